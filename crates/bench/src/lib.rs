@@ -1,0 +1,1 @@
+//! Suites as data, load runners, comparisons and published figures.

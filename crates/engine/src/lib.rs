@@ -1,0 +1,1 @@
+//! The storage engine: pools, logs, maps, recovery, volumes.

@@ -1,0 +1,1 @@
+//! Block exports over a Volume trait: NBD.

@@ -1,0 +1,1 @@
+//! One thread's executor, drives, sockets, clock and messages.

@@ -1,0 +1,1 @@
+//! The daemon: configuration, API, pools and exports on reactor threads.

@@ -1,0 +1,1 @@
+//! Simulated drives with faults, the crash sweep and the seeded swarm.
