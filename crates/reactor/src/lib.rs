@@ -1,1 +1,30 @@
 //! One thread's executor, drives, sockets, clock and messages.
+//!
+//! Owns: the single-threaded [`Reactor`], what it sleeps on ([`Driver`]), memory that I/O may touch ([`Buffer`],
+//! [`Span`]), the [`Drive`] trait and its real implementations, and messages to other reactors ([`Remote`]).
+//!
+//! Always true: a task runs on the thread of its reactor only; memory named by an operation in flight stays allocated
+//! until the operation ends, whatever happens to the future that waits for it; an idle reactor sleeps in the kernel.
+//!
+//! Must not know: pools, records, volumes, exports.
+
+mod buffer;
+mod clock;
+mod completion;
+mod drive;
+mod error;
+mod executor;
+mod memory;
+mod remote;
+mod sync;
+mod timer;
+
+pub use buffer::{ALIGNMENT, Buffer, Span};
+pub use clock::{Clock, Instant, SystemClock};
+pub use completion::{Completer, Io, IoResult, completion};
+pub use drive::{Drive, DriveProperties};
+pub use error::{IoError, IoErrorKind};
+pub use executor::{Driver, Reactor, Rouse, Sleep, Task, Yield};
+pub use memory::{Memory, MemoryDrive};
+pub use remote::{Home, ParkDriver, ReactorGone, Remote};
+pub use sync::{Gate, LocalReceiver, LocalSender, Notify, Permit, Semaphore, WaitList, local_oneshot};

@@ -1,0 +1,284 @@
+//! Memory that I/O may touch.
+//!
+//! Owns: aligned [`Buffer`]s, recycled on the thread that drops them, and [`Span`]s, the handles that operations in
+//! flight hold. Always true: a span keeps its memory allocated; a slice of a buffer exists only while no span of it
+//! does, so that Rust references and devices never meet on the same bytes. Span contents are like device memory:
+//! they may change at any time (a guest's buffer), so they are only ever copied, never referenced.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::any::Any;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Alignment of every buffer in bytes: what direct I/O asks for at most.
+pub const ALIGNMENT: usize = 4096;
+
+/// Buffers up to this size are recycled, in classes of powers of two.
+const RECYCLED_MAX: usize = 4 << 20;
+/// Each thread keeps at most this much free memory per class.
+const RECYCLED_CLASS_BYTES: usize = 64 << 20;
+const CLASSES: usize = (RECYCLED_MAX / ALIGNMENT).ilog2() as usize + 1;
+
+/// Owned, aligned, initialised memory.
+pub struct Buffer {
+    region: Arc<Region>,
+    len: usize,
+}
+
+/// A handle on a run of memory that an I/O operation may read or fill, and that it keeps allocated.
+#[derive(Clone)]
+pub struct Span {
+    start: NonNull<u8>,
+    len: usize,
+    keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: a span is an address with a reference count on its owner; the bytes are only reached through raw copies.
+unsafe impl Send for Span {}
+// SAFETY: as above; a shared span offers nothing that a sent clone does not.
+unsafe impl Sync for Span {}
+
+struct Region {
+    start: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: the region owns its allocation; access goes through `Buffer` (unique) or raw copies of `Span`.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+thread_local! {
+    static FREE: RefCell<Recycler> = const { RefCell::new(Recycler::new()) };
+}
+
+struct Recycler {
+    classes: [Vec<NonNull<u8>>; CLASSES],
+}
+
+impl Recycler {
+    const fn new() -> Self {
+        Self { classes: [const { Vec::new() }; CLASSES] }
+    }
+}
+
+impl Drop for Recycler {
+    fn drop(&mut self) {
+        for (class, free) in self.classes.iter_mut().enumerate() {
+            for start in free.drain(..) {
+                // SAFETY: every pointer here was allocated with the layout of its class and has no owner left.
+                unsafe { std::alloc::dealloc(start.as_ptr(), layout(ALIGNMENT << class)) };
+            }
+        }
+    }
+}
+
+fn layout(capacity: usize) -> Layout {
+    match Layout::from_size_align(capacity, ALIGNMENT) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a buffer of {capacity} bytes is beyond any limit"),
+    }
+}
+
+/// The recycling class of a capacity, if it has one.
+fn class_of(capacity: usize) -> Option<usize> {
+    (capacity <= RECYCLED_MAX).then(|| (capacity / ALIGNMENT).ilog2() as usize)
+}
+
+impl Region {
+    fn new(len: usize) -> Self {
+        let capacity = if len <= RECYCLED_MAX {
+            len.max(ALIGNMENT).next_power_of_two()
+        } else {
+            len.next_multiple_of(ALIGNMENT)
+        };
+        if let Some(start) = Self::recycled(capacity) {
+            return Self { start, capacity };
+        }
+        let layout = layout(capacity);
+        // SAFETY: the layout's size is at least ALIGNMENT, so not zero.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
+        Self { start, capacity }
+    }
+
+    fn recycled(capacity: usize) -> Option<NonNull<u8>> {
+        let class = class_of(capacity)?;
+        FREE.with_borrow_mut(|free| free.classes.get_mut(class)?.pop())
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let kept = class_of(self.capacity).is_some_and(|class| {
+            FREE.try_with(|free| {
+                let mut free = free.borrow_mut();
+                let Some(list) = free.classes.get_mut(class) else { return false };
+                let room = list.len() * self.capacity < RECYCLED_CLASS_BYTES;
+                if room {
+                    list.push(self.start);
+                }
+                room
+            })
+            .unwrap_or(false)
+        });
+        if !kept {
+            // SAFETY: allocated in `new` with this layout (recycled regions keep their class's layout), freed once.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), layout(self.capacity)) };
+        }
+    }
+}
+
+impl Buffer {
+    /// `len` bytes of initialised memory, aligned to [`ALIGNMENT`]. The contents are arbitrary: a recycled buffer
+    /// holds what its last user left.
+    pub fn new(len: usize) -> Self {
+        Self { region: Arc::new(Region::new(len)), len }
+    }
+
+    /// `len` zero bytes.
+    pub fn zeroed(len: usize) -> Self {
+        let mut buffer = Self::new(len);
+        buffer.as_mut_slice().fill(0);
+        buffer
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::new(bytes.len());
+        buffer.as_mut_slice().copy_from_slice(bytes);
+        buffer
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    ///
+    /// # Panics
+    /// If a span of this buffer still exists: an operation may be changing the bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        self.assert_unshared();
+        // SAFETY: initialised, `len` within the allocation, and no span exists, so nobody writes while `self` is
+        // borrowed (making a span needs `&self` too, but spans only copy on their holder's request).
+        unsafe { std::slice::from_raw_parts(self.region.start.as_ptr(), self.len) }
+    }
+
+    /// The bytes, to change.
+    ///
+    /// # Panics
+    /// If a span of this buffer still exists.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.assert_unshared();
+        // SAFETY: as in `as_slice`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.region.start.as_ptr(), self.len) }
+    }
+
+    /// A handle on the whole buffer, for an operation.
+    pub fn span(&self) -> Span {
+        Span { start: self.region.start, len: self.len, keep: self.region.clone() }
+    }
+
+    fn assert_unshared(&self) {
+        assert_eq!(
+            Arc::strong_count(&self.region),
+            1,
+            "a buffer is looked at while an operation may hold it"
+        );
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+impl Span {
+    /// A handle on memory that somebody else owns (a guest's, a mapped file's).
+    ///
+    /// # Safety
+    /// The `len` bytes at `start` stay readable and writable until `keep` and every clone of it are dropped.
+    pub unsafe fn from_raw(start: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { start, len, keep }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of the first byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// True if address and length are multiples of `unit`.
+    pub fn is_aligned(&self, unit: usize) -> bool {
+        (self.start.as_ptr() as usize).is_multiple_of(unit) && self.len.is_multiple_of(unit)
+    }
+
+    /// A handle on a part of these bytes.
+    ///
+    /// # Panics
+    /// If the range does not lie within the span.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of a span of {}", self.len);
+        // SAFETY: the offset lies within the same allocation.
+        let start = unsafe { self.start.add(range.start) };
+        Self { start, len: range.end - range.start, keep: self.keep.clone() }
+    }
+
+    /// Copies `bytes` into the span from `at`.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn copy_from(&self, at: usize, bytes: &[u8]) {
+        assert!(at <= self.len && bytes.len() <= self.len - at, "copy beyond a span");
+        // SAFETY: in bounds; a reference and a span never name the same bytes, so the ranges do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
+    }
+
+    /// Copies bytes of the span from `at` into `bytes`.
+    ///
+    /// # Panics
+    /// If the span ends before.
+    pub fn copy_to(&self, at: usize, bytes: &mut [u8]) {
+        assert!(at <= self.len && bytes.len() <= self.len - at, "copy beyond a span");
+        // SAFETY: as in `copy_from`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.start.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len())
+        };
+    }
+
+    /// Fills the span with zeros.
+    pub fn zero(&self) {
+        // SAFETY: in bounds; raw write, no reference to these bytes exists.
+        unsafe { std::ptr::write_bytes(self.start.as_ptr(), 0, self.len) };
+    }
+}
+
+impl std::fmt::Debug for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Span({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+#[path = "buffer_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+//! A drive in memory: for benchmarks, tests and scratch pools. Everything is done when the call returns.
+//!
+//! The memory may be opened by several reactors at once, as a real drive is. As on a real drive, overlapping
+//! operations that run at the same time leave or see either's bytes.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Span};
+
+/// The bytes of a memory drive, zero at first, allocated as they are written.
+pub struct Memory {
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the mapping is only reached through raw copies, like a device that several hosts use.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Memory for a drive of `size` bytes.
+    ///
+    /// # Errors
+    /// When the address space cannot be mapped.
+    pub fn new(size: usize) -> Result<Arc<Self>, IoError> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches nobody's memory.
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), size.max(1), protection, flags) }?;
+        // SAFETY: the range is the mapping just made. Large pages are a wish; a refusal changes nothing.
+        let _ = unsafe { rustix::mm::madvise(start, size.max(1), Advice::LinuxHugepage) };
+        let start = NonNull::new(start.cast()).ok_or(IoError::new(IoErrorKind::Other))?;
+        Ok(Arc::new(Self { start, size }))
+    }
+
+    /// The memory as a drive of this reactor.
+    pub fn open(self: &Arc<Self>) -> Rc<MemoryDrive> {
+        Rc::new(MemoryDrive { memory: self.clone() })
+    }
+
+    fn at(&self, offset: u64, length: usize) -> Option<*mut u8> {
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(length)?;
+        // SAFETY: checked to lie within the mapping.
+        (end <= self.size).then(|| unsafe { self.start.as_ptr().add(offset) })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this size; nobody holds the address once the last handle is gone.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.size.max(1)) };
+    }
+}
+
+/// A memory drive as one reactor sees it.
+pub struct MemoryDrive {
+    memory: Arc<Memory>,
+}
+
+impl MemoryDrive {
+    /// Runs `copy(drive address, span)` for each span, or fails if they reach past the end.
+    fn each(&self, offset: u64, spans: &[Span], copy: impl Fn(*mut u8, &Span)) -> Io {
+        let length: usize = spans.iter().map(Span::len).sum();
+        let Some(mut at) = self.memory.at(offset, length) else {
+            return Io::ready(Err(IoError::new(IoErrorKind::OutOfRange)));
+        };
+        for span in spans {
+            copy(at, span);
+            // SAFETY: the sum of the lengths was checked against the mapping.
+            at = unsafe { at.add(span.len()) };
+        }
+        Io::ready(Ok(length))
+    }
+}
+
+impl Drive for MemoryDrive {
+    fn properties(&self) -> DriveProperties {
+        DriveProperties {
+            size: self.memory.size as u64,
+            logical_sector: 512,
+            physical_sector: 4096,
+            volatile_cache: false,
+            discard: true,
+            rotational: false,
+        }
+    }
+
+    fn read(&self, offset: u64, into: &[Span]) -> Io {
+        self.each(offset, into, |at, span| {
+            // SAFETY: both ranges are valid for the length and belong to different owners.
+            unsafe { std::ptr::copy_nonoverlapping(at, span.as_ptr(), span.len()) }
+        })
+    }
+
+    fn write(&self, offset: u64, from: &[Span]) -> Io {
+        self.each(offset, from, |at, span| {
+            // SAFETY: as in `read`.
+            unsafe { std::ptr::copy_nonoverlapping(span.as_ptr(), at, span.len()) }
+        })
+    }
+
+    fn flush(&self) -> Io {
+        Io::ready(Ok(0))
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io {
+        let Some((at, length)) =
+            usize::try_from(length).ok().and_then(|length| Some((self.memory.at(offset, length)?, length)))
+        else {
+            return Io::ready(Err(IoError::new(IoErrorKind::OutOfRange)));
+        };
+        // SAFETY: within the mapping; a private anonymous range reads as zeros afterwards. The kernel refuses
+        // ranges that are not whole pages, which costs nothing but the memory.
+        let _ = unsafe { rustix::mm::madvise(at.cast(), length, Advice::LinuxDontNeed) };
+        Io::ready(Ok(0))
+    }
+
+    fn reserve(&self, _offset: u64, _length: u64) -> Io {
+        Io::ready(Ok(0))
+    }
+}

@@ -1,0 +1,186 @@
+//! Messages between reactors: run a job there, get the answer here.
+//!
+//! Owns the handles that may cross threads. Always true: what lives on a reactor is touched by jobs on that reactor
+//! only; a job for a reactor that has shut down is reported, never silently lost.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use std::{any::Any, cell::RefCell};
+
+use futures_channel::oneshot;
+
+use crate::executor::{Rouse, Shared};
+use crate::{Clock, Driver, Instant, Reactor};
+
+/// A handle on another thread's reactor.
+#[derive(Clone)]
+pub struct Remote {
+    shared: Arc<Shared>,
+}
+
+/// The reactor has shut down.
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
+#[error("the reactor has shut down")]
+pub struct ReactorGone;
+
+impl Remote {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// True on the reactor's own thread.
+    pub fn is_current(&self) -> bool {
+        self.shared.is_current()
+    }
+
+    /// Runs `job` on the reactor, soon.
+    ///
+    /// # Errors
+    /// When the reactor has shut down: the job has been dropped.
+    pub fn post(&self, job: impl FnOnce() + Send + 'static) -> Result<(), ReactorGone> {
+        self.shared.post(Box::new(job)).map_err(|_| ReactorGone)
+    }
+
+    /// Runs `work` as a task of the reactor and gives its result, to any thread and any executor.
+    ///
+    /// # Errors
+    /// When the reactor has shut down, before the task or during it.
+    pub async fn call<T, F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Result<T, ReactorGone>
+    where
+        F: Future<Output = T> + 'static,
+        T: Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        self.post(move || {
+            let work = work();
+            let task = async move {
+                // The caller may have gone; the work is done all the same.
+                let _ = sender.send(work.await);
+            };
+            Reactor::current().spawn(task).detach();
+        })?;
+        receiver.await.map_err(|_| ReactorGone)
+    }
+}
+
+thread_local! {
+    static RESIDENTS: RefCell<HashMap<u64, Rc<dyn Any>>> = RefCell::default();
+}
+
+/// A handle, for any thread, on something that lives on one reactor.
+pub struct Home<T> {
+    remote: Remote,
+    key: u64,
+    resident: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Home<T> {
+    fn clone(&self) -> Self {
+        Self { remote: self.remote.clone(), key: self.key, resident: PhantomData }
+    }
+}
+
+impl<T: 'static> Home<T> {
+    /// Lets `resident` be found from other threads until [`Home::evict`].
+    pub fn settle(reactor: &Reactor, resident: Rc<T>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let key = NEXT.fetch_add(1, Ordering::Relaxed);
+        RESIDENTS.with_borrow_mut(|residents| residents.insert(key, resident as Rc<dyn Any>));
+        Self { remote: reactor.remote(), key, resident: PhantomData }
+    }
+
+    /// The resident itself, on its own thread and while it is settled.
+    pub fn local(&self) -> Option<Rc<T>> {
+        if !self.remote.is_current() {
+            return None;
+        }
+        let resident = RESIDENTS.with_borrow(|residents| residents.get(&self.key).cloned())?;
+        resident.downcast().ok()
+    }
+
+    /// Runs `work` with the resident on its reactor.
+    ///
+    /// # Errors
+    /// When the reactor has shut down or the resident was evicted.
+    pub async fn call<R, F>(&self, work: impl FnOnce(Rc<T>) -> F + Send + 'static) -> Result<R, ReactorGone>
+    where
+        F: Future<Output = R> + 'static,
+        R: Send + 'static,
+    {
+        if let Some(resident) = self.local() {
+            return Ok(work(resident).await);
+        }
+        let home = self.clone();
+        let answer = self.remote.call(move || {
+            let work = home.local().map(work);
+            async move {
+                match work {
+                    Some(work) => Some(work.await),
+                    None => None,
+                }
+            }
+        });
+        answer.await?.ok_or(ReactorGone)
+    }
+
+    /// Forgets the resident. Call it on the resident's own thread.
+    pub fn evict(&self) {
+        assert!(self.remote.is_current(), "evicted from another thread");
+        let gone = RESIDENTS.with_borrow_mut(|residents| residents.remove(&self.key));
+        drop(gone);
+    }
+
+    /// The reactor that the resident lives on.
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
+}
+
+/// A driver with nothing to drive: sleeps on a condition variable. For reactors that only run memory drives.
+pub struct ParkDriver {
+    clock: Rc<dyn Clock>,
+    parker: Arc<Parker>,
+}
+
+struct Parker {
+    roused: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl ParkDriver {
+    /// A driver that measures its sleep by `clock`, which must be the system's.
+    pub fn new(clock: Rc<dyn Clock>) -> Rc<Self> {
+        let parker = Arc::new(Parker { roused: Mutex::new(false), changed: Condvar::new() });
+        Rc::new(Self { clock, parker })
+    }
+}
+
+impl Driver for ParkDriver {
+    fn poll(&self) -> bool {
+        false
+    }
+
+    fn sleep(&self, until: Option<Instant>) {
+        let length = until.map_or(Duration::from_secs(3600), |until| until.since(self.clock.now()));
+        let roused = self.parker.roused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let waited = self.parker.changed.wait_timeout_while(roused, length, |roused| !*roused);
+        let (mut roused, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        *roused = false;
+    }
+
+    fn rouser(&self) -> Arc<dyn Rouse> {
+        self.parker.clone()
+    }
+}
+
+impl Rouse for Parker {
+    fn rouse(&self) {
+        *self.roused.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
+        self.changed.notify_one();
+    }
+}

@@ -1,0 +1,215 @@
+//! Waiting between tasks of one reactor. Nothing here crosses threads; nothing here is held across a panic.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Tasks that wait for something to change. A woken task looks again.
+#[derive(Default)]
+pub struct WaitList {
+    waiting: RefCell<VecDeque<Waker>>,
+}
+
+impl WaitList {
+    /// Wakes everyone who waits now.
+    pub fn wake_all(&self) {
+        let waiting = self.waiting.take();
+        for waker in waiting {
+            waker.wake();
+        }
+    }
+
+    /// Waits until `check` gives a value. `check` is called at once and after every [`WaitList::wake_all`].
+    pub async fn until<T>(&self, mut check: impl FnMut() -> Option<T>) -> T {
+        std::future::poll_fn(|context| match check() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                self.waiting.borrow_mut().push_back(context.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+/// A signal that is kept until it is taken: for one waiting task, told by many.
+#[derive(Default)]
+pub struct Notify {
+    raised: Cell<bool>,
+    waiter: Cell<Option<Waker>>,
+}
+
+impl Notify {
+    /// Raises the signal.
+    pub fn notify(&self) {
+        self.raised.set(true);
+        if let Some(waker) = self.waiter.take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the signal and takes it.
+    pub async fn notified(&self) {
+        std::future::poll_fn(|context| {
+            if self.raised.take() {
+                return Poll::Ready(());
+            }
+            self.waiter.set(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A gate that tasks pass when it is open and wait at when it is shut.
+#[derive(Default)]
+pub struct Gate {
+    shut: Cell<u32>,
+    waiting: WaitList,
+}
+
+impl Gate {
+    /// Shuts the gate; every shut needs its own [`Gate::open`].
+    pub fn shut(&self) {
+        self.shut.set(self.shut.get() + 1);
+    }
+
+    /// Takes back one [`Gate::shut`].
+    ///
+    /// # Panics
+    /// If the gate is not shut.
+    pub fn open(&self) {
+        assert!(self.shut.get() > 0, "an open gate was opened");
+        self.shut.set(self.shut.get() - 1);
+        if self.shut.get() == 0 {
+            self.waiting.wake_all();
+        }
+    }
+
+    /// True if nobody holds the gate shut.
+    pub fn is_open(&self) -> bool {
+        self.shut.get() == 0
+    }
+
+    /// Waits until the gate is open.
+    pub async fn pass(&self) {
+        self.waiting.until(|| self.is_open().then_some(())).await;
+    }
+}
+
+/// A number of permits; tasks wait their turn, first come first served.
+pub struct Semaphore {
+    free: Cell<usize>,
+    queue: RefCell<VecDeque<Rc<Turn>>>,
+}
+
+struct Turn {
+    granted: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// A permit of a [`Semaphore`]; dropping it gives it back.
+pub struct Permit {
+    semaphore: Rc<Semaphore>,
+}
+
+impl Semaphore {
+    /// A semaphore with `permits` permits.
+    pub fn new(permits: usize) -> Rc<Self> {
+        Rc::new(Self { free: Cell::new(permits), queue: RefCell::default() })
+    }
+
+    /// Takes a permit, waiting for one if none is free.
+    pub async fn acquire(self: &Rc<Self>) -> Permit {
+        if self.free.get() > 0 && self.queue.borrow().is_empty() {
+            self.free.set(self.free.get() - 1);
+            return Permit { semaphore: self.clone() };
+        }
+        let turn = Rc::new(Turn { granted: Cell::new(false), waker: Cell::new(None) });
+        self.queue.borrow_mut().push_back(turn.clone());
+        std::future::poll_fn(|context| {
+            if turn.granted.get() {
+                return Poll::Ready(());
+            }
+            turn.waker.set(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        Permit { semaphore: self.clone() }
+    }
+
+    fn release(&self) {
+        let next = self.queue.borrow_mut().pop_front();
+        match next {
+            Some(turn) => {
+                turn.granted.set(true);
+                if let Some(waker) = turn.waker.take() {
+                    waker.wake();
+                }
+            }
+            None => self.free.set(self.free.get() + 1),
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.semaphore.release();
+    }
+}
+
+struct Slot<T> {
+    value: Cell<Option<T>>,
+    waker: Cell<Option<Waker>>,
+    closed: Cell<bool>,
+}
+
+/// The sending end of [`local_oneshot`].
+pub struct LocalSender<T>(Rc<Slot<T>>);
+
+/// The receiving end of [`local_oneshot`]; resolves to `None` if the sender is dropped unused.
+pub struct LocalReceiver<T>(Rc<Slot<T>>);
+
+/// A channel for one value between two tasks of one reactor.
+pub fn local_oneshot<T>() -> (LocalSender<T>, LocalReceiver<T>) {
+    let slot = Rc::new(Slot { value: Cell::new(None), waker: Cell::new(None), closed: Cell::new(false) });
+    (LocalSender(slot.clone()), LocalReceiver(slot))
+}
+
+impl<T> LocalSender<T> {
+    /// Sends the value.
+    pub fn send(self, value: T) {
+        self.0.value.set(Some(value));
+    }
+}
+
+impl<T> Drop for LocalSender<T> {
+    fn drop(&mut self) {
+        self.0.closed.set(true);
+        if let Some(waker) = self.0.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Future for LocalReceiver<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        if let Some(value) = self.0.value.take() {
+            return Poll::Ready(Some(value));
+        }
+        if self.0.closed.get() {
+            return Poll::Ready(None);
+        }
+        self.0.waker.set(Some(context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+#[path = "sync_tests.rs"]
+mod tests;
