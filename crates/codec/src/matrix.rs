@@ -1,0 +1,136 @@
+//! The generator's coefficients, and small matrices of field elements.
+//!
+//! Owns which coefficient a data column has in a parity column (part of what is on the drives: a known-answer test holds
+//! it), and the solving of the small systems a decoder needs. A `Matrix` has at most k * m <= 256 elements, since
+//! k + m <= 32, so it lives without a heap. Must not know how a matrix is multiplied with columns of bytes.
+#![allow(
+    clippy::indexing_slicing,
+    reason = "loop bounds beside each index, all below the array's fixed size"
+)]
+
+use crate::MAX_COLUMNS;
+use crate::field::{inverse, multiply};
+
+/// The largest r * c with r + c <= `MAX_COLUMNS`.
+const MAX_ELEMENTS: usize = MAX_COLUMNS * MAX_COLUMNS / 4;
+/// The largest number of data columns that can be missing at once: min(k, m).
+const MAX_MISSING: usize = MAX_COLUMNS / 2;
+
+/// The factor of data column `data` in parity column `parity` (counted from 0 within the parities).
+///
+/// A Cauchy matrix 1 / (x_i + y_j) over x_i = 255 - i and y_j = j, which are 63 different elements, with each column
+/// divided by its first element and then each row by its first: row 0 and column 0 are all ones. It depends on (i, j)
+/// alone and not on k and m: the matrix of k+m is the upper left corner of one fixed 31 x 31 matrix.
+pub(crate) const fn coefficient(parity: u8, data: u8) -> u8 {
+    let (x0, xi, y0, yj) = (255, 255 - parity, 0, data);
+    multiply(multiply(x0 ^ yj, inverse(xi ^ yj)), multiply(xi ^ y0, inverse(x0 ^ y0)))
+}
+
+/// A matrix of field elements: output row r is the sum over c of element (r, c) times input c.
+#[derive(Clone)]
+pub(crate) struct Matrix {
+    rows: u8,
+    columns: u8,
+    sums_first: bool,
+    elements: [u8; MAX_ELEMENTS],
+}
+
+impl Matrix {
+    /// Makes a matrix of `rows` x `columns` from its elements by (row, column).
+    pub(crate) fn new(rows: u8, columns: u8, element: impl Fn(u8, u8) -> u8) -> Self {
+        assert!(usize::from(rows) * usize::from(columns) <= MAX_ELEMENTS, "k + m is at most MAX_COLUMNS");
+        let mut elements = [0u8; MAX_ELEMENTS];
+        for row in 0..rows {
+            for column in 0..columns {
+                elements[usize::from(row) * usize::from(columns) + usize::from(column)] =
+                    element(row, column);
+            }
+        }
+        let sums_first = rows > 0 && elements[..usize::from(columns)].iter().all(|&e| e == 1);
+        Self { rows, columns, sums_first, elements }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        usize::from(self.rows)
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        usize::from(self.columns)
+    }
+
+    /// Whether row 0 is all ones, so that it is a plain XOR.
+    pub(crate) fn sums_first(&self) -> bool {
+        self.sums_first
+    }
+
+    /// The elements of one row.
+    pub(crate) fn row(&self, row: usize) -> &[u8] {
+        &self.elements[row * self.columns()..][..self.columns()]
+    }
+}
+
+/// A square matrix of at most 16 x 16, the part of the generator that says how the missing data is in the parities read.
+pub(crate) struct Square {
+    size: usize,
+    elements: [[u8; MAX_MISSING]; MAX_MISSING],
+}
+
+impl Square {
+    /// Makes a matrix of `size` x `size` from its elements by (row, column).
+    pub(crate) fn new(size: usize, element: impl Fn(usize, usize) -> u8) -> Self {
+        assert!(size <= MAX_MISSING, "min(k, m) is at most half of MAX_COLUMNS");
+        let mut elements = [[0u8; MAX_MISSING]; MAX_MISSING];
+        for (r, row) in elements.iter_mut().enumerate().take(size) {
+            for (c, value) in row.iter_mut().enumerate().take(size) {
+                *value = element(r, c);
+            }
+        }
+        Self { size, elements }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) fn get(&self, row: usize, column: usize) -> u8 {
+        self.elements[row][column]
+    }
+
+    /// The inverse, or `None` of a singular matrix (Gauss-Jordan elimination, in place).
+    pub(crate) fn inverted(mut self) -> Option<Self> {
+        let n = self.size;
+        let mut swaps = [0usize; MAX_MISSING];
+        for (pivot, swap) in swaps.iter_mut().enumerate().take(n) {
+            let found = (pivot..n).find(|&r| self.elements[r][pivot] != 0)?;
+            *swap = found;
+            self.elements.swap(pivot, found);
+            self.clear_column(pivot);
+        }
+        // Rows swapped on the way in are columns swapped on the way out.
+        for pivot in (0..n).rev() {
+            for row in self.elements.iter_mut().take(n) {
+                row.swap(pivot, swaps[pivot]);
+            }
+        }
+        Some(self)
+    }
+
+    /// One step of the elimination: makes the pivot's column that of the inverse so far.
+    fn clear_column(&mut self, pivot: usize) {
+        let n = self.size;
+        let scale = inverse(self.elements[pivot][pivot]);
+        self.elements[pivot][pivot] = 1;
+        for value in &mut self.elements[pivot][..n] {
+            *value = multiply(*value, scale);
+        }
+        let row = self.elements[pivot];
+        for (r, other) in self.elements.iter_mut().enumerate().take(n) {
+            if r != pivot {
+                let factor = std::mem::replace(&mut other[pivot], 0);
+                for c in 0..n {
+                    other[c] ^= multiply(factor, row[c]);
+                }
+            }
+        }
+    }
+}
