@@ -1,1 +1,42 @@
 //! Every on-disk record of a pool: encode, verify, show. No I/O.
+//!
+//! Owns the bytes: superblocks, record headers, map nodes, checkpoint tables, volume records, and the limits that
+//! they set. The engine, the offline verifier and the fuzzers all read and write drives through this crate alone.
+//!
+//! Always true: all integers are little-endian and of fixed width; nothing decodes without its checksum or MAC having
+//! been verified, and no bytes, however damaged, make a decoder panic; docs/format.md shows the same layouts and a
+//! test holds the two together.
+//!
+//! Must not know: how bytes get to a drive, or when.
+
+mod address;
+mod error;
+mod ids;
+pub mod limits;
+mod mac;
+mod record;
+mod scheme;
+mod superblock;
+mod tables;
+mod volume;
+mod wire;
+
+pub use address::{Address, MapEntry, Slot};
+pub use error::FormatError;
+pub use ids::{
+    Column, DriveId, DriveIndex, Generation, Incarnation, LayerBlock, LayerId, PoolId, Row, SegmentId,
+    Sequence, ShardIndex, VolumeId, ZoneIndex,
+};
+pub use mac::PoolKey;
+pub use record::{Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
+pub use scheme::{Scheme, SchemeError};
+pub use superblock::{DriveRecord, DriveState, Lineage, ShardRecord, Superblock, UnverifiedSuperblock};
+pub use tables::{
+    CheckpointRoot, INDEX_ENTRIES, LAYERS_PER_BLOCK, LIVE_PER_BLOCK, LayerRecord, NODE_ENTRIES, SegmentClass,
+    SegmentColumn, SegmentRecord, SegmentState, TableCounts, decode_entries, decode_layers, decode_live,
+    decode_segments, encode_entries, encode_layers, encode_live, encode_segments, segments_per_block,
+};
+pub use volume::{VolumeKind, VolumeRecord, VolumeState};
+
+/// Version of the whole on-disk format. Any change to a layout raises it; an older or newer pool is refused.
+pub const FORMAT_VERSION: u32 = 1;

@@ -1,0 +1,151 @@
+//! Where a block lies, and what a map entry says of it.
+
+use std::fmt;
+
+use crate::{Column, Row, SegmentId};
+
+/// A block's place in its shard: segment, column and row.
+///
+/// As a number: segment in bits 32..64, column in 24..32, row in 0..24. Segments count from 1, so no address is below
+/// 2^32: the small numbers mark entries that are not addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(u64);
+
+impl Address {
+    /// The place (`segment`, `column`, `row`).
+    ///
+    /// # Panics
+    /// If the segment is 0 or the row does not fit 24 bits: no segment has either.
+    pub fn new(segment: SegmentId, column: Column, row: Row) -> Self {
+        assert!(segment.get() != 0 && row.get() < 1 << 24, "no such place: {segment:?} {row:?}");
+        Self(u64::from(segment.get()) << 32 | u64::from(column.get()) << 24 | u64::from(row.get()))
+    }
+
+    /// The segment.
+    #[allow(clippy::cast_possible_truncation)]
+    pub const fn segment(self) -> SegmentId {
+        SegmentId::new((self.0 >> 32) as u32)
+    }
+
+    /// The column.
+    #[allow(clippy::cast_possible_truncation)]
+    pub const fn column(self) -> Column {
+        Column::new((self.0 >> 24) as u8)
+    }
+
+    /// The row.
+    #[allow(clippy::cast_possible_truncation)]
+    pub const fn row(self) -> Row {
+        Row::new(self.0 as u32 & 0x00FF_FFFF)
+    }
+
+    /// The address as it is stored.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The address with these bits; `None` if they are not an address.
+    pub const fn from_bits(bits: u64) -> Option<Self> {
+        if bits >> 32 == 0 { None } else { Some(Self(bits)) }
+    }
+
+    /// The block `rows` further down the same column.
+    #[must_use]
+    pub const fn down(self, rows: u32) -> Self {
+        Self(self.0 + rows as u64)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "segment {} column {} row {}", self.segment(), self.column(), self.row())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// One entry of the map, as it is stored: 16 bytes. Also the pointer to a map node or table block.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct MapEntry {
+    bits: u64,
+    crc: u32,
+    spare: u32,
+}
+
+const _: () = assert!(size_of::<MapEntry>() == 16);
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing here: look in the layer below, or it reads as zeros.
+    Absent,
+    /// Reads as zeros, whatever lies below.
+    Zero,
+    /// Stored at `address`, with CRC32C `crc`.
+    Block {
+        /// Where it lies.
+        address: Address,
+        /// CRC32C of its 4096 bytes.
+        crc: u32,
+    },
+}
+
+impl MapEntry {
+    const ZERO_BITS: u64 = 1;
+    /// Nothing here.
+    pub const ABSENT: Self = Self { bits: 0, crc: 0, spare: 0 };
+    /// Reads as zeros.
+    pub const ZERO: Self = Self { bits: Self::ZERO_BITS, crc: 0, spare: 0 };
+    /// Bytes of a stored entry.
+    pub const BYTES: usize = 16;
+
+    /// An entry for a stored block.
+    pub const fn block(address: Address, crc: u32) -> Self {
+        Self { bits: address.0, crc, spare: 0 }
+    }
+
+    /// What the entry says. Bits that mean nothing read as absent: decoding refused them.
+    pub const fn slot(self) -> Slot {
+        match Address::from_bits(self.bits) {
+            Some(address) => Slot::Block { address, crc: self.crc },
+            None if self.bits == Self::ZERO_BITS => Slot::Zero,
+            None => Slot::Absent,
+        }
+    }
+
+    /// The address, if a block is stored.
+    pub const fn address(self) -> Option<Address> {
+        Address::from_bits(self.bits)
+    }
+
+    /// True if nothing is here.
+    pub const fn is_absent(self) -> bool {
+        self.bits == 0
+    }
+
+    /// The stored form.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let number = u128::from(self.bits) | u128::from(self.crc) << 64 | u128::from(self.spare) << 96;
+        number.to_le_bytes()
+    }
+
+    /// The entry stored in `bytes`; `None` if no writer stores such bytes.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
+        let number = u128::from_le_bytes(bytes);
+        let entry = Self { bits: number as u64, crc: (number >> 64) as u32, spare: (number >> 96) as u32 };
+        let meant = entry.bits <= Self::ZERO_BITS || entry.bits >> 32 != 0;
+        (meant && entry.spare == 0).then_some(entry)
+    }
+}
+
+impl fmt::Debug for MapEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.slot(), f)
+    }
+}

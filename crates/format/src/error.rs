@@ -1,0 +1,27 @@
+//! Why bytes are not what they should be.
+
+/// What is wrong with an on-disk structure. Callers match on it to tell "nothing of ours" from "ours, but damaged".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// The magic number is missing: these bytes were never this structure (or their start is damaged).
+    #[error("no magic number")]
+    NotOurs,
+    /// Written by another version of the format.
+    #[error("format version {found}, this release reads version {}", crate::FORMAT_VERSION)]
+    Version {
+        /// The version that the bytes claim.
+        found: u32,
+    },
+    /// The checksum or MAC does not match the bytes.
+    #[error("checksum mismatch")]
+    Checksum,
+    /// The bytes end before the structure does.
+    #[error("truncated")]
+    Truncated,
+    /// A field has a value that no correct writer stores.
+    #[error("invalid {0}")]
+    Invalid(&'static str),
+    /// Intact, but it belongs somewhere else (another pool, segment, row or life of the segment).
+    #[error("belongs elsewhere: wrong {0}")]
+    Elsewhere(&'static str),
+}

@@ -1,0 +1,354 @@
+//! The superblock: the whole small state of a pool, a copy on every drive, in two slots that are written in turn.
+//!
+//! Layout in docs/format.md. The part that identifies a pool (magic, version, length) can be read knowing nothing
+//! else. The MAC is made with the key that the superblock itself carries: it protects against damage, and headers
+//! against guests; not against somebody who can write the drives.
+
+use crate::limits::{
+    BLOCK, COLUMNS_MAX, DRIVE_PATH_MAX, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, RECENT_SEGMENTS_MAX, SHARDS_MAX,
+    SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN,
+};
+use crate::mac::MAC_BYTES;
+use crate::tables::{read_entry, read_segment, write_entry, write_segment};
+use crate::wire::{Reader, Writer};
+use crate::{
+    DriveId, DriveIndex, FORMAT_VERSION, FormatError, Generation, Incarnation, MapEntry, PoolId, PoolKey,
+    Row, Scheme, SegmentId, SegmentRecord, Sequence,
+};
+
+const MAGIC: [u8; 8] = *b"GABIONSB";
+const MAC_AT: usize = 16;
+/// Bytes that [`UnverifiedSuperblock::parse`] looks at.
+const FRONT: usize = 32;
+
+/// How the pool sees one of its drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriveState {
+    /// In use.
+    Online,
+    /// Not there when the pool was opened, or gone while it ran. What it missed is in the segments' columns.
+    Missing,
+    /// It failed a write or a flush: nothing on it is believed without its CRC, and nothing is written to it.
+    Failed,
+    /// Taken out of the pool; its index stays unused.
+    Removed,
+}
+
+impl DriveState {
+    const ALL: [(u8, Self); 4] =
+        [(1, Self::Online), (2, Self::Missing), (3, Self::Failed), (4, Self::Removed)];
+
+    fn to_byte(self) -> u8 {
+        Self::ALL.iter().find(|(_, state)| *state == self).map_or(0, |(byte, _)| *byte)
+    }
+
+    fn from_byte(byte: u8) -> Result<Self, FormatError> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == byte);
+        found.map(|(_, state)| *state).ok_or(FormatError::Invalid("drive state"))
+    }
+}
+
+/// A drive of the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriveRecord {
+    /// Its identity.
+    pub id: DriveId,
+    /// Usable bytes.
+    pub size: u64,
+    /// Zones.
+    pub zones: u32,
+    /// How the pool sees it.
+    pub state: DriveState,
+    /// The generation at which it took this state.
+    pub since: Generation,
+    /// The path by which it was last opened, for messages and as the first place to look.
+    pub path: String,
+}
+
+/// A shard of the pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardRecord {
+    /// The root of its last checkpoint; absent before the first.
+    pub root: MapEntry,
+    /// The last record whose effects the checkpoint holds.
+    pub checkpointed: Sequence,
+    /// Every segment that may hold records newer than the checkpoint, with the row of the first of them.
+    pub recent: Vec<(SegmentId, Row, SegmentRecord)>,
+}
+
+/// One opening of the pool. Two drives that both went on alone show different openings after a common one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lineage {
+    /// Number of the opening, from 1.
+    pub epoch: u64,
+    /// Random number of the opening.
+    pub nonce: u64,
+}
+
+/// The state of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identity.
+    pub pool: PoolId,
+    /// Secret for MACs.
+    pub key: PoolKey,
+    /// Name.
+    pub name: String,
+    /// Seconds since 1970 when it was created.
+    pub created: u64,
+    /// Openings so far, newest last; at least one.
+    pub lineage: Vec<Lineage>,
+    /// Version of this state within the newest opening.
+    pub generation: Generation,
+    /// Scheme of new segments.
+    pub scheme: Scheme,
+    /// Columns that a segment record has room for.
+    pub table_width: u8,
+    /// Bytes of a zone.
+    pub zone_bytes: u64,
+    /// Byte at which the first zone starts, on every drive.
+    pub data_start: u64,
+    /// True if the pool was closed in order: there is nothing to replay.
+    pub clean: bool,
+    /// The next life of a segment that has never been given out.
+    pub next_incarnation: Incarnation,
+    /// The drives, by index.
+    pub drives: Vec<DriveRecord>,
+    /// The shards, by index.
+    pub shards: Vec<ShardRecord>,
+}
+
+/// What is seen at first glance in a slot.
+pub struct UnverifiedSuperblock {
+    length: usize,
+}
+
+impl UnverifiedSuperblock {
+    /// Looks at the first bytes of a slot.
+    ///
+    /// # Errors
+    /// [`FormatError::NotOurs`] if there is no pool, [`FormatError::Version`] if another release wrote it.
+    pub fn parse(slot: &[u8]) -> Result<Self, FormatError> {
+        let mut input = Reader::new(slot);
+        if input.array::<8>()? != MAGIC {
+            return Err(FormatError::NotOurs);
+        }
+        let version = input.u32()?;
+        if version != FORMAT_VERSION {
+            return Err(FormatError::Version { found: version });
+        }
+        let length = input.u32()? as usize;
+        if length < FRONT || length as u64 > SUPERBLOCK_SLOT {
+            return Err(FormatError::Invalid("superblock length"));
+        }
+        Ok(Self { length })
+    }
+
+    /// Bytes to read from the start of the slot, in whole blocks.
+    pub fn stored_bytes(&self) -> usize {
+        self.length.next_multiple_of(BLOCK)
+    }
+
+    /// Verifies the MAC and decodes; gives the superblock and which drive's copy it is.
+    ///
+    /// # Errors
+    /// Anything that does not verify or that no writer stores.
+    pub fn verify(&self, slot: &[u8]) -> Result<(Superblock, DriveId), FormatError> {
+        let bytes = slot.get(..self.length).ok_or(FormatError::Truncated)?;
+        let (before, rest) = bytes.split_at_checked(MAC_AT).ok_or(FormatError::Truncated)?;
+        let (mac, after) = rest.split_at_checked(MAC_BYTES).ok_or(FormatError::Truncated)?;
+        let mut input = Reader::new(after);
+        let pool = PoolId(input.array()?);
+        let key = PoolKey(input.array()?);
+        let drive = DriveId(input.array()?);
+        if key.mac(&[before, after]) != *mac {
+            return Err(FormatError::Checksum);
+        }
+        Ok((decode_body(pool, key, &mut input)?, drive))
+    }
+}
+
+impl Superblock {
+    /// The copy of this superblock for `drive`, padded to whole blocks.
+    ///
+    /// # Panics
+    /// If it breaks a limit: the engine keeps the state within them.
+    pub fn encode(&self, drive: DriveId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut out = Writer::new(&mut bytes);
+        out.raw(&MAGIC);
+        out.u32(FORMAT_VERSION);
+        out.u32(0);
+        out.raw(&[0; MAC_BYTES]);
+        out.raw(&self.pool.0);
+        out.raw(&self.key.0);
+        out.raw(&drive.0);
+        self.encode_body(&mut out);
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        assert!(u64::from(length) <= SUPERBLOCK_SLOT, "a superblock of {length} bytes");
+        let length = length.to_le_bytes();
+        if let Some(place) = bytes.get_mut(MAC_AT - 4..MAC_AT) {
+            place.copy_from_slice(&length);
+        }
+        let (before, rest) = bytes.split_at_mut(MAC_AT);
+        let (place, after) = rest.split_at_mut(MAC_BYTES);
+        place.copy_from_slice(&self.key.mac(&[before, after]));
+        let padded = bytes.len().next_multiple_of(BLOCK);
+        bytes.resize(padded, 0);
+        bytes
+    }
+
+    /// The newest opening.
+    pub fn epoch(&self) -> Lineage {
+        self.lineage.last().copied().unwrap_or_default()
+    }
+
+    /// True if this state comes after `other` or is the same: later opening, or later in the same opening.
+    pub fn is_at_least(&self, other: &Self) -> bool {
+        (self.epoch().epoch, self.generation) >= (other.epoch().epoch, other.generation)
+    }
+
+    /// True if `older` is a state that this pool went through: its newest opening is among ours.
+    pub fn descends_from(&self, older: &Self) -> bool {
+        let theirs = older.epoch();
+        let forgotten = self.lineage.first().is_some_and(|first| theirs.epoch < first.epoch);
+        self.pool == older.pool && (forgotten || self.lineage.contains(&theirs))
+    }
+
+    /// The record of a drive.
+    pub fn drive(&self, index: DriveIndex) -> Option<&DriveRecord> {
+        self.drives.get(index.index())
+    }
+
+    fn encode_body(&self, out: &mut Writer<'_>) {
+        assert!(
+            self.drives.len() <= DRIVES_MAX && self.shards.len() <= SHARDS_MAX,
+            "too many drives or shards"
+        );
+        out.text(&self.name, NAME_MAX);
+        out.u64(self.created);
+        out.u8(u8::try_from(self.lineage.len().min(LINEAGE_MAX)).unwrap_or(0));
+        for opening in self.lineage.iter().skip(self.lineage.len().saturating_sub(LINEAGE_MAX)) {
+            out.u64(opening.epoch);
+            out.u64(opening.nonce);
+        }
+        out.u64(self.generation.get());
+        out.u8(self.scheme.data());
+        out.u8(self.scheme.parity());
+        out.u8(self.table_width);
+        out.u8(u8::from(self.clean));
+        out.u64(self.zone_bytes);
+        out.u64(self.data_start);
+        out.u64(self.next_incarnation.get());
+        out.u16(u16::try_from(self.drives.len()).unwrap_or(u16::MAX));
+        out.u16(u16::try_from(self.shards.len()).unwrap_or(u16::MAX));
+        for drive in &self.drives {
+            out.raw(&drive.id.0);
+            out.u64(drive.size);
+            out.u32(drive.zones);
+            out.u8(drive.state.to_byte());
+            out.u64(drive.since.get());
+            out.text(&drive.path, DRIVE_PATH_MAX);
+        }
+        for shard in &self.shards {
+            assert!(shard.recent.len() <= RECENT_SEGMENTS_MAX, "too many segments since a checkpoint");
+            write_entry(out, shard.root);
+            out.u64(shard.checkpointed.get());
+            out.u16(u16::try_from(shard.recent.len()).unwrap_or(u16::MAX));
+            for (id, from, segment) in &shard.recent {
+                out.u32(id.get());
+                out.u32(from.get());
+                write_segment(out, segment, self.table_width);
+            }
+        }
+    }
+}
+
+fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Superblock, FormatError> {
+    let name = input.text(NAME_MAX)?;
+    let created = input.u64()?;
+    let openings = usize::from(input.u8()?);
+    if openings == 0 || openings > LINEAGE_MAX {
+        return Err(FormatError::Invalid("lineage"));
+    }
+    let lineage = (0..openings)
+        .map(|_| Ok(Lineage { epoch: input.u64()?, nonce: input.u64()? }))
+        .collect::<Result<Vec<_>, FormatError>>()?;
+    let generation = Generation::new(input.u64()?);
+    let (data, parity) = (input.u8()?, input.u8()?);
+    let scheme = Scheme::new(data, parity).map_err(|_| FormatError::Invalid("scheme"))?;
+    let table_width = input.u8()?;
+    if usize::from(table_width) > COLUMNS_MAX || table_width < scheme.width() {
+        return Err(FormatError::Invalid("table width"));
+    }
+    let clean = match input.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(FormatError::Invalid("clean flag")),
+    };
+    let zone_bytes = input.u64()?;
+    if !zone_bytes.is_power_of_two() || !(ZONE_MIN..=ZONE_MAX).contains(&zone_bytes) {
+        return Err(FormatError::Invalid("zone size"));
+    }
+    let data_start = input.u64()?;
+    if data_start < 2 * SUPERBLOCK_SLOT || !data_start.is_multiple_of(BLOCK as u64) {
+        return Err(FormatError::Invalid("start of the zones"));
+    }
+    let next_incarnation = Incarnation::new(input.u64()?);
+    let drives = usize::from(input.u16()?);
+    let shards = usize::from(input.u16()?);
+    if drives == 0 || drives > DRIVES_MAX || shards == 0 || shards > SHARDS_MAX {
+        return Err(FormatError::Invalid("number of drives or shards"));
+    }
+    let drives = (0..drives).map(|_| decode_drive(input)).collect::<Result<Vec<_>, _>>()?;
+    let shards = (0..shards).map(|_| decode_shard(input, table_width)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Superblock {
+        pool,
+        key,
+        name,
+        created,
+        lineage,
+        generation,
+        scheme,
+        table_width,
+        zone_bytes,
+        data_start,
+        clean,
+        next_incarnation,
+        drives,
+        shards,
+    })
+}
+
+fn decode_drive(input: &mut Reader<'_>) -> Result<DriveRecord, FormatError> {
+    Ok(DriveRecord {
+        id: DriveId(input.array()?),
+        size: input.u64()?,
+        zones: input.u32()?,
+        state: DriveState::from_byte(input.u8()?)?,
+        since: Generation::new(input.u64()?),
+        path: input.text(DRIVE_PATH_MAX)?,
+    })
+}
+
+fn decode_shard(input: &mut Reader<'_>, table_width: u8) -> Result<ShardRecord, FormatError> {
+    let root = read_entry(input)?;
+    let checkpointed = Sequence::new(input.u64()?);
+    let recent = usize::from(input.u16()?);
+    if recent > RECENT_SEGMENTS_MAX {
+        return Err(FormatError::Invalid("number of recent segments"));
+    }
+    let recent = (0..recent)
+        .map(|_| {
+            let id = SegmentId::new(input.u32()?);
+            let from = Row::new(input.u32()?);
+            let segment = read_segment(input, table_width)?.ok_or(FormatError::Invalid("recent segment"))?;
+            Ok((id, from, segment))
+        })
+        .collect::<Result<Vec<_>, FormatError>>()?;
+    Ok(ShardRecord { root, checkpointed, recent })
+}
+
+#[cfg(test)]
+#[path = "superblock_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+use super::*;
+use crate::{SegmentClass, SegmentColumn, SegmentState, ZoneIndex};
+
+pub(crate) fn sample() -> Superblock {
+    let drive = |index: u8| DriveRecord {
+        id: DriveId([index; 16]),
+        size: 1 << 30,
+        zones: 1020,
+        state: if index == 2 { DriveState::Failed } else { DriveState::Online },
+        since: Generation::new(u64::from(index)),
+        path: format!("/dev/disk/by-id/nvme-{index}"),
+    };
+    let segment = SegmentRecord {
+        incarnation: Incarnation::new(5),
+        scheme: Scheme::new(4, 1).unwrap(),
+        class: SegmentClass::Hot,
+        state: SegmentState::Open,
+        rows: 0,
+        columns: (0..5u16)
+            .map(|index| match index {
+                2 => SegmentColumn::hole(),
+                _ => SegmentColumn::whole(DriveIndex::new(index), ZoneIndex::new(9)),
+            })
+            .collect(),
+    };
+    Superblock {
+        pool: PoolId([1; 16]),
+        key: PoolKey([2; 16]),
+        name: "fast".into(),
+        created: 1_700_000_000,
+        lineage: vec![Lineage { epoch: 1, nonce: 4 }, Lineage { epoch: 2, nonce: 5 }],
+        generation: Generation::new(7),
+        scheme: Scheme::new(4, 1).unwrap(),
+        table_width: 5,
+        zone_bytes: 1 << 20,
+        data_start: 4 << 20,
+        clean: false,
+        next_incarnation: Incarnation::new(6),
+        drives: (0..5).map(drive).collect(),
+        shards: vec![
+            ShardRecord::default(),
+            ShardRecord {
+                root: MapEntry::ABSENT,
+                checkpointed: Sequence::new(44),
+                recent: vec![(SegmentId::new(3), Row::new(12), segment)],
+            },
+        ],
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<(Superblock, DriveId), FormatError> {
+    UnverifiedSuperblock::parse(bytes)?.verify(bytes)
+}
+
+#[test]
+fn what_is_encoded_is_decoded_and_knows_its_drive() {
+    let superblock = sample();
+    let bytes = superblock.encode(DriveId([3; 16]));
+    assert!(bytes.len().is_multiple_of(BLOCK));
+    assert_eq!(decode(&bytes), Ok((superblock, DriveId([3; 16]))));
+}
+
+#[test]
+fn every_flipped_byte_is_noticed() {
+    let superblock = sample();
+    let bytes = superblock.encode(DriveId([3; 16]));
+    let used = UnverifiedSuperblock::parse(&bytes).unwrap().length;
+    for at in 0..used {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x40;
+        assert!(decode(&damaged).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_torn_superblock_is_noticed() {
+    let mut superblock = sample();
+    superblock.drives = (0..200).map(|_| superblock.drives[0].clone()).collect();
+    let bytes = superblock.encode(DriveId([3; 16]));
+    assert!(bytes.len() > 2 * BLOCK);
+    let mut torn = bytes.clone();
+    torn[BLOCK..].fill(0);
+    assert_eq!(decode(&torn), Err(FormatError::Checksum));
+    assert_eq!(decode(&bytes[..BLOCK]), Err(FormatError::Truncated));
+}
+
+#[test]
+fn order_and_descent() {
+    let old = sample();
+    let mut newer = old.clone();
+    newer.generation = Generation::new(8);
+    assert!(newer.is_at_least(&old) && !old.is_at_least(&newer));
+    let mut reopened = newer.clone();
+    reopened.lineage.push(Lineage { epoch: 3, nonce: 77 });
+    reopened.generation = Generation::new(1);
+    assert!(reopened.is_at_least(&newer) && reopened.descends_from(&old));
+    let mut elsewhere = newer;
+    elsewhere.lineage.push(Lineage { epoch: 3, nonce: 78 });
+    assert!(!reopened.descends_from(&elsewhere) && !elsewhere.descends_from(&reopened));
+}

@@ -1,0 +1,396 @@
+//! The tables that a checkpoint stores, and its root.
+//!
+//! A shard's checkpoint is a root block that points to index blocks, which point to table blocks: first those of the
+//! segment table, then those of the live counts, then those of the layer table. All lie in the log; the pointer to
+//! each carries its CRC. Map nodes have the form of index blocks.
+
+use crate::limits::{BLOCK, ROOT_POINTERS_MAX, ROWS_MAX, TABLE_BLOCKS_MAX};
+use crate::wire::{Reader, Writer};
+use crate::{
+    Column, DriveIndex, FORMAT_VERSION, FormatError, Incarnation, LayerId, MapEntry, Row, Scheme, Sequence,
+    ShardIndex, ZoneIndex,
+};
+
+/// Entries of a map node, and of an index block.
+pub const NODE_ENTRIES: usize = BLOCK / MapEntry::BYTES;
+/// Entries of an index block.
+pub const INDEX_ENTRIES: usize = NODE_ENTRIES;
+/// Live counts in a table block.
+pub const LIVE_PER_BLOCK: usize = BLOCK / 4;
+/// Layer records in a table block.
+pub const LAYERS_PER_BLOCK: usize = BLOCK / LAYER_BYTES;
+
+const LAYER_BYTES: usize = 32;
+const SEGMENT_FIXED: usize = 16;
+const COLUMN_BYTES: usize = 12;
+/// A column that was never on any drive: written with a hole.
+const NO_DRIVE: u16 = u16::MAX;
+
+const _: () = assert!(NODE_ENTRIES == 256 && LAYERS_PER_BLOCK == 128 && LIVE_PER_BLOCK == 1024);
+
+/// Whether a segment still takes records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentState {
+    /// Records may follow after its last one.
+    Open,
+    /// It ends at its last row.
+    Sealed,
+}
+
+/// What a segment is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SegmentClass {
+    /// New data, in the pool's scheme.
+    Hot,
+    /// Small commits, mirrored.
+    Mirror,
+    /// Data that the cleaner moved.
+    Cold,
+}
+
+impl SegmentClass {
+    const ALL: [(u8, Self); 3] = [(1, Self::Hot), (2, Self::Mirror), (3, Self::Cold)];
+
+    fn to_byte(self) -> u8 {
+        Self::ALL.iter().find(|(_, class)| *class == self).map_or(0, |(byte, _)| *byte)
+    }
+
+    fn from_byte(byte: u8) -> Result<Self, FormatError> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == byte);
+        found.map(|(_, class)| *class).ok_or(FormatError::Invalid("segment class"))
+    }
+}
+
+/// One column of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentColumn {
+    /// The zone that holds it; `None` if no drive could take it.
+    pub zone: Option<(DriveIndex, ZoneIndex)>,
+    /// From this row on its contents were never written (the drive was lost). `ROWS_MAX` if it is whole.
+    pub missing_from: Row,
+}
+
+impl SegmentColumn {
+    /// A column on `zone` that misses nothing.
+    pub const fn whole(drive: DriveIndex, zone: ZoneIndex) -> Self {
+        Self { zone: Some((drive, zone)), missing_from: Row::new(ROWS_MAX) }
+    }
+
+    /// A column on no drive.
+    pub const fn hole() -> Self {
+        Self { zone: None, missing_from: Row::new(0) }
+    }
+
+    /// True if row `row` was written.
+    pub const fn holds(&self, row: Row) -> bool {
+        self.zone.is_some() && row.get() < self.missing_from.get()
+    }
+}
+
+/// A segment as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentRecord {
+    /// Which life of the segment.
+    pub incarnation: Incarnation,
+    /// Its scheme.
+    pub scheme: Scheme,
+    /// What it is for.
+    pub class: SegmentClass,
+    /// Whether it still takes records.
+    pub state: SegmentState,
+    /// Rows written, if sealed.
+    pub rows: u32,
+    /// Its columns, data first.
+    pub columns: Vec<SegmentColumn>,
+}
+
+impl SegmentRecord {
+    /// A column.
+    pub fn column(&self, column: Column) -> Option<&SegmentColumn> {
+        self.columns.get(column.index())
+    }
+}
+
+/// Segment records in a table block, for a table of this width.
+pub const fn segments_per_block(table_width: u8) -> usize {
+    BLOCK / (SEGMENT_FIXED + COLUMN_BYTES * table_width as usize)
+}
+
+pub(crate) fn write_segment(out: &mut Writer<'_>, segment: &SegmentRecord, table_width: u8) {
+    let width = usize::from(segment.scheme.width());
+    assert!(segment.columns.len() == width && width <= usize::from(table_width), "columns of a segment");
+    out.u64(segment.incarnation.get());
+    out.u8(segment.scheme.data());
+    out.u8(segment.scheme.parity());
+    let state = u8::from(segment.state == SegmentState::Sealed);
+    out.u8(segment.class.to_byte() | state << 7);
+    out.u8(0);
+    out.u32(segment.rows);
+    for column in &segment.columns {
+        let (drive, zone) = column.zone.map_or((NO_DRIVE, 0), |(drive, zone)| (drive.get(), zone.get()));
+        out.u16(drive);
+        out.u16(0);
+        out.u32(zone);
+        out.u32(column.missing_from.get());
+    }
+    let end = out.len() + COLUMN_BYTES * (usize::from(table_width) - width);
+    out.pad_to(end);
+}
+
+/// A segment record, or `None` for an unused slot.
+pub(crate) fn read_segment(
+    input: &mut Reader<'_>,
+    table_width: u8,
+) -> Result<Option<SegmentRecord>, FormatError> {
+    let incarnation = Incarnation::new(input.u64()?);
+    let (data, parity, class, _) = (input.u8()?, input.u8()?, input.u8()?, input.u8()?);
+    let rows = input.u32()?;
+    let mut columns = Vec::with_capacity(usize::from(table_width));
+    for _ in 0..table_width {
+        let (drive, _, zone, missing_from) = (input.u16()?, input.u16()?, input.u32()?, input.u32()?);
+        if missing_from > ROWS_MAX {
+            return Err(FormatError::Invalid("missing row"));
+        }
+        let zone = (drive != NO_DRIVE).then_some((DriveIndex::new(drive), ZoneIndex::new(zone)));
+        columns.push(SegmentColumn { zone, missing_from: Row::new(missing_from) });
+    }
+    if incarnation.get() == 0 {
+        return Ok(None);
+    }
+    let scheme = Scheme::new(data, parity).map_err(|_| FormatError::Invalid("segment scheme"))?;
+    if scheme.width() > table_width || rows > ROWS_MAX {
+        return Err(FormatError::Invalid("segment size"));
+    }
+    columns.truncate(usize::from(scheme.width()));
+    let state = if class & 0x80 == 0 { SegmentState::Open } else { SegmentState::Sealed };
+    let class = SegmentClass::from_byte(class & 0x7F)?;
+    Ok(Some(SegmentRecord { incarnation, scheme, class, state, rows, columns }))
+}
+
+/// A table block of segments; `None` marks unused slots. Give at most [`segments_per_block`].
+pub fn encode_segments(segments: &[Option<SegmentRecord>], table_width: u8) -> Vec<u8> {
+    assert!(segments.len() <= segments_per_block(table_width), "segments of a table block");
+    let mut bytes = Vec::with_capacity(BLOCK);
+    let mut out = Writer::new(&mut bytes);
+    for segment in segments {
+        match segment {
+            Some(segment) => write_segment(&mut out, segment, table_width),
+            None => {
+                let next = out.len() + SEGMENT_FIXED + COLUMN_BYTES * usize::from(table_width);
+                out.pad_to(next);
+            }
+        }
+    }
+    out.pad_to(BLOCK);
+    bytes
+}
+
+/// The slots of a table block of segments.
+///
+/// # Errors
+/// When a record is not one that a writer stores.
+pub fn decode_segments(block: &[u8], table_width: u8) -> Result<Vec<Option<SegmentRecord>>, FormatError> {
+    let mut input = Reader::new(block);
+    (0..segments_per_block(table_width)).map(|_| read_segment(&mut input, table_width)).collect()
+}
+
+/// A table block of live counts, in segment order. Give at most [`LIVE_PER_BLOCK`].
+pub fn encode_live(counts: &[u32]) -> Vec<u8> {
+    assert!(counts.len() <= LIVE_PER_BLOCK, "live counts of a table block");
+    let mut bytes = Vec::with_capacity(BLOCK);
+    let mut out = Writer::new(&mut bytes);
+    counts.iter().for_each(|count| out.u32(*count));
+    out.pad_to(BLOCK);
+    bytes
+}
+
+/// The counts of a table block.
+///
+/// # Errors
+/// When the block is short.
+pub fn decode_live(block: &[u8]) -> Result<Vec<u32>, FormatError> {
+    let mut input = Reader::new(block);
+    (0..LIVE_PER_BLOCK).map(|_| input.u32()).collect()
+}
+
+/// A layer as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerRecord {
+    /// Which layer.
+    pub layer: LayerId,
+    /// Levels of its map: 0 for an empty one, 1 for a single leaf.
+    pub height: u8,
+    /// Its root node; absent if the height is 0.
+    pub root: MapEntry,
+    /// Blocks that it stores.
+    pub stored: u64,
+}
+
+/// Levels that the largest layer needs.
+const HEIGHT_MAX: u8 = 5;
+
+/// A table block of layers. Give at most [`LAYERS_PER_BLOCK`].
+pub fn encode_layers(layers: &[LayerRecord]) -> Vec<u8> {
+    assert!(layers.len() <= LAYERS_PER_BLOCK, "layers of a table block");
+    let mut bytes = Vec::with_capacity(BLOCK);
+    let mut out = Writer::new(&mut bytes);
+    for layer in layers {
+        out.u32(layer.layer.get());
+        out.u8(layer.height);
+        out.raw(&[0; 3]);
+        write_entry(&mut out, layer.root);
+        out.u64(layer.stored);
+    }
+    out.pad_to(BLOCK);
+    bytes
+}
+
+/// The layers of a table block.
+///
+/// # Errors
+/// When a record is not one that a writer stores.
+pub fn decode_layers(block: &[u8]) -> Result<Vec<LayerRecord>, FormatError> {
+    let mut input = Reader::new(block);
+    let mut layers = Vec::new();
+    for _ in 0..LAYERS_PER_BLOCK {
+        let layer = LayerId::new(input.u32()?);
+        let height = input.u8()?;
+        input.raw(3)?;
+        let root = read_entry(&mut input)?;
+        let stored = input.u64()?;
+        if layer.get() == 0 {
+            continue;
+        }
+        if height > HEIGHT_MAX || (height == 0) != root.address().is_none() {
+            return Err(FormatError::Invalid("layer height"));
+        }
+        layers.push(LayerRecord { layer, height, root, stored });
+    }
+    Ok(layers)
+}
+
+pub(crate) fn write_entry(out: &mut Writer<'_>, entry: MapEntry) {
+    out.raw(&entry.to_bytes());
+}
+
+pub(crate) fn read_entry(input: &mut Reader<'_>) -> Result<MapEntry, FormatError> {
+    MapEntry::from_bytes(input.array()?).ok_or(FormatError::Invalid("map entry"))
+}
+
+/// Writes a map node or index block into `block`, which is 4096 bytes.
+pub fn encode_entries(entries: &[MapEntry; NODE_ENTRIES], block: &mut [u8]) {
+    assert_eq!(block.len(), BLOCK, "a node is a block");
+    for (entry, place) in entries.iter().zip(block.chunks_exact_mut(MapEntry::BYTES)) {
+        place.copy_from_slice(&entry.to_bytes());
+    }
+}
+
+/// The entries of a map node or index block.
+///
+/// # Errors
+/// When an entry is not one that a writer stores.
+pub fn decode_entries(block: &[u8]) -> Result<Box<[MapEntry; NODE_ENTRIES]>, FormatError> {
+    let mut input = Reader::new(block);
+    let mut entries = Box::new([MapEntry::ABSENT; NODE_ENTRIES]);
+    for entry in entries.iter_mut() {
+        *entry = read_entry(&mut input)?;
+    }
+    Ok(entries)
+}
+
+/// How many blocks each table of a checkpoint has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableCounts {
+    /// Blocks of the segment table.
+    pub segments: u32,
+    /// Blocks of the live counts.
+    pub live: u32,
+    /// Blocks of the layer table.
+    pub layers: u32,
+}
+
+impl TableCounts {
+    /// All table blocks.
+    pub const fn total(&self) -> usize {
+        self.segments as usize + self.live as usize + self.layers as usize
+    }
+}
+
+/// The root of a shard's checkpoint: one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointRoot {
+    /// The shard.
+    pub shard: ShardIndex,
+    /// The last record whose effects it holds.
+    pub sequence: Sequence,
+    /// Slots of the segment table in use, counted from segment 1.
+    pub segment_slots: u32,
+    /// Sizes of the tables.
+    pub tables: TableCounts,
+    /// The index blocks, in order.
+    pub indexes: Vec<MapEntry>,
+}
+
+impl CheckpointRoot {
+    const MAGIC: u32 = u32::from_le_bytes(*b"GCKP");
+    const FIXED: usize = 64;
+
+    /// The root as a block.
+    ///
+    /// # Panics
+    /// If there are more index blocks than a root can point to.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.indexes.len() <= ROOT_POINTERS_MAX, "index blocks of a checkpoint");
+        assert_eq!(
+            self.indexes.len(),
+            self.tables.total().div_ceil(INDEX_ENTRIES),
+            "one index entry a table block"
+        );
+        let mut bytes = Vec::with_capacity(BLOCK);
+        let mut out = Writer::new(&mut bytes);
+        out.u32(Self::MAGIC);
+        out.u32(FORMAT_VERSION);
+        out.u16(self.shard.get());
+        out.u16(u16::try_from(self.indexes.len()).unwrap_or(u16::MAX));
+        out.u32(self.segment_slots);
+        out.u64(self.sequence.get());
+        out.u32(self.tables.segments);
+        out.u32(self.tables.live);
+        out.u32(self.tables.layers);
+        out.pad_to(Self::FIXED);
+        self.indexes.iter().for_each(|entry| write_entry(&mut out, *entry));
+        out.pad_to(BLOCK);
+        bytes
+    }
+
+    /// The root in a block whose CRC was verified.
+    ///
+    /// # Errors
+    /// When it is not one that a writer stores.
+    pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
+        let mut input = Reader::new(block);
+        if input.u32()? != Self::MAGIC {
+            return Err(FormatError::NotOurs);
+        }
+        let version = input.u32()?;
+        if version != FORMAT_VERSION {
+            return Err(FormatError::Version { found: version });
+        }
+        let shard = ShardIndex::new(input.u16()?);
+        let indexes = usize::from(input.u16()?);
+        let segment_slots = input.u32()?;
+        let sequence = Sequence::new(input.u64()?);
+        let tables = TableCounts { segments: input.u32()?, live: input.u32()?, layers: input.u32()? };
+        if tables.total() > TABLE_BLOCKS_MAX || indexes != tables.total().div_ceil(INDEX_ENTRIES) {
+            return Err(FormatError::Invalid("table sizes"));
+        }
+        let mut input = Reader::new(block);
+        input.raw(Self::FIXED)?;
+        let indexes = (0..indexes).map(|_| read_entry(&mut input)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { shard, sequence, segment_slots, tables, indexes })
+    }
+}
+
+#[cfg(test)]
+#[path = "tables_tests.rs"]
+mod tests;

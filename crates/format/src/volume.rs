@@ -1,0 +1,122 @@
+//! The record of a volume or snapshot: one block of the pool's catalogue.
+//!
+//! The catalogue is itself a layer (layer 1 of shard 0); record number v lies in its block v. So a record changes
+//! atomically, is checksummed by the map entry that points to it, and is protected like any data.
+
+use crate::limits::{BLOCK, NAME_MAX, VOLUME_MAX};
+use crate::wire::{Reader, Writer};
+use crate::{FORMAT_VERSION, FormatError, LayerId, VolumeId};
+
+/// What a catalogue record describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeKind {
+    /// A volume that can be written.
+    Volume,
+    /// A frozen state of one.
+    Snapshot,
+}
+
+/// Where in its life it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeState {
+    /// In use.
+    Ready,
+    /// Being deleted: its blocks are being freed, it can no longer be opened.
+    Deleting,
+}
+
+/// A volume or snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeRecord {
+    /// Its slot in the catalogue.
+    pub id: VolumeId,
+    /// Its name, unique among volumes (snapshots: `volume@snapshot`).
+    pub name: String,
+    /// What it is.
+    pub kind: VolumeKind,
+    /// Where in its life it is.
+    pub state: VolumeState,
+    /// Size in bytes, a multiple of the sector size.
+    pub size: u64,
+    /// Sector size that it offers: 512 or 4096 bytes.
+    pub sector: u32,
+    /// The layer that holds its own blocks.
+    pub layer: LayerId,
+    /// The layer below, if any.
+    pub parent: Option<LayerId>,
+    /// Seconds since 1970 when it was created.
+    pub created: u64,
+}
+
+impl VolumeRecord {
+    const MAGIC: u32 = u32::from_le_bytes(*b"GVOL");
+    /// Longest `volume@snapshot`.
+    const NAME_BYTES: usize = 2 * NAME_MAX + 1;
+
+    /// The record as a block.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BLOCK);
+        let mut out = Writer::new(&mut bytes);
+        out.u32(Self::MAGIC);
+        out.u32(FORMAT_VERSION);
+        out.u32(self.id.get());
+        out.u8(match self.kind {
+            VolumeKind::Volume => 1,
+            VolumeKind::Snapshot => 2,
+        });
+        out.u8(match self.state {
+            VolumeState::Ready => 1,
+            VolumeState::Deleting => 2,
+        });
+        out.u16(0);
+        out.u64(self.size);
+        out.u32(self.sector);
+        out.u32(self.layer.get());
+        out.u32(self.parent.map_or(0, LayerId::get));
+        out.u64(self.created);
+        out.text(&self.name, Self::NAME_BYTES);
+        out.pad_to(BLOCK);
+        bytes
+    }
+
+    /// The record in a block whose CRC was verified.
+    ///
+    /// # Errors
+    /// When it is not one that a writer stores.
+    pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
+        let mut input = Reader::new(block);
+        if input.u32()? != Self::MAGIC {
+            return Err(FormatError::NotOurs);
+        }
+        let version = input.u32()?;
+        if version != FORMAT_VERSION {
+            return Err(FormatError::Version { found: version });
+        }
+        let id = VolumeId::new(input.u32()?);
+        let kind = match input.u8()? {
+            1 => VolumeKind::Volume,
+            2 => VolumeKind::Snapshot,
+            _ => return Err(FormatError::Invalid("volume kind")),
+        };
+        let state = match input.u8()? {
+            1 => VolumeState::Ready,
+            2 => VolumeState::Deleting,
+            _ => return Err(FormatError::Invalid("volume state")),
+        };
+        input.u16()?;
+        let size = input.u64()?;
+        let sector = input.u32()?;
+        if !matches!(sector, 512 | 4096) || size > VOLUME_MAX || !size.is_multiple_of(u64::from(sector)) {
+            return Err(FormatError::Invalid("volume size"));
+        }
+        let layer = LayerId::new(input.u32()?);
+        let parent = Some(LayerId::new(input.u32()?)).filter(|parent| parent.get() != 0);
+        let created = input.u64()?;
+        let name = input.text(Self::NAME_BYTES)?;
+        Ok(Self { id, name, kind, state, size, sector, layer, parent, created })
+    }
+}
+
+#[cfg(test)]
+#[path = "volume_tests.rs"]
+mod tests;

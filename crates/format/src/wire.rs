@@ -1,0 +1,103 @@
+//! Reading and writing little-endian fields, one after the other, without ever leaving the bytes.
+
+use crate::FormatError;
+
+/// Appends fields to a vector.
+pub(crate) struct Writer<'a> {
+    bytes: &'a mut Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(bytes: &'a mut Vec<u8>) -> Self {
+        Self { bytes }
+    }
+
+    pub(crate) fn u8(&mut self, value: u8) {
+        self.bytes.push(value);
+    }
+
+    pub(crate) fn u16(&mut self, value: u16) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn raw(&mut self, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// A text with its length in front, in 16 bits.
+    ///
+    /// # Panics
+    /// If it is longer than `limit`: names are checked when they are given.
+    pub(crate) fn text(&mut self, value: &str, limit: usize) {
+        assert!(value.len() <= limit, "a text of {} bytes where {limit} are allowed", value.len());
+        self.u16(u16::try_from(value.len()).unwrap_or(u16::MAX));
+        self.raw(value.as_bytes());
+    }
+
+    /// Zeros up to `length` bytes in all.
+    pub(crate) fn pad_to(&mut self, length: usize) {
+        assert!(self.bytes.len() <= length, "{} bytes where {length} are allowed", self.bytes.len());
+        self.bytes.resize(length, 0);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Takes fields from the front of a slice.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    pub(crate) fn raw(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
+        let (taken, rest) = self.bytes.split_at_checked(length).ok_or(FormatError::Truncated)?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
+        let (taken, rest) = self.bytes.split_first_chunk::<N>().ok_or(FormatError::Truncated)?;
+        self.bytes = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, FormatError> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, FormatError> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, FormatError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, FormatError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn text(&mut self, limit: usize) -> Result<String, FormatError> {
+        let length = usize::from(self.u16()?);
+        if length > limit {
+            return Err(FormatError::Invalid("text length"));
+        }
+        let bytes = self.raw(length)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Invalid("text encoding"))?;
+        Ok(text.to_owned())
+    }
+}
