@@ -266,6 +266,26 @@ impl Span {
         };
     }
 
+    /// Copies the bytes of `other`, which is as long as this span.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_from_span(&self, other: &Span) {
+        assert_eq!(self.len, other.len, "copy between spans of different length");
+        // SAFETY: both are valid for the length; they may overlap (slices of one span), so this is a move.
+        unsafe { std::ptr::copy(other.start.as_ptr(), self.start.as_ptr(), self.len) };
+    }
+
+    /// Lets `look` read the bytes where they are: for checksums over memory that an operation has just filled.
+    ///
+    /// If the memory's owner changes it meanwhile (a guest), `look` sees some mixture; it must not rely on seeing the
+    /// same byte twice.
+    pub fn peek<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        // SAFETY: allocated and initialised for `len` bytes while `self` lives. Concurrent change by a guest or device
+        // is outside Rust's memory model, as for any mapped device memory; callers copy first where it matters.
+        look(unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) })
+    }
+
     /// Fills the span with zeros.
     pub fn zero(&self) {
         // SAFETY: in bounds; raw write, no reference to these bytes exists.
