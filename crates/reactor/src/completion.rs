@@ -57,6 +57,14 @@ impl Io {
         result
     }
 
+    /// True while the operation has not ended.
+    pub fn is_pending(&self) -> bool {
+        match &self.0 {
+            State::Pending(shared) => shared.result.get().is_none(),
+            State::Ready(_) | State::Taken => false,
+        }
+    }
+
     /// True once the operation has ended and its result has not been taken.
     pub fn is_done(&self) -> bool {
         match &self.0 {

@@ -31,7 +31,13 @@ pub trait Driver {
     /// Hands over what was queued and completes what has ended. True if anything completed.
     fn poll(&self) -> bool;
 
-    /// Sleeps until something may have completed, [`Rouse::rouse`] is called, or `until` (never, if `None`).
+    /// As [`Driver::poll`], but nothing is ready to run: unless this completes something, [`Driver::sleep`] follows at
+    /// once, which may be the better moment to hand over what was queued.
+    fn poll_before_sleep(&self) -> bool {
+        self.poll()
+    }
+
+    /// Hands over what was queued and sleeps until something may have completed, [`Rouse::rouse`] is called, or `until` (never, if `None`).
     fn sleep(&self, until: Option<Instant>);
 
     /// What another thread calls to end [`Driver::sleep`].
@@ -54,6 +60,8 @@ pub(crate) struct Shared {
     ready: UnsafeCell<VecDeque<Runnable>>,
     woken: SegQueue<Runnable>,
     jobs: SegQueue<Job>,
+    /// Something was pushed to one of the queues above since they were last emptied: cheaper to ask than they are.
+    mail: AtomicBool,
     asleep: AtomicBool,
     closed: AtomicBool,
     rouser: Arc<dyn Rouse>,
@@ -69,9 +77,14 @@ unsafe impl Send for Shared {}
 pub(crate) fn thread_identity() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
-        static IDENTITY: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+        static IDENTITY: Cell<u64> = const { Cell::new(0) };
     }
-    IDENTITY.with(|identity| *identity)
+    IDENTITY.with(|identity| {
+        if identity.get() == 0 {
+            identity.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        identity.get()
+    })
 }
 
 impl Shared {
@@ -83,16 +96,29 @@ impl Shared {
             return;
         }
         self.woken.push(task);
-        self.rouse();
+        self.deliver();
     }
 
-    pub(crate) fn post(&self, job: Job) -> Result<(), Job> {
+    /// Queues a job; false if the reactor has shut down, and the job is dropped.
+    pub(crate) fn post(&self, job: Job) -> bool {
         if self.closed.load(Ordering::Acquire) {
-            return Err(job);
+            return false;
         }
         self.jobs.push(job);
+        self.deliver();
+        // `deliver` is a full fence: either the shutdown sees the job, or we see the shutdown and drop the job for it.
+        if self.closed.load(Ordering::Acquire) {
+            while let Some(job) = self.jobs.pop() {
+                drop(job);
+            }
+        }
+        true
+    }
+
+    /// Tells the reactor that something was pushed.
+    fn deliver(&self) {
+        self.mail.store(true, Ordering::Release);
         self.rouse();
-        Ok(())
     }
 
     pub(crate) fn is_current(&self) -> bool {
@@ -100,7 +126,7 @@ impl Shared {
     }
 
     fn rouse(&self) {
-        // Pairs with the fence in `Reactor::sleep`: either the sleeper sees what was pushed, or we see it asleep.
+        // Pairs with the fence in `Reactor::sleep_in_driver`: either the sleeper sees what was pushed, or we see it asleep.
         std::sync::atomic::fence(Ordering::SeqCst);
         if self.asleep.swap(false, Ordering::AcqRel) {
             self.rouser.rouse();
@@ -149,6 +175,7 @@ impl Reactor {
             ready: UnsafeCell::new(VecDeque::new()),
             woken: SegQueue::new(),
             jobs: SegQueue::new(),
+            mail: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             rouser: driver.rouser(),
@@ -230,7 +257,9 @@ impl Reactor {
         let mut future = pin!(future);
         let (main_waker, main_woken) = self.main_waker();
         let result = loop {
-            if main_woken.swap(false, Ordering::Acquire)
+            // Asked before it is swapped: a swap locks the cache line, every cycle.
+            if main_woken.load(Ordering::Relaxed)
+                && main_woken.swap(false, Ordering::Acquire)
                 && let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&main_waker))
             {
                 break result;
@@ -260,20 +289,20 @@ impl Reactor {
         (Waker::from(Arc::new(main)), woken)
     }
 
-    /// One round: ready tasks, messages, completions, timers; polls or sleeps if there was nothing.
+    /// One round: ready tasks, messages, completions, timers; polls or sleeps if nothing is ready then.
     fn cycle(&self, main_woken: &AtomicBool) {
         let shared = &self.inner.shared;
-        let mut worked = false;
-        for _ in 0..shared.ready_len() {
-            let Some(task) = shared.next_ready() else { break };
-            worked = true;
-            task.run();
-        }
+        let mut worked = self.run_ready();
         worked |= self.take_messages();
-        worked |= self.inner.driver.poll();
+        let more = || shared.ready_len() > 0 || main_woken.load(Ordering::Acquire);
+        let may_sleep = self.inner.poll_for.get().is_zero() && !more();
+        let driver = &self.inner.driver;
+        worked |= if may_sleep { driver.poll_before_sleep() } else { driver.poll() };
         worked |= self.fire_timers();
-        if worked || shared.ready_len() > 0 || main_woken.load(Ordering::Acquire) {
+        if worked {
             self.inner.busy_at.set(Instant::from_nanos(u64::MAX));
+        }
+        if more() {
             return;
         }
         if self.keep_polling() {
@@ -281,6 +310,17 @@ impl Reactor {
             return;
         }
         self.sleep_in_driver(main_woken);
+    }
+
+    /// Runs the tasks that are ready now, but not those that they make ready. True if there were any.
+    fn run_ready(&self) -> bool {
+        let shared = &self.inner.shared;
+        let ready = shared.ready_len();
+        for _ in 0..ready {
+            let Some(task) = shared.next_ready() else { break };
+            task.run();
+        }
+        ready > 0
     }
 
     /// True while the time since the last work is shorter than the polling time.
@@ -299,16 +339,18 @@ impl Reactor {
 
     fn take_messages(&self) -> bool {
         let shared = &self.inner.shared;
-        let mut worked = false;
+        if !shared.mail.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Swapped before the queues are emptied: what is pushed meanwhile raises it again.
+        shared.mail.swap(false, Ordering::AcqRel);
         while let Some(task) = shared.woken.pop() {
-            worked = true;
             shared.schedule(task);
         }
         while let Some(job) = shared.jobs.pop() {
-            worked = true;
             job();
         }
-        worked
+        true
     }
 
     fn fire_timers(&self) -> bool {
@@ -328,7 +370,7 @@ impl Reactor {
         let shared = &self.inner.shared;
         shared.asleep.store(true, Ordering::Release);
         std::sync::atomic::fence(Ordering::SeqCst);
-        let idle = shared.woken.is_empty() && shared.jobs.is_empty() && !main_woken.load(Ordering::Acquire);
+        let idle = !shared.mail.load(Ordering::Acquire) && !main_woken.load(Ordering::Acquire);
         if idle {
             let until = self.inner.timers.borrow().next_due();
             self.inner.driver.sleep(until);
@@ -340,6 +382,8 @@ impl Reactor {
     pub fn shut_down(&self) {
         let shared = &self.inner.shared;
         shared.closed.store(true, Ordering::Release);
+        // Pairs with the fence in `Shared::post`.
+        std::sync::atomic::fence(Ordering::SeqCst);
         let alive: Vec<Waker> = self.inner.alive.borrow().iter().map(|(_, waker)| waker.clone()).collect();
         for waker in alive {
             waker.wake();

@@ -43,7 +43,7 @@ impl Remote {
     /// # Errors
     /// When the reactor has shut down: the job has been dropped.
     pub fn post(&self, job: impl FnOnce() + Send + 'static) -> Result<(), ReactorGone> {
-        self.shared.post(Box::new(job)).map_err(|_| ReactorGone)
+        if self.shared.post(Box::new(job)) { Ok(()) } else { Err(ReactorGone) }
     }
 
     /// Runs `work` as a task of the reactor and gives its result, to any thread and any executor.

@@ -1,0 +1,42 @@
+//! An eventfd: how another thread ends a reactor's sleep in the kernel.
+//!
+//! Always true: a signal given before the sleep ends it at once. Knows nothing of who sleeps on it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::EventfdFlags;
+use rustix::io::Errno;
+
+use crate::Rouse;
+
+/// A signal that a reactor can wait for together with its I/O.
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    pub(crate) fn new() -> Result<Arc<Self>, Errno> {
+        let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new(Self(fd)))
+    }
+
+    /// Takes back every signal given so far.
+    pub(crate) fn clear(&self) {
+        // Fails only if nothing was signalled.
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Rouse for Event {
+    fn rouse(&self) {
+        #[allow(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
+        let one = 1u64.to_ne_bytes();
+        // Fails only at 2^64 - 1 signals not taken.
+        let _ = rustix::io::write(&self.0, &one);
+    }
+}

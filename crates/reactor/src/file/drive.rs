@@ -1,0 +1,118 @@
+//! A block device or file as one reactor's drive.
+//!
+//! Owns the checks before an operation goes to the system. Always true: nothing past the end is asked for; memory that
+//! direct I/O cannot reach is copied through memory that it can.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::open::Opened;
+use super::probe::Nature;
+use crate::operation::{Allocate, Allocation, Direction, Operation, Transfer};
+use crate::target::{BoundFile, Target};
+use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Platform, Span};
+
+/// A block device or file as a drive of one reactor; made by [`crate::DriveHandle::open_on`].
+pub struct FileDrive {
+    opened: Arc<Opened>,
+    platform: Rc<Platform>,
+    bound: Rc<BoundFile>,
+}
+
+impl FileDrive {
+    pub(super) fn new(opened: Arc<Opened>, platform: Rc<Platform>) -> Self {
+        let bound = Rc::new(platform.bind(opened.file.clone()));
+        Self { opened, platform, bound }
+    }
+
+    fn submit(&self, operation: Operation) -> Io {
+        self.platform.submit(Target::File(self.bound.clone()), operation)
+    }
+
+    fn transfer(&self, direction: Direction, offset: u64, spans: &[Span]) -> Io {
+        let length: usize = spans.iter().map(Span::len).sum();
+        if let Err(refusal) = self.check(offset, length as u64, direction == Direction::Out) {
+            return Io::ready(Err(refusal));
+        }
+        if length == 0 {
+            return Io::ready(Ok(0));
+        }
+        let unit = self.opened.alignment.offset;
+        let transfer = if spans.iter().all(|span| self.reaches(span)) {
+            Transfer::new(direction, offset, spans, unit)
+        } else {
+            Transfer::bounced(direction, offset, spans, unit)
+        };
+        self.submit(Operation::Transfer(transfer))
+    }
+
+    fn check(&self, offset: u64, length: u64, changes: bool) -> Result<(), IoError> {
+        let end = offset.checked_add(length);
+        if end.is_none_or(|end| end > self.opened.properties.size) {
+            return Err(IoError::new(IoErrorKind::OutOfRange));
+        }
+        if changes && self.opened.options.read_only {
+            return Err(IoError::new(IoErrorKind::ReadOnly));
+        }
+        Ok(())
+    }
+
+    /// True if the device can move these bytes itself.
+    fn reaches(&self, span: &Span) -> bool {
+        let alignment = self.opened.alignment;
+        (span.as_ptr() as usize).is_multiple_of(alignment.memory)
+            && span.len().is_multiple_of(alignment.offset)
+    }
+
+    fn allocate(&self, action: Allocation, offset: u64, length: u64) -> Io {
+        if length == 0 {
+            return Io::ready(Ok(0));
+        }
+        self.submit(Operation::Allocate(Allocate { action, offset, length }))
+    }
+}
+
+impl Drive for FileDrive {
+    fn properties(&self) -> DriveProperties {
+        self.opened.properties
+    }
+
+    fn read(&self, offset: u64, into: &[Span]) -> Io {
+        self.transfer(Direction::In, offset, into)
+    }
+
+    fn write(&self, offset: u64, from: &[Span]) -> Io {
+        self.transfer(Direction::Out, offset, from)
+    }
+
+    fn flush(&self) -> Io {
+        if self.opened.options.read_only {
+            return Io::ready(Ok(0));
+        }
+        self.submit(Operation::Sync)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io {
+        if let Err(refusal) = self.check(offset, length, true) {
+            return Io::ready(Err(refusal));
+        }
+        if !self.opened.properties.discard {
+            return Io::ready(Err(IoError::new(IoErrorKind::Unsupported)));
+        }
+        let action = match self.opened.nature {
+            Nature::BlockDevice => Allocation::Discard,
+            Nature::File => Allocation::Punch,
+        };
+        self.allocate(action, offset, length)
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> Io {
+        if let Err(refusal) = self.check(offset, length, true) {
+            return Io::ready(Err(refusal));
+        }
+        match self.opened.nature {
+            Nature::BlockDevice => Io::ready(Ok(0)),
+            Nature::File => self.allocate(Allocation::Reserve, offset, length),
+        }
+    }
+}

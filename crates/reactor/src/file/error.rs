@@ -1,0 +1,99 @@
+//! Why a drive could not be opened or created.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// The kinds of failure that callers tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpenDriveErrorKind {
+    /// Nothing of that name exists, or no device is behind it.
+    NotFound,
+    /// This process may not open it.
+    Denied,
+    /// Somebody else uses it: another process, another handle, or a mounted filesystem.
+    InUse,
+    /// It is neither a block device nor a regular file.
+    NotADrive,
+    /// It has no bytes.
+    Empty,
+    /// Its logical sectors are larger than 4096 bytes.
+    LargeSectors,
+    /// It cannot be written.
+    ReadOnly,
+    /// A file to be created exists already.
+    Exists,
+    /// The filesystem has no room for a file of that size.
+    NoSpace,
+    /// Anything else; the source says what.
+    Other,
+}
+
+/// A drive that could not be opened or created.
+#[derive(Debug)]
+pub struct OpenDriveError {
+    kind: OpenDriveErrorKind,
+    path: PathBuf,
+    operation: &'static str,
+    source: Option<std::io::Error>,
+}
+
+impl OpenDriveError {
+    pub(super) fn new(kind: OpenDriveErrorKind, path: &Path, operation: &'static str) -> Self {
+        Self { kind, path: path.to_owned(), operation, source: None }
+    }
+
+    pub(super) fn from_errno(errno: Errno, path: &Path, operation: &'static str) -> Self {
+        use OpenDriveErrorKind as Kind;
+        let kind = match errno {
+            Errno::NOENT | Errno::NXIO | Errno::NODEV | Errno::NOTDIR | Errno::NOMEDIUM => Kind::NotFound,
+            Errno::ACCESS | Errno::PERM => Kind::Denied,
+            Errno::BUSY | Errno::AGAIN | Errno::TXTBSY => Kind::InUse,
+            Errno::ROFS => Kind::ReadOnly,
+            Errno::EXIST => Kind::Exists,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Kind::NoSpace,
+            _ => Kind::Other,
+        };
+        Self { source: Some(errno.into()), ..Self::new(kind, path, operation) }
+    }
+
+    /// The kind, for control flow.
+    pub fn kind(&self) -> OpenDriveErrorKind {
+        self.kind
+    }
+
+    /// The drive.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for OpenDriveErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "it does not exist",
+            Self::Denied => "permission denied",
+            Self::InUse => "it is in use by somebody else",
+            Self::NotADrive => "it is neither a block device nor a regular file",
+            Self::Empty => "it has no bytes",
+            Self::LargeSectors => "its sectors are larger than 4096 bytes",
+            Self::ReadOnly => "it cannot be written",
+            Self::Exists => "it exists already",
+            Self::NoSpace => "there is no room for it",
+            Self::Other => "it failed",
+        })
+    }
+}
+
+impl fmt::Display for OpenDriveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}: {}", self.operation, self.path.display(), self.kind)
+    }
+}
+
+impl std::error::Error for OpenDriveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,195 @@
+//! Opening a drive: once, for every reactor that will use it.
+//!
+//! Owns the handle and its lock. Always true: while a writable handle exists, nobody else who locks as we do has the
+//! drive open; every property was asked of the open descriptor, not of the name.
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::drive::FileDrive;
+use super::error::{OpenDriveError, OpenDriveErrorKind as Kind};
+use super::probe::{self, Alignment, Nature};
+use crate::target::LockedFile;
+use crate::{ALIGNMENT, DriveProperties, Platform};
+
+/// How long a block device's lock is waited for: udev holds it for moments after a device was last closed.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause between two attempts at it.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// How a drive is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveOptions {
+    /// Writes, discards and reservations fail, and others may read at the same time. Off by default.
+    pub read_only: bool,
+    /// Reads and writes pass the page cache by, where the filesystem lets them. On by default.
+    pub direct: bool,
+}
+
+impl Default for DriveOptions {
+    fn default() -> Self {
+        Self { read_only: false, direct: true }
+    }
+}
+
+/// An open drive, for any thread: each reactor makes its own [`FileDrive`] of it. Closed and unlocked when the last
+/// handle and the last drive made of it are gone.
+#[derive(Clone)]
+pub struct DriveHandle {
+    pub(super) opened: Arc<Opened>,
+}
+
+/// What an open drive is.
+pub(super) struct Opened {
+    pub(super) file: Arc<LockedFile>,
+    pub(super) path: PathBuf,
+    pub(super) properties: DriveProperties,
+    pub(super) alignment: Alignment,
+    pub(super) nature: Nature,
+    pub(super) options: DriveOptions,
+}
+
+impl FileDrive {
+    /// Opens and locks a block device or a regular file. Blocks, a little.
+    ///
+    /// # Errors
+    /// See [`OpenDriveErrorKind`](crate::OpenDriveErrorKind).
+    pub fn open(path: impl AsRef<Path>, options: DriveOptions) -> Result<DriveHandle, OpenDriveError> {
+        let path = path.as_ref();
+        let failed = |operation| move |errno| OpenDriveError::from_errno(errno, path, operation);
+        let found = rustix::fs::stat(path).map_err(failed("open"))?;
+        let nature = Nature::of(&found).ok_or_else(|| OpenDriveError::new(Kind::NotADrive, path, "open"))?;
+        let (fd, direct) = open_descriptor(path, nature, options).map_err(failed("open"))?;
+        lock(&fd, nature, options.read_only).map_err(failed("lock"))?;
+        let stat = rustix::fs::fstat(&fd).map_err(failed("examine"))?;
+        if Nature::of(&stat) != Some(nature) {
+            return Err(OpenDriveError::new(Kind::NotADrive, path, "open"));
+        }
+        let alignment = direct.unwrap_or(Alignment::NONE);
+        let properties = match nature {
+            Nature::BlockDevice => probe::device_properties(fd.as_fd(), &stat).map_err(failed("examine"))?,
+            Nature::File => probe::file_properties(fd.as_fd(), &stat, alignment, !options.read_only),
+        };
+        check(&properties).map_err(|kind| OpenDriveError::new(kind, path, "use"))?;
+        let options = DriveOptions { direct: direct.is_some(), ..options };
+        let file = Arc::new(LockedFile::new(fd));
+        let opened = Opened { file, path: path.to_owned(), properties, alignment, nature, options };
+        Ok(DriveHandle { opened: Arc::new(opened) })
+    }
+}
+
+impl DriveHandle {
+    /// The drive as the reactor of `platform` uses it.
+    pub fn open_on(&self, platform: &Rc<Platform>) -> Rc<FileDrive> {
+        Rc::new(FileDrive::new(self.opened.clone(), platform.clone()))
+    }
+
+    /// The name that it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.opened.path
+    }
+
+    /// What the drive is.
+    pub fn properties(&self) -> DriveProperties {
+        self.opened.properties
+    }
+
+    /// False if reads and writes go through the page cache, by choice or because the filesystem wants it so.
+    pub fn is_direct(&self) -> bool {
+        self.opened.options.direct
+    }
+
+    /// True if it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.opened.options.read_only
+    }
+
+    /// True for a block device, false for a file.
+    pub fn is_block_device(&self) -> bool {
+        self.opened.nature == Nature::BlockDevice
+    }
+}
+
+impl fmt::Debug for DriveHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DriveHandle({})", self.opened.path.display())
+    }
+}
+
+/// Makes a file of `size` bytes to be used as a drive. Its blocks are allocated as they are written or reserved.
+///
+/// # Errors
+/// When it exists, or cannot be made.
+pub fn create_file(path: impl AsRef<Path>, size: u64) -> Result<(), OpenDriveError> {
+    let path = path.as_ref();
+    let failed = |errno| OpenDriveError::from_errno(errno, path, "create");
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+    let sized = rustix::fs::ftruncate(&fd, size).and_then(|()| rustix::fs::fsync(&fd));
+    if let Err(errno) = sized {
+        // What is left is ours and of no use.
+        let _ = rustix::fs::unlink(path);
+        return Err(failed(errno));
+    }
+    Ok(())
+}
+
+/// Opens the descriptor, for direct I/O if that is wanted and taken; with its alignment then.
+fn open_descriptor(
+    path: &Path,
+    nature: Nature,
+    options: DriveOptions,
+) -> Result<(OwnedFd, Option<Alignment>), Errno> {
+    let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    // On a block device this refuses what is mounted, or part of something that is.
+    let exclusive = match nature {
+        Nature::BlockDevice if !options.read_only => OFlags::EXCL,
+        _ => OFlags::empty(),
+    };
+    let flags = access | exclusive | OFlags::CLOEXEC;
+    if options.direct {
+        match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
+            Ok(fd) => {
+                if let Some(alignment) = probe::direct_alignment(fd.as_fd()) {
+                    return Ok((fd, Some(alignment)));
+                }
+            }
+            Err(Errno::INVAL) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok((rustix::fs::open(path, flags, Mode::empty())?, None))
+}
+
+fn lock(fd: &OwnedFd, nature: Nature, read_only: bool) -> Result<(), Errno> {
+    let operation = match read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    let patience = if nature == Nature::BlockDevice { LOCK_PATIENCE } else { Duration::ZERO };
+    let start = Instant::now();
+    loop {
+        match rustix::fs::flock(fd, operation) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if start.elapsed() < patience => std::thread::sleep(LOCK_PAUSE),
+            result => return result,
+        }
+    }
+}
+
+fn check(properties: &DriveProperties) -> Result<(), Kind> {
+    if properties.logical_sector as usize > ALIGNMENT {
+        return Err(Kind::LargeSectors);
+    }
+    if properties.size == 0 {
+        return Err(Kind::Empty);
+    }
+    Ok(())
+}

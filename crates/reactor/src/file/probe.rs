@@ -1,0 +1,119 @@
+//! What a block device or file can do, asked of the system once, when it is opened.
+//!
+//! Always true: where the system does not say, the careful answer is taken (a volatile cache, large alignment).
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, FallocateFlags, FileType, SeekFrom, Stat, StatxFlags};
+use rustix::io::Errno;
+
+use crate::{ALIGNMENT, DriveProperties};
+
+/// What memory and offsets must be multiples of, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alignment {
+    /// Address of each run of memory.
+    pub(super) memory: usize,
+    /// Offset and length of each run.
+    pub(super) offset: usize,
+}
+
+impl Alignment {
+    /// No demands: the page cache is in between.
+    pub(super) const NONE: Self = Self { memory: 1, offset: 1 };
+}
+
+/// The type of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nature {
+    BlockDevice,
+    File,
+}
+
+impl Nature {
+    pub(super) fn of(stat: &Stat) -> Option<Self> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => Some(Self::BlockDevice),
+            FileType::RegularFile => Some(Self::File),
+            _ => None,
+        }
+    }
+}
+
+/// What direct I/O on this descriptor asks for; `None` if it does not take direct I/O at all.
+pub(super) fn direct_alignment(fd: BorrowedFd<'_>) -> Option<Alignment> {
+    let careful = Alignment { memory: ALIGNMENT, offset: ALIGNMENT };
+    let Ok(status) = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return Some(careful);
+    };
+    if status.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return Some(careful);
+    }
+    let alignment =
+        Alignment { memory: status.stx_dio_mem_align as usize, offset: status.stx_dio_offset_align as usize };
+    // Zero says that this file is never read or written directly (compressed, encrypted, journalled data).
+    (alignment.memory > 0 && alignment.offset > 0).then_some(alignment)
+}
+
+/// The properties of a block device.
+pub(super) fn device_properties(fd: BorrowedFd<'_>, stat: &Stat) -> Result<DriveProperties, Errno> {
+    let queue = Queue::of(stat.st_rdev);
+    Ok(DriveProperties {
+        size: rustix::fs::seek(fd, SeekFrom::End(0))?,
+        logical_sector: rustix::fs::ioctl_blksszget(fd)?,
+        physical_sector: rustix::fs::ioctl_blkpbszget(fd)?,
+        volatile_cache: queue.text("write_cache").as_deref() != Some("write through"),
+        discard: queue.number("discard_max_bytes").is_some_and(|bytes| bytes > 0),
+        rotational: queue.number("rotational") == Some(1),
+    })
+}
+
+/// The properties of a file that is read and written with `alignment`.
+pub(super) fn file_properties(
+    fd: BorrowedFd<'_>,
+    stat: &Stat,
+    alignment: Alignment,
+    writable: bool,
+) -> DriveProperties {
+    let queue = Queue::of(stat.st_dev);
+    let logical_sector = (alignment.offset as u32).max(512);
+    DriveProperties {
+        size: stat.st_size as u64,
+        logical_sector,
+        physical_sector: logical_sector.max(ALIGNMENT as u32),
+        // Whatever the device below says: the filesystem's own records are only safe after a flush.
+        volatile_cache: true,
+        discard: writable && punches(fd, stat.st_size as u64),
+        rotational: queue.number("rotational") == Some(1),
+    }
+}
+
+/// True if holes can be punched, found out by punching one past the end.
+fn punches(fd: BorrowedFd<'_>, size: u64) -> bool {
+    let past_end = size.next_multiple_of(ALIGNMENT as u64);
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(fd.as_fd(), mode, past_end, ALIGNMENT as u64).is_ok()
+}
+
+/// The kernel's description of a block device's request queue.
+struct Queue(PathBuf);
+
+impl Queue {
+    /// Of the device `number`; a partition's is its whole drive's.
+    fn of(number: rustix::fs::Dev) -> Self {
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let whole = if device.join("partition").exists() { device.join("..") } else { device };
+        Self(whole.join("queue"))
+    }
+
+    fn text(&self, attribute: &str) -> Option<String> {
+        let text = std::fs::read_to_string(self.0.join(attribute)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    fn number(&self, attribute: &str) -> Option<u64> {
+        self.text(attribute)?.parse().ok()
+    }
+}

@@ -1,0 +1,205 @@
+//! One I/O operation from submission to its end, whichever backend carries it.
+//!
+//! Owns the decision what a result means: done, failed, or to be continued. Always true: an operation holds the memory
+//! that it names; a transfer ends with every byte moved or with an error. Knows nothing of rings and threads.
+#![allow(unsafe_code)]
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use crate::iovec::{Pieces, Spans};
+use crate::{Buffer, IoError, IoErrorKind, IoResult, Span};
+
+/// What is to be done to a file or socket.
+pub(crate) enum Operation {
+    /// Moves bytes between memory and a file.
+    Transfer(Transfer),
+    /// Makes a file's completed writes durable.
+    Sync,
+    /// Changes which of a file's or drive's bytes are backed by storage.
+    Allocate(Allocate),
+    /// Moves bytes between memory and a stream.
+    Message(Message),
+    /// Takes one connection from a listener.
+    Accept(Accepted),
+    /// Waits until a descriptor is ready.
+    Poll(PollFlags),
+}
+
+/// Which way bytes go, seen from the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    In,
+    Out,
+}
+
+/// A read or write of a file.
+pub(crate) struct Transfer {
+    pub(crate) direction: Direction,
+    /// Where in the file the first byte lies.
+    pub(crate) offset: u64,
+    pub(crate) pieces: Pieces,
+    /// Progress counts in multiples of this: direct I/O cannot go on in the middle of a sector.
+    unit: usize,
+    bounce: Option<Box<Bounce>>,
+}
+
+/// Where the bytes of a read belong that had to go through other memory.
+struct Bounce {
+    buffer: Buffer,
+    into: Spans,
+}
+
+/// A change of what is backed by storage.
+pub(crate) struct Allocate {
+    pub(crate) action: Allocation,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allocation {
+    /// Backs the range with storage; its contents stay.
+    Reserve,
+    /// Gives the range's storage back; it reads as zeros.
+    Punch,
+    /// Tells a block device that the range is not wanted; falls back to punching.
+    Discard,
+}
+
+/// A read or write of a stream.
+pub(crate) struct Message {
+    pub(crate) direction: Direction,
+    pub(crate) pieces: Pieces,
+    /// True to go on until every byte is moved; false to end with the first that are.
+    pub(crate) whole: bool,
+}
+
+/// Where an accepted connection is put.
+pub(crate) type Accepted = Arc<Mutex<Option<OwnedFd>>>;
+
+/// What to do with an operation that the system has answered.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Hand it to the system again.
+    Again,
+    /// It has ended.
+    Done(IoResult),
+}
+
+impl Operation {
+    /// Takes in what the system answered: a count (or descriptor), or an error.
+    pub(crate) fn advance(&mut self, result: Result<usize, Errno>) -> Step {
+        let count = match result {
+            Ok(count) => count,
+            Err(errno) => return self.failed(errno),
+        };
+        match self {
+            Self::Transfer(transfer) => transfer.moved(count),
+            Self::Message(message) => message.moved(count),
+            Self::Sync | Self::Allocate(_) | Self::Poll(_) => Step::Done(Ok(0)),
+            Self::Accept(accepted) => {
+                // SAFETY: the answer to an accept is a descriptor that belongs to nobody yet.
+                let connection = unsafe { OwnedFd::from_raw_fd(count as i32) };
+                *accepted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(connection);
+                Step::Done(Ok(0))
+            }
+        }
+    }
+
+    fn failed(&mut self, errno: Errno) -> Step {
+        match (self, errno) {
+            (_, Errno::INTR | Errno::AGAIN) | (Self::Accept(_), Errno::CONNABORTED) => Step::Again,
+            (Self::Allocate(allocate), errno) => allocate.failed(errno),
+            (_, errno) => Step::Done(Err(errno.into())),
+        }
+    }
+}
+
+impl Transfer {
+    pub(crate) fn new(direction: Direction, offset: u64, spans: &[Span], unit: usize) -> Self {
+        Self { direction, offset, pieces: Pieces::new(spans), unit, bounce: None }
+    }
+
+    /// A transfer through memory that direct I/O can reach, for spans that it cannot.
+    pub(crate) fn bounced(direction: Direction, offset: u64, spans: &[Span], unit: usize) -> Self {
+        let buffer = Buffer::new(spans.iter().map(Span::len).sum());
+        let reachable = buffer.span();
+        if direction == Direction::Out {
+            copy(spans, &reachable, |span, part| part.copy_from_span(span));
+        }
+        let pieces = Pieces::new(&[reachable]);
+        let into = spans.iter().cloned().collect();
+        let bounce = (direction == Direction::In).then(|| Box::new(Bounce { buffer, into }));
+        Self { direction, offset, pieces, unit, bounce }
+    }
+
+    /// Where in the file the next byte lies.
+    pub(crate) fn position(&self) -> u64 {
+        self.offset + self.pieces.done() as u64
+    }
+
+    fn moved(&mut self, count: usize) -> Step {
+        let left = self.pieces.total() - self.pieces.done();
+        let counted = if count >= left { count } else { count - count % self.unit };
+        if counted == 0 {
+            return Step::Done(Err(IoError::new(match self.direction {
+                // The file ends here, although it did not when it was opened.
+                Direction::In => IoErrorKind::OutOfRange,
+                Direction::Out => IoErrorKind::Other,
+            })));
+        }
+        self.pieces.advance(counted);
+        if !self.pieces.is_complete() {
+            return Step::Again;
+        }
+        if let Some(bounce) = self.bounce.take() {
+            copy(&bounce.into, &bounce.buffer.span(), |span, part| span.copy_from_span(part));
+        }
+        Step::Done(Ok(self.pieces.total()))
+    }
+}
+
+/// Runs `step(span, part of the whole)` for each span, where `whole` is as long as all spans together.
+fn copy(spans: &[Span], whole: &Span, step: impl Fn(&Span, &Span)) {
+    let mut at = 0;
+    for span in spans {
+        step(span, &whole.slice(at..at + span.len()));
+        at += span.len();
+    }
+}
+
+impl Allocate {
+    fn failed(&mut self, errno: Errno) -> Step {
+        let unknown = matches!(errno, Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::NOSYS);
+        match self.action {
+            Allocation::Discard if unknown => {
+                self.action = Allocation::Punch;
+                Step::Again
+            }
+            // A filesystem that cannot promise space is not worth refusing to write to.
+            Allocation::Reserve if errno == Errno::OPNOTSUPP => Step::Done(Ok(0)),
+            _ => Step::Done(Err(errno.into())),
+        }
+    }
+}
+
+impl Message {
+    fn moved(&mut self, count: usize) -> Step {
+        if count == 0 && self.whole {
+            return Step::Done(Err(IoError::new(IoErrorKind::Closed)));
+        }
+        self.pieces.advance(count);
+        if self.whole && !self.pieces.is_complete() {
+            return Step::Again;
+        }
+        Step::Done(Ok(self.pieces.done()))
+    }
+}
+
+#[cfg(test)]
+#[path = "operation_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+use super::*;
+
+fn transfer(direction: Direction, len: usize, unit: usize) -> Operation {
+    Operation::Transfer(Transfer::new(direction, 1 << 20, &[Buffer::new(len).span()], unit))
+}
+
+fn position(operation: &Operation) -> u64 {
+    match operation {
+        Operation::Transfer(transfer) => transfer.position(),
+        _ => panic!("not a transfer"),
+    }
+}
+
+fn done(step: Step) -> IoResult {
+    match step {
+        Step::Done(result) => result,
+        Step::Again => panic!("the operation goes on"),
+    }
+}
+
+#[test]
+fn a_short_transfer_goes_on_at_the_last_whole_unit() {
+    let mut read = transfer(Direction::In, 8192, 512);
+    assert!(matches!(read.advance(Ok(1000)), Step::Again));
+    assert_eq!(position(&read), (1 << 20) + 512);
+    assert!(matches!(read.advance(Ok(4096)), Step::Again));
+    assert_eq!(position(&read), (1 << 20) + 4608);
+    assert_eq!(done(read.advance(Ok(3584))), Ok(8192));
+}
+
+#[test]
+fn a_transfer_that_gets_nowhere_fails() {
+    for (direction, kind) in [(Direction::In, IoErrorKind::OutOfRange), (Direction::Out, IoErrorKind::Other)]
+    {
+        for count in [0, 511] {
+            let failed = done(transfer(direction, 4096, 512).advance(Ok(count)));
+            assert_eq!(failed.map_err(IoError::kind), Err(kind));
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_operation_is_tried_again() {
+    for errno in [Errno::INTR, Errno::AGAIN] {
+        assert!(matches!(transfer(Direction::Out, 4096, 512).advance(Err(errno)), Step::Again));
+        assert!(matches!(Operation::Sync.advance(Err(errno)), Step::Again));
+    }
+    let failed = done(transfer(Direction::Out, 4096, 512).advance(Err(Errno::NOSPC)));
+    assert_eq!(failed.map_err(IoError::kind), Err(IoErrorKind::NoSpace));
+    let failed = done(Operation::Sync.advance(Err(Errno::IO)));
+    assert_eq!(failed.map_err(IoError::kind), Err(IoErrorKind::Medium));
+}
+
+fn allocate(action: Allocation) -> Operation {
+    Operation::Allocate(Allocate { action, offset: 0, length: 4096 })
+}
+
+#[test]
+fn a_discard_that_the_kernel_does_not_know_becomes_a_hole() {
+    let mut discard = allocate(Allocation::Discard);
+    assert!(matches!(discard.advance(Err(Errno::OPNOTSUPP)), Step::Again));
+    assert!(matches!(&discard, Operation::Allocate(allocate) if allocate.action == Allocation::Punch));
+    let failed = done(discard.advance(Err(Errno::OPNOTSUPP)));
+    assert_eq!(failed.map_err(IoError::kind), Err(IoErrorKind::Unsupported));
+}
+
+#[test]
+fn a_filesystem_that_cannot_reserve_is_used_all_the_same() {
+    assert_eq!(done(allocate(Allocation::Reserve).advance(Err(Errno::OPNOTSUPP))), Ok(0));
+    let failed = done(allocate(Allocation::Reserve).advance(Err(Errno::NOSPC)));
+    assert_eq!(failed.map_err(IoError::kind), Err(IoErrorKind::NoSpace));
+}
+
+#[test]
+fn bounced_bytes_arrive_where_they_belong() {
+    let buffer = Buffer::copy_of(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    let spans = [buffer.span().slice(1..3), buffer.span().slice(4..7)];
+    let write = Transfer::bounced(Direction::Out, 0, &spans, 1);
+    let mut sent = [0; 5];
+    write.pieces.spans().first().unwrap().copy_to(0, &mut sent);
+    assert_eq!(sent, [2, 3, 5, 6, 7]);
+
+    let mut read = Transfer::bounced(Direction::In, 0, &spans, 1);
+    read.pieces.spans().first().unwrap().copy_from(0, &[11, 12, 13, 14, 15]);
+    assert!(matches!(read.moved(2), Step::Again));
+    assert_eq!(done(read.moved(3)), Ok(5));
+    drop(spans);
+    assert_eq!(buffer.as_slice(), [1, 11, 12, 4, 13, 14, 15, 8]);
+}
+
+fn message(whole: bool) -> Operation {
+    let pieces = Pieces::new(&[Buffer::new(100).span()]);
+    Operation::Message(Message { direction: Direction::In, pieces, whole })
+}
+
+#[test]
+fn a_whole_message_needs_every_byte_and_a_part_takes_what_there_is() {
+    let mut whole = message(true);
+    assert!(matches!(whole.advance(Ok(40)), Step::Again));
+    assert_eq!(done(whole.advance(Ok(60))), Ok(100));
+    let mut cut = message(true);
+    assert!(matches!(cut.advance(Ok(40)), Step::Again));
+    assert_eq!(done(cut.advance(Ok(0))).map_err(IoError::kind), Err(IoErrorKind::Closed));
+    assert_eq!(done(message(false).advance(Ok(40))), Ok(40));
+    assert_eq!(done(message(false).advance(Ok(0))), Ok(0));
+}

@@ -1,0 +1,210 @@
+//! One reactor's way to files and sockets: io_uring, or threads where that is refused.
+//!
+//! Owns the choice between the two. Always true: every operation behaves the same on both. Drives and sockets are made
+//! on a platform and know nothing of which it is.
+
+use std::fmt;
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustix::event::PollFlags;
+
+use crate::operation::Operation;
+use crate::target::{BoundFile, LockedFile, Target};
+use crate::threads::Threads;
+use crate::ticket::Ticket;
+use crate::uring::Uring;
+use crate::{Clock, Driver, Instant, Io, IoError, IoResult, Rouse};
+
+/// Entries of a ring between two visits to the kernel; four times as many completions fit.
+const RING_ENTRIES: u32 = 512;
+
+/// How a reactor does its I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// io_uring if the system lets us use it, threads otherwise.
+    #[default]
+    Auto,
+    /// io_uring or nothing.
+    Uring,
+    /// A few threads that block, and poll(2) for sockets.
+    Threads,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Uring => "io_uring",
+            Self::Threads => "threads",
+        })
+    }
+}
+
+/// The system gave us no way to do I/O.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start {backend} I/O")]
+pub struct PlatformError {
+    /// What was to be started.
+    pub backend: Backend,
+    source: std::io::Error,
+}
+
+/// The [`Driver`] of a reactor that does real I/O, and what drives and sockets are opened on. Belongs to the thread that
+/// made it.
+///
+/// Dropped, it waits for the operations that the kernel has: their memory is free only after that.
+pub struct Platform {
+    system: System,
+}
+
+enum System {
+    Uring(Rc<Uring>),
+    Threads(Threads),
+}
+
+impl Platform {
+    /// The platform of this thread's reactor. `clock` is the system's: sleep is measured by it.
+    ///
+    /// # Errors
+    /// When the system refuses the backend; with [`Backend::Auto`] only when it refuses both.
+    pub fn new(backend: Backend, clock: Rc<dyn Clock>) -> Result<Rc<Self>, PlatformError> {
+        Self::with_ring_entries(backend, clock, RING_ENTRIES)
+    }
+
+    pub(crate) fn with_ring_entries(
+        backend: Backend,
+        clock: Rc<dyn Clock>,
+        entries: u32,
+    ) -> Result<Rc<Self>, PlatformError> {
+        let failed = |backend| move |source| PlatformError { backend, source };
+        let system = match backend {
+            Backend::Uring => System::Uring(Uring::open(entries, clock).map_err(failed(backend))?),
+            Backend::Threads => System::Threads(Threads::start(clock).map_err(failed(backend))?),
+            Backend::Auto => match Uring::open(entries, clock.clone()) {
+                Ok(uring) => System::Uring(uring),
+                Err(refusal) => {
+                    tracing::info!(%refusal, "io_uring is not available: files are read and written by threads");
+                    System::Threads(Threads::start(clock).map_err(failed(Backend::Threads))?)
+                }
+            },
+        };
+        Ok(Rc::new(Self { system }))
+    }
+
+    /// What is in use: never [`Backend::Auto`].
+    pub fn backend(&self) -> Backend {
+        match &self.system {
+            System::Uring(_) => Backend::Uring,
+            System::Threads(_) => Backend::Threads,
+        }
+    }
+
+    /// Waits until `descriptor` can be read without blocking (or has failed): an eventfd, a signalfd, a socket.
+    ///
+    /// # Errors
+    /// When the kernel cannot wait for this descriptor.
+    pub async fn readable(self: &Rc<Self>, descriptor: &Arc<OwnedFd>) -> Result<(), IoError> {
+        self.ready(descriptor, PollFlags::IN).await
+    }
+
+    /// Waits until `descriptor` is ready for one of `events`.
+    pub(crate) async fn ready(
+        self: &Rc<Self>,
+        descriptor: &Arc<OwnedFd>,
+        events: PollFlags,
+    ) -> Result<(), IoError> {
+        let target = Target::Descriptor(descriptor.clone());
+        self.submit_cancellable(target, Operation::Poll(events)).await.map(|_| ())
+    }
+
+    /// A file as this platform's operations name it.
+    pub(crate) fn bind(&self, file: Arc<LockedFile>) -> BoundFile {
+        match &self.system {
+            System::Uring(uring) => uring.bind(file),
+            System::Threads(_) => BoundFile { file, slot: None },
+        }
+    }
+
+    /// Starts an operation, which goes on to its end whatever happens to the future.
+    pub(crate) fn submit(&self, target: Target, operation: Operation) -> Io {
+        self.start(target, operation).0
+    }
+
+    /// Starts an operation that is cancelled when its future is dropped.
+    pub(crate) fn submit_cancellable(self: &Rc<Self>, target: Target, operation: Operation) -> Cancellable {
+        let (io, ticket) = self.start(target, operation);
+        Cancellable { io, ticket, platform: self.clone() }
+    }
+
+    fn start(&self, target: Target, operation: Operation) -> (Io, Ticket) {
+        match &self.system {
+            System::Uring(uring) => uring.submit(target, operation),
+            System::Threads(threads) => threads.submit(target, operation),
+        }
+    }
+
+    fn cancel(&self, ticket: Ticket) {
+        match &self.system {
+            System::Uring(uring) => uring.cancel(ticket),
+            System::Threads(threads) => threads.cancel(ticket),
+        }
+    }
+}
+
+impl Driver for Platform {
+    fn poll(&self) -> bool {
+        match &self.system {
+            System::Uring(uring) => uring.poll(),
+            System::Threads(threads) => threads.poll(),
+        }
+    }
+
+    fn poll_before_sleep(&self) -> bool {
+        match &self.system {
+            System::Uring(uring) => uring.poll_before_sleep(),
+            System::Threads(threads) => threads.poll_before_sleep(),
+        }
+    }
+
+    fn sleep(&self, until: Option<Instant>) {
+        match &self.system {
+            System::Uring(uring) => uring.sleep(until),
+            System::Threads(threads) => threads.sleep(until),
+        }
+    }
+
+    fn rouser(&self) -> Arc<dyn Rouse> {
+        match &self.system {
+            System::Uring(uring) => uring.rouser(),
+            System::Threads(threads) => threads.rouser(),
+        }
+    }
+}
+
+/// An operation that ends early if nobody waits for it any more.
+pub(crate) struct Cancellable {
+    io: Io,
+    ticket: Ticket,
+    platform: Rc<Platform>,
+}
+
+impl Future for Cancellable {
+    type Output = IoResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult> {
+        Pin::new(&mut self.io).poll(context)
+    }
+}
+
+impl Drop for Cancellable {
+    fn drop(&mut self) {
+        if self.io.is_pending() {
+            self.platform.cancel(self.ticket);
+        }
+    }
+}

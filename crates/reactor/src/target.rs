@@ -1,0 +1,57 @@
+//! What an operation is done to: a drive's file, or a socket.
+//!
+//! Always true: the descriptor stays open until the last operation on it has ended, because the operation holds its
+//! target.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::fs::FlockOperation;
+
+use crate::uring::FixedSlot;
+
+/// The object of an operation.
+#[derive(Clone)]
+pub(crate) enum Target {
+    File(Rc<BoundFile>),
+    Descriptor(Arc<OwnedFd>),
+}
+
+/// A drive's file as one reactor uses it.
+pub(crate) struct BoundFile {
+    pub(crate) file: Arc<LockedFile>,
+    /// Its place in the ring's table, if it has one.
+    pub(crate) slot: Option<FixedSlot>,
+}
+
+/// An open file whose lock is given up with it.
+pub(crate) struct LockedFile(OwnedFd);
+
+impl LockedFile {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl AsFd for LockedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing would unlock too, but only once the kernel has let go of every use in a ring, some time later.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+impl AsFd for Target {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::File(bound) => bound.file.as_fd(),
+            Self::Descriptor(descriptor) => descriptor.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The threads that do file operations, which block.
+//!
+//! Owns the queue to them and the queue back. Always true: an operation that went in comes back, with its memory, or is
+//! dropped with the pool; the reactor is roused for it if it sleeps. Knows nothing of sockets.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use crossbeam_queue::SegQueue;
+
+use super::perform::perform;
+use crate::event::Event;
+use crate::operation::{Operation, Step};
+use crate::target::LockedFile;
+use crate::{IoResult, Rouse};
+
+/// A file operation on its way to a thread.
+pub(super) struct Job {
+    pub(super) key: usize,
+    pub(super) file: Arc<LockedFile>,
+    pub(super) operation: Operation,
+}
+
+/// A file operation on its way back.
+pub(super) struct Finished {
+    pub(super) key: usize,
+    pub(super) file: Arc<LockedFile>,
+    pub(super) operation: Operation,
+    pub(super) result: IoResult,
+}
+
+/// Threads of one reactor.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    finished: SegQueue<Finished>,
+    /// True while the reactor sleeps, or is about to.
+    asleep: AtomicBool,
+    event: Arc<Event>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl Pool {
+    pub(super) fn start(threads: usize, event: Arc<Event>) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            finished: SegQueue::new(),
+            asleep: AtomicBool::new(false),
+            event,
+        });
+        let mut pool = Self { shared, threads: Vec::new() };
+        for index in 0..threads {
+            let shared = pool.shared.clone();
+            let name = format!("file-io-{index}");
+            pool.threads.push(std::thread::Builder::new().name(name).spawn(move || shared.work())?);
+        }
+        Ok(pool)
+    }
+
+    pub(super) fn push(&self, job: Job) {
+        self.shared.lock().jobs.push_back(job);
+        self.shared.changed.notify_one();
+    }
+
+    pub(super) fn take_finished(&self) -> Option<Finished> {
+        self.shared.finished.pop()
+    }
+
+    /// Announces that the reactor is about to sleep. False if it must not, because something has finished.
+    pub(super) fn fall_asleep(&self) -> bool {
+        self.shared.asleep.store(true, Ordering::Release);
+        // Pairs with the fence in `Shared::finish`: either we see what finished, or its thread sees us asleep.
+        fence(Ordering::SeqCst);
+        self.shared.finished.is_empty()
+    }
+
+    pub(super) fn wake_up(&self) {
+        self.shared.asleep.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let left = {
+            let mut queue = self.shared.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.jobs)
+        };
+        self.shared.changed.notify_all();
+        drop(left);
+        for thread in self.threads.drain(..) {
+            // A panic has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            let Job { key, file, mut operation } = job;
+            let result = loop {
+                match operation.advance(perform(file.as_fd(), &operation)) {
+                    Step::Again => {}
+                    Step::Done(result) => break result,
+                }
+            };
+            self.finish(Finished { key, file, operation, result });
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let queue = self.changed.wait_while(self.lock(), |queue| queue.jobs.is_empty() && !queue.closed);
+        queue.unwrap_or_else(|poisoned| poisoned.into_inner()).jobs.pop_front()
+    }
+
+    fn finish(&self, finished: Finished) {
+        self.finished.push(finished);
+        fence(Ordering::SeqCst);
+        if self.asleep.swap(false, Ordering::AcqRel) {
+            self.event.rouse();
+        }
+    }
+}

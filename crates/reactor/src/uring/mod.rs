@@ -1,0 +1,245 @@
+//! The io_uring backend: one ring per reactor, used by its thread only.
+//!
+//! Owns the operations in flight. Always true: target and memory of an operation are kept until its last completion has
+//! been taken, also when this is dropped: it waits for all of them. Entries are handed over together, once per cycle.
+#![allow(unsafe_code)]
+
+mod entry;
+mod fixed;
+mod ring;
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use io_uring::squeue::Flags;
+use rustix::io::Errno;
+use slab::Slab;
+
+use crate::event::Event;
+use crate::operation::{Operation, Step};
+use crate::target::{BoundFile, LockedFile, Target};
+use crate::ticket::{Ticket, Tickets};
+use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, Rouse, completion};
+use entry::Scratch;
+pub(crate) use fixed::FixedSlot;
+use fixed::{FreeSlots, SLOTS};
+use ring::{Batch, Completion, Ring, Wait};
+
+/// Marks the entry that watches for [`Rouse::rouse`].
+const MARK_ROUSED: u64 = 0;
+/// Marks entries whose completion says nothing.
+const MARK_IGNORED: u64 = 1;
+
+/// A ring and what is in flight on it.
+pub(crate) struct Uring {
+    ring: RefCell<Ring>,
+    flights: RefCell<Slab<Flight>>,
+    /// How many operations are in flight.
+    flying: Cell<usize>,
+    tickets: Tickets,
+    slots: RefCell<FreeSlots>,
+    event: Arc<Event>,
+    clock: Rc<dyn Clock>,
+    /// Nothing is handed to the kernel again: the end is waited for.
+    closing: Cell<bool>,
+}
+
+/// An operation that the kernel has, or is about to get.
+struct Flight {
+    ticket: Ticket,
+    target: Target,
+    operation: Operation,
+    scratch: Scratch,
+    completer: Completer,
+}
+
+impl Uring {
+    /// A ring with room for `entries` entries between two visits to the kernel.
+    pub(crate) fn open(entries: u32, clock: Rc<dyn Clock>) -> std::io::Result<Rc<Self>> {
+        let ring = Ring::open(entries)?;
+        let slots = if ring.register_table(SLOTS) { SLOTS } else { 0 };
+        let uring = Self {
+            ring: RefCell::new(ring),
+            flights: RefCell::new(Slab::with_capacity(entries as usize)),
+            flying: Cell::new(0),
+            tickets: Tickets::new(),
+            slots: RefCell::new(FreeSlots::new(slots)),
+            event: Event::new()?,
+            clock,
+            closing: Cell::new(false),
+        };
+        uring.watch_event();
+        Ok(Rc::new(uring))
+    }
+
+    fn watch_event(&self) {
+        let watch = entry::watch(&*self.event).user_data(MARK_ROUSED);
+        // SAFETY: names no memory.
+        unsafe { self.ring.borrow_mut().push(watch) };
+    }
+
+    /// A file as this ring's operations name it: by a slot of its table, while there are any.
+    pub(crate) fn bind(self: &Rc<Self>, file: Arc<LockedFile>) -> BoundFile {
+        let slot = self.slots.borrow_mut().take().and_then(|index| {
+            if self.ring.borrow().register_file(index, file.as_fd().as_raw_fd()) {
+                return Some(FixedSlot { index, ring: Rc::downgrade(self) });
+            }
+            self.slots.borrow_mut().give_back(index);
+            None
+        });
+        BoundFile { file, slot }
+    }
+
+    fn release_slot(&self, index: u32) {
+        if self.ring.borrow().register_file(index, -1) {
+            self.slots.borrow_mut().give_back(index);
+        }
+    }
+
+    /// Queues an operation.
+    pub(crate) fn submit(&self, target: Target, operation: Operation) -> (Io, Ticket) {
+        let (completer, io) = completion();
+        let mut flights = self.flights.borrow_mut();
+        let vacancy = flights.vacant_entry();
+        let ticket = self.tickets.issue(vacancy.key());
+        let flight = vacancy.insert(Flight { ticket, target, operation, scratch: None, completer });
+        self.flying.set(self.flying.get() + 1);
+        self.launch(flight, Flags::empty());
+        (io, ticket)
+    }
+
+    fn launch(&self, flight: &mut Flight, flags: Flags) {
+        let entry = entry::entry(&flight.target, &flight.operation, &mut flight.scratch);
+        // SAFETY: the flight holds the operation's spans, the lists and the target until its completion is taken.
+        unsafe { self.ring.borrow_mut().push(entry.user_data(flight.ticket.to_mark()).flags(flags)) };
+    }
+
+    /// Asks the kernel to end an operation early. It ends as closed, unless it has ended already.
+    pub(crate) fn cancel(&self, ticket: Ticket) {
+        let flights = self.flights.borrow();
+        if flights.get(ticket.key()).is_some_and(|flight| flight.ticket == ticket) {
+            // SAFETY: names no memory.
+            unsafe { self.ring.borrow_mut().push(entry::cancel(ticket.to_mark()).user_data(MARK_IGNORED)) };
+        }
+    }
+
+    /// See [`crate::Driver::poll`].
+    pub(crate) fn poll(&self) -> bool {
+        let mut ring = self.ring.borrow_mut();
+        if ring.has_queued() || (self.flying.get() > 0 && ring.has_hidden()) {
+            ring.enter(Wait::No, false);
+        }
+        drop(ring);
+        self.flying.get() > 0 && self.reap()
+    }
+
+    /// See [`crate::Driver::poll_before_sleep`]: what is queued is left for the sleep to hand over.
+    pub(crate) fn poll_before_sleep(&self) -> bool {
+        if self.flying.get() == 0 {
+            return false;
+        }
+        let mut ring = self.ring.borrow_mut();
+        if ring.has_hidden() {
+            ring.enter(Wait::No, false);
+        }
+        drop(ring);
+        self.reap()
+    }
+
+    /// See [`crate::Driver::sleep`].
+    pub(crate) fn sleep(&self, until: Option<Instant>) {
+        let wait = match until {
+            None => Wait::Forever,
+            Some(until) => Wait::For(until.since(self.clock.now())),
+        };
+        let idle = self.flying.get() == 0;
+        self.ring.borrow_mut().enter(wait, idle);
+        self.reap();
+    }
+
+    pub(crate) fn rouser(&self) -> Arc<dyn Rouse> {
+        self.event.clone()
+    }
+
+    /// Takes every completion that is there. True if an operation ended.
+    fn reap(&self) -> bool {
+        let mut ended = false;
+        loop {
+            let mut batch = Batch::new();
+            self.ring.borrow_mut().take(&mut batch);
+            if batch.is_empty() {
+                return ended;
+            }
+            for completion in batch {
+                ended |= self.complete(completion);
+            }
+        }
+    }
+
+    /// Takes in one completion. True if it ended an operation.
+    fn complete(&self, completion: Completion) -> bool {
+        match completion.mark {
+            MARK_ROUSED => {
+                if !completion.more {
+                    self.event.clear();
+                    self.watch_event();
+                }
+                return false;
+            }
+            MARK_IGNORED => return false,
+            _ => {}
+        }
+        let ticket = Ticket::from_mark(completion.mark);
+        let mut flights = self.flights.borrow_mut();
+        let Some(flight) = flights.get_mut(ticket.key()) else {
+            panic!("the kernel completed nothing of ours")
+        };
+        assert_eq!(flight.ticket, ticket, "the kernel completed an operation twice");
+        let answer = answer(completion.result);
+        let result = match flight.operation.advance(answer) {
+            Step::Done(result) => result,
+            Step::Again if self.closing.get() => Err(IoError::new(IoErrorKind::Closed)),
+            Step::Again => {
+                self.launch(flight, again_flags(answer));
+                return false;
+            }
+        };
+        let flight = flights.remove(ticket.key());
+        drop(flights);
+        self.flying.set(self.flying.get() - 1);
+        // The spans go first: whoever is woken may look at its buffer at once.
+        let Flight { target, operation, scratch, completer, .. } = flight;
+        drop((operation, scratch, target));
+        completer.complete(result);
+        true
+    }
+}
+
+fn answer(result: i32) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
+}
+
+/// An operation that could not go on without blocking goes on where it may block.
+fn again_flags(answer: Result<usize, Errno>) -> Flags {
+    if answer == Err(Errno::AGAIN) { Flags::ASYNC } else { Flags::empty() }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        self.closing.set(true);
+        let tickets: Vec<_> = {
+            let flights = self.flights.borrow();
+            flights.iter().map(|(_, flight)| flight.ticket).collect()
+        };
+        for ticket in tickets {
+            self.cancel(ticket);
+        }
+        while self.flying.get() > 0 {
+            self.ring.borrow_mut().enter(Wait::Forever, false);
+            self.reap();
+        }
+        self.ring.borrow_mut().unregister_table();
+    }
+}
