@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -120,6 +120,13 @@ impl Platform {
     ) -> Result<(), IoError> {
         let target = Target::Descriptor(descriptor.clone());
         self.submit_cancellable(target, Operation::Poll(events)).await.map(|_| ())
+    }
+
+    /// Makes a socket block or not, as this platform's operations want it.
+    pub(crate) fn prepare_socket(&self, socket: impl AsFd) -> Result<(), IoError> {
+        // A ring waits for a blocking socket without blocking anybody, and gives up at once on one that does not block.
+        let blocks = matches!(self.system, System::Uring(_));
+        Ok(rustix::io::ioctl_fionbio(socket, !blocks)?)
     }
 
     /// A file as this platform's operations name it.
