@@ -9,6 +9,23 @@ use crate::Implementation;
 /// The Castagnoli polynomial 0x1EDC6F41 with its bits reversed: bit 31 is the factor of x^0.
 pub(crate) const POLYNOMIAL: u32 = 0x82F6_3B78;
 
+/// x^n mod P, bits reversed as in [`POLYNOMIAL`]: what moves a checksum n bits ahead in its message. Takes n steps: for
+/// constants.
+pub(crate) const fn power_of_x(n: u32) -> u32 {
+    let mut power = 0x8000_0000;
+    let mut i = 0;
+    while i < n {
+        power = times_x(power);
+        i += 1;
+    }
+    power
+}
+
+/// A polynomial times x mod P. Also one step of the checksum's register over a zero bit.
+pub(crate) const fn times_x(polynomial: u32) -> u32 {
+    polynomial >> 1 ^ if polynomial & 1 == 1 { POLYNOMIAL } else { 0 }
+}
+
 /// CRC-32C (iSCSI) of `data`. Of nothing it is 0; of `"123456789"` it is 0xE3069283.
 #[must_use]
 pub fn crc32c(data: &[u8]) -> u32 {
@@ -27,11 +44,11 @@ pub fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
 /// If `data` is not `crcs.len()` blocks long.
 pub fn crc32c_blocks(data: &[u8], block: usize, crcs: &mut [u32]) {
     assert_eq!(Some(data.len()), block.checked_mul(crcs.len()), "data is as many blocks as there are sums");
-    let implementation = Implementation::best();
     if block == 0 {
         crcs.fill(crc32c(&[]));
         return;
     }
+    let implementation = Implementation::best();
     for (crc, block) in crcs.iter_mut().zip(data.chunks_exact(block)) {
         *crc = implementation.crc32c_append(0, block);
     }
@@ -55,7 +72,7 @@ pub fn copy_crc32c(source: &[u8], destination: &mut [u8]) -> u32 {
 /// another process or a guest during the call, and by another thread of this one only with atomic or volatile writes.
 pub unsafe fn copy_crc32c_from(source: *const u8, destination: &mut [u8]) -> u32 {
     // SAFETY: the caller's contract is the callee's.
-    unsafe { Implementation::best().copy_crc32c_from(source, destination) }
+    unsafe { Implementation::best().copy_crc32c(source, destination.as_mut_ptr(), destination.len(), source) }
 }
 
 #[cfg(test)]

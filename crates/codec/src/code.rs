@@ -84,10 +84,6 @@ impl Code {
         self.implementation
     }
 
-    pub(crate) fn generator(&self) -> &Matrix {
-        &self.generator
-    }
-
     /// Computes all m parity columns from the k data columns, in one pass over the data. Every byte of the parity
     /// columns is written, none is read. Any length goes, multiples of 64 bytes go fastest.
     ///

@@ -8,8 +8,9 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use crate::matrix::Matrix;
-use crate::row::Row;
 use crate::scalar;
+#[cfg(target_arch = "x86_64")]
+use crate::{avx2, avx512};
 
 /// A way to compute parities and checksums. All give the same results. Having one means that this machine can run it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,41 +19,55 @@ pub struct Implementation(Kind);
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Scalar,
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 /// What this machine can run, fastest first. The last is always [`Implementation::SCALAR`].
 #[must_use]
 pub fn implementations() -> &'static [Implementation] {
     static FOUND: OnceLock<Vec<Implementation>> = OnceLock::new();
-    FOUND.get_or_init(|| vec![Implementation::SCALAR])
+    FOUND.get_or_init(|| {
+        let mut found = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        if avx512::is_available() {
+            found.push(Implementation(Kind::Avx512));
+        }
+        #[cfg(target_arch = "x86_64")]
+        if avx2::is_available() {
+            found.push(Implementation(Kind::Avx2));
+        }
+        found.extend([Implementation::PORTABLE, Implementation::SCALAR]);
+        found
+    })
 }
 
 impl Implementation {
     /// Plain loops over bytes, on any machine: the oracle the others are tested against.
     pub const SCALAR: Self = Self(Kind::Scalar);
+    /// Plain loops over bytes for parities and crc-fast's best for checksums, on any machine.
+    pub const PORTABLE: Self = Self(Kind::Portable);
 
     /// The fastest this machine can run.
     #[must_use]
     pub fn best() -> Self {
-        implementations().first().copied().unwrap_or(Self::SCALAR)
+        static BEST: OnceLock<Implementation> = OnceLock::new();
+        *BEST.get_or_init(|| implementations().first().copied().unwrap_or(Self::SCALAR))
     }
 
-    /// A short name: `scalar`, `avx2`, `avx512`.
+    /// A short name: `avx512` (with GFNI and VPCLMULQDQ), `avx2`, `portable` or `scalar`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
             Kind::Scalar => "scalar",
-        }
-    }
-
-    pub(crate) fn combine(self, matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-        let length = outputs.first().map_or(0, |o| o.len());
-        assert_eq!(inputs.len(), matrix.columns(), "as many inputs as the matrix has columns");
-        assert_eq!(outputs.len(), matrix.rows(), "as many outputs as the matrix has rows");
-        assert!(outputs.iter().all(|o| o.len() == length), "all columns of one length");
-        assert!(outputs.is_empty() || inputs.iter().all(|i| i.len() == length), "all columns of one length");
-        match self.0 {
-            Kind::Scalar => scalar::combine(matrix, inputs, outputs),
+            Kind::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => "avx512",
         }
     }
 
@@ -61,17 +76,10 @@ impl Implementation {
     pub fn crc32c_append(self, crc: u32, data: &[u8]) -> u32 {
         match self.0 {
             Kind::Scalar => scalar::crc32c_append(crc, data),
-        }
-    }
-
-    /// As [`copy_crc32c_from`](crate::copy_crc32c_from), computed this way.
-    ///
-    /// # Safety
-    /// As there.
-    pub unsafe fn copy_crc32c_from(self, source: *const u8, destination: &mut [u8]) -> u32 {
-        match self.0 {
-            // SAFETY: the caller's contract is the callee's.
-            Kind::Scalar => unsafe { scalar::copy_crc32c_from(source, destination) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a value of this kind is made only where avx512::is_available().
+            Kind::Avx512 => unsafe { avx512::crc32c_append(crc, data) },
+            _ => crc_fast_append(crc, data),
         }
     }
 
@@ -80,16 +88,65 @@ impl Implementation {
     pub fn is_zero(self, data: &[u8]) -> bool {
         match self.0 {
             Kind::Scalar => scalar::is_zero(data),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a value of this kind is made only where avx512::is_available().
+            Kind::Avx512 => unsafe { avx512::is_zero(data) },
+            _ => crate::zero::is_zero_by_words(data),
         }
     }
 
-    /// SAFETY: see [`Code::encode_row_copy`](crate::Code::encode_row_copy).
-    pub(crate) unsafe fn encode_row(self, matrix: &Matrix, row: Row<'_, '_, '_>) {
+    /// Copies `length` bytes and gives the CRC-32C of the copy. `next` is where the next copy will be made from, or
+    /// anything else: it may be fetched into the caches.
+    ///
+    /// # Safety
+    /// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. Others may
+    /// be writing to the source.
+    pub(crate) unsafe fn copy_crc32c(
+        self,
+        source: *const u8,
+        destination: *mut u8,
+        length: usize,
+        next: *const u8,
+    ) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == Kind::Avx512 {
+            // SAFETY: the kind is made only where avx512::is_available(); the rest is the caller's contract.
+            return unsafe { avx512::copy_crc32c(source, destination, length, next) };
+        }
+        let _ = next;
+        // SAFETY: the caller's contract. From here on only the copy is looked at, whatever the source does.
+        let copy = unsafe {
+            source.copy_to_nonoverlapping(destination, length);
+            std::slice::from_raw_parts(destination, length)
+        };
+        self.crc32c_append(0, copy)
+    }
+
+    /// Output r = the sum over c of matrix(r, c) * input c.
+    ///
+    /// # Panics
+    /// If the columns are not as many as the matrix says, or not all of one length.
+    pub(crate) fn combine(self, matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
         match self.0 {
-            // SAFETY: the caller's contract is the callee's.
-            Kind::Scalar => unsafe { scalar::encode_row(matrix, row) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a value of this kind is made only where avx512::is_available().
+            Kind::Avx512 => unsafe { avx512::combine(matrix, inputs, outputs) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a value of this kind is made only where avx2::is_available().
+            Kind::Avx2 => unsafe { avx2::combine(matrix, inputs, outputs) },
+            Kind::Scalar | Kind::Portable => scalar::combine(matrix, inputs, outputs),
         }
     }
+}
+
+fn crc_fast_append(crc: u32, data: &[u8]) -> u32 {
+    if crc == 0 {
+        return crc_fast::crc32_iscsi(data);
+    }
+    let state = u64::from(!crc);
+    let mut digest = crc_fast::Digest::new_with_init_state(crc_fast::CrcAlgorithm::Crc32Iscsi, state);
+    digest.update(data);
+    digest.finalize() as u32
 }
 
 impl fmt::Display for Implementation {

@@ -4,6 +4,10 @@
 //! Always true: every implementation gives bit for bit what the scalar one gives. Must not know about I/O, drives, pools
 //! or the layout of records: it sees slices of bytes.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod checksum;
 mod code;
 mod column_set;
@@ -12,7 +16,9 @@ mod error;
 mod field;
 mod implementation;
 mod matrix;
-mod row;
+#[cfg(target_arch = "x86_64")]
+mod passes;
+mod record;
 mod scalar;
 mod zero;
 
@@ -22,7 +28,7 @@ pub use column_set::{ColumnSet, Columns};
 pub use decoder::Decoder;
 pub use error::CodeError;
 pub use implementation::{Implementation, implementations};
-pub use row::Source;
+pub use record::Source;
 pub use zero::is_zero;
 
 /// The most columns a code can have: k + m.

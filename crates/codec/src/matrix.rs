@@ -63,6 +63,19 @@ impl Matrix {
         self.sums_first
     }
 
+    /// Checks the shapes of what is to be multiplied: as many columns as the matrix has, all of one length, which it gives.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub(crate) fn check(&self, inputs: &[&[u8]], outputs: &[&mut [u8]]) -> usize {
+        assert_eq!(inputs.len(), self.columns(), "as many input columns as the code says");
+        assert_eq!(outputs.len(), self.rows(), "as many output columns as the code says");
+        let length = inputs.first().map_or(0, |input| input.len());
+        let equal = inputs.iter().all(|i| i.len() == length) && outputs.iter().all(|o| o.len() == length);
+        assert!(equal, "all columns are of one length");
+        length
+    }
+
     /// The elements of one row.
     pub(crate) fn row(&self, row: usize) -> &[u8] {
         &self.elements[row * self.columns()..][..self.columns()]

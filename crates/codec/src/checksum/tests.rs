@@ -1,5 +1,3 @@
-use super::*;
-
 #[test]
 fn vectors_of_rfc_3720() {
     let ascending: Vec<u8> = (0..32).collect();

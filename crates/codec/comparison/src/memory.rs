@@ -1,0 +1,67 @@
+//! The memory that is worked on: stripes of columns, page-aligned as the engine's are.
+//!
+//! Owns one allocation, filled with reproducible noise. All contestants of a comparison work on the same bytes at the same
+//! addresses, so that none has luck with caches or translations. Must not know what is computed.
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+
+/// Stripes of `columns` columns of `length` bytes, one after the other.
+pub struct Stripes {
+    base: *mut u8,
+    /// How many there are.
+    pub count: usize,
+    columns: usize,
+    /// Bytes of a column.
+    pub length: usize,
+    addresses: Vec<*mut u8>,
+}
+
+impl Stripes {
+    /// Allocates and fills. Never freed: the program ends soon after.
+    pub fn new(count: usize, columns: usize, length: usize) -> Self {
+        assert!(length % 4096 == 0 && count > 0);
+        let bytes = count * columns * length;
+        let layout = Layout::from_size_align(bytes, 4096).expect("a size that exists");
+        // SAFETY: the size is not zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        if base.is_null() {
+            handle_alloc_error(layout);
+        }
+        let mut state = 0x9E37_79B9_7F4A_7C15u64;
+        for word in 0..bytes / 8 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            // SAFETY: within the allocation, aligned to 8.
+            unsafe { base.cast::<u64>().add(word).write(state) };
+        }
+        // SAFETY: within the allocation.
+        let addresses = (0..count * columns).map(|i| unsafe { base.add(i * length) }).collect();
+        Self { base, count, columns, length, addresses }
+    }
+
+    /// The addresses of a stripe's columns; `turn` counts on and on, over all stripes again and again.
+    pub fn columns(&self, turn: usize) -> &[*mut u8] {
+        let first = turn % self.count * self.columns;
+        &self.addresses[first..first + self.columns]
+    }
+
+    /// A column to read.
+    ///
+    /// # Safety
+    /// Nothing may write it while the slice lives.
+    pub unsafe fn slice<'a>(&self, address: *mut u8) -> &'a [u8] {
+        debug_assert!(address >= self.base);
+        // SAFETY: addresses are of columns of `length` bytes that live forever.
+        unsafe { std::slice::from_raw_parts(address, self.length) }
+    }
+
+    /// A column to write.
+    ///
+    /// # Safety
+    /// Nothing else may read or write it while the slice lives.
+    pub unsafe fn slice_mut<'a>(&self, address: *mut u8) -> &'a mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(address, self.length) }
+    }
+}

@@ -1,0 +1,23 @@
+//! AVX-512 with GFNI and VPCLMULQDQ: Ice Lake and Zen 4 onwards.
+//!
+//! Owns the list of features its kernels may use: `Implementation` hands these functions out only where all of them are
+//! there. Must give bit for bit what `scalar` gives.
+
+mod combine;
+mod crc;
+mod zero;
+
+pub(crate) use combine::combine;
+pub(crate) use crc::{copy_crc32c, crc32c_append};
+pub(crate) use zero::is_zero;
+
+/// Whether this machine has every feature that the kernels of this module are compiled for.
+pub(crate) fn is_available() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("gfni")
+        && is_x86_feature_detected!("vpclmulqdq")
+        && is_x86_feature_detected!("pclmulqdq")
+        && is_x86_feature_detected!("sse4.2")
+}

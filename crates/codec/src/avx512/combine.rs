@@ -1,0 +1,205 @@
+//! Sums of columns times field elements, 64 bytes an instruction: the one kernel behind encoding and decoding.
+//!
+//! Owns the order in which memory is touched: each byte of the inputs is loaded once for up to four outputs. A
+//! multiplication is one `gf2p8affineqb` (GFNI's affine instruction does any field polynomial; its own multiplication is
+//! fixed to 0x11B). Must not know whether it encodes or decodes.
+#![allow(unsafe_code)]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::needless_range_loop,
+    reason = "indices below const lengths, of several arrays at once: the loops unroll and check nothing"
+)]
+
+use std::arch::x86_64::*;
+
+use crate::MAX_COLUMNS;
+use crate::field::AFFINE;
+use crate::matrix::Matrix;
+use crate::passes::{Pass, for_each_pass};
+
+/// Bytes of a vector.
+const VECTOR: usize = 64;
+
+/// Output r = the sum over c of matrix(r, c) * input c.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+    let streamed = for_each_pass(matrix, inputs, outputs, |pass| match (pass.outputs(), pass.sums_first()) {
+        (1, true) => combine_rows::<1, true>(pass),
+        (2, true) => combine_rows::<2, true>(pass),
+        (3, true) => combine_rows::<3, true>(pass),
+        (4, true) => combine_rows::<4, true>(pass),
+        (1, false) => combine_rows::<1, false>(pass),
+        (2, false) => combine_rows::<2, false>(pass),
+        (3, false) => combine_rows::<3, false>(pass),
+        _ => combine_rows::<4, false>(pass),
+    });
+    if streamed {
+        // Streaming stores are ordered with nothing: they must have happened before anyone is told of the result.
+        _mm_sfence();
+    }
+}
+
+/// One pass for M outputs; with SUM the first is the plain sum of the inputs.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
+    let outputs: [*mut u8; M] = std::array::from_fn(|r| pass.target(r));
+    let done = match pass.sources().len() {
+        2 if M <= 2 => fixed::<2, M, SUM>(&pass, outputs),
+        3 if M <= 2 => fixed::<3, M, SUM>(&pass, outputs),
+        4 if M <= 2 => fixed::<4, M, SUM>(&pass, outputs),
+        5 if M <= 2 => fixed::<5, M, SUM>(&pass, outputs),
+        6 if M <= 2 => fixed::<6, M, SUM>(&pass, outputs),
+        7 if M <= 2 => fixed::<7, M, SUM>(&pass, outputs),
+        8 if M <= 2 => fixed::<8, M, SUM>(&pass, outputs),
+        9 if M <= 2 => fixed::<9, M, SUM>(&pass, outputs),
+        10 if M <= 2 => fixed::<10, M, SUM>(&pass, outputs),
+        _ => looped::<M, SUM>(&pass, outputs),
+    };
+    if done < pass.part().end {
+        edge(&pass, outputs, done);
+    }
+}
+
+/// The common shapes, K inputs and one or two outputs: all factors stay in registers. Gives where it ended, less than its
+/// step before the part's end.
+///
+/// Only this kernel streams, since it reads nothing but the inputs: a load whose address has the low 12 bits of a
+/// streaming store that is still on its way waits for it, and a table or an array of addresses in memory meets such a
+/// store every 4096 bytes. That made the kernel below 2.5 times as slow (Zen 5).
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn fixed<const K: usize, const M: usize, const SUM: bool>(
+    pass: &Pass<'_, '_>,
+    outputs: [*mut u8; M],
+) -> usize {
+    const UNROLL: usize = 2;
+    let mut inputs = [std::ptr::null(); K];
+    for (input, source) in inputs.iter_mut().zip(pass.sources()) {
+        *input = source;
+    }
+    let mut factors = [[_mm512_setzero_si512(); M]; K];
+    for r in usize::from(SUM)..M {
+        for (factors, &element) in factors.iter_mut().zip(pass.factors(r)) {
+            factors[r] = broadcast(element);
+        }
+    }
+    let (part, stream) = (pass.part(), pass.streams());
+    let mut at = part.start;
+    while at + UNROLL * VECTOR <= part.end {
+        let mut sums = [[_mm512_setzero_si512(); UNROLL]; M];
+        for j in 0..K {
+            // SAFETY: the vectors end at or before the part's end, and so within the column.
+            let data = unsafe { load::<UNROLL>(inputs[j].add(at)) };
+            for r in 0..M {
+                add_product(&mut sums[r], &data, (!SUM || r > 0).then_some(factors[j][r]));
+            }
+        }
+        for r in 0..M {
+            // SAFETY: as above; a pass that streams has aligned outputs.
+            unsafe { store(outputs[r].add(at), &sums[r], stream) };
+        }
+        at += UNROLL * VECTOR;
+    }
+    at
+}
+
+/// Any number of inputs: factors are fetched again for every step, which is therefore longer. Gives where it ended, less
+/// than its step before the part's end.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn looped<const M: usize, const SUM: bool>(pass: &Pass<'_, '_>, outputs: [*mut u8; M]) -> usize {
+    const UNROLL: usize = 4;
+    let mut factors = [[0u64; MAX_COLUMNS]; M];
+    for r in 0..M {
+        for (factor, &element) in factors[r].iter_mut().zip(pass.factors(r)) {
+            *factor = AFFINE[usize::from(element)];
+        }
+    }
+    let part = pass.part();
+    let mut at = part.start;
+    while at + UNROLL * VECTOR <= part.end {
+        let mut sums = [[_mm512_setzero_si512(); UNROLL]; M];
+        for (j, input) in pass.sources().enumerate() {
+            // SAFETY: the vectors end at or before the part's end, and so within the column.
+            let data = unsafe { load::<UNROLL>(input.add(at)) };
+            for r in 0..M {
+                let factor = _mm512_set1_epi64(factors[r][j].cast_signed());
+                add_product(&mut sums[r], &data, (!SUM || r > 0).then_some(factor));
+            }
+        }
+        for r in 0..M {
+            // SAFETY: as above.
+            unsafe { store(outputs[r].add(at), &sums[r], false) };
+        }
+        at += UNROLL * VECTOR;
+    }
+    at
+}
+
+/// What is left of a part from `at` on, a vector at a time, the last one masked.
+#[cold]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn edge<const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M], mut at: usize) {
+    let end = pass.part().end;
+    while at < end {
+        let mask = !0u64 >> (VECTOR - (end - at).min(VECTOR));
+        let mut sums = [[_mm512_setzero_si512()]; M];
+        for (j, input) in pass.sources().enumerate() {
+            // SAFETY: only the bytes of the mask are read, which end at or before the part's end.
+            let data = unsafe { _mm512_maskz_loadu_epi8(mask, input.add(at).cast()) };
+            for r in 0..M {
+                add_product(&mut sums[r], &[data], Some(broadcast(pass.factors(r)[j])));
+            }
+        }
+        for r in 0..M {
+            // SAFETY: only the bytes of the mask are written.
+            unsafe { _mm512_mask_storeu_epi8(outputs[r].add(at).cast(), mask, sums[r][0]) };
+        }
+        at += VECTOR;
+    }
+}
+
+/// The matrix of an element in all eight words of a vector.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn broadcast(element: u8) -> __m512i {
+    _mm512_set1_epi64(AFFINE[usize::from(element)].cast_signed())
+}
+
+/// Adds the data, times the factor if there is one.
+#[inline]
+#[target_feature(enable = "avx512f,gfni")]
+fn add_product<const U: usize>(sums: &mut [__m512i; U], data: &[__m512i; U], factor: Option<__m512i>) {
+    for u in 0..U {
+        let product = match factor {
+            Some(factor) => _mm512_gf2p8affine_epi64_epi8::<0>(data[u], factor),
+            None => data[u],
+        };
+        sums[u] = _mm512_xor_si512(sums[u], product);
+    }
+}
+
+/// # Safety
+/// U vectors from `address` on are valid for reads.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load<const U: usize>(address: *const u8) -> [__m512i; U] {
+    let mut data = [_mm512_setzero_si512(); U];
+    for (u, vector) in data.iter_mut().enumerate() {
+        // SAFETY: the caller's contract.
+        *vector = unsafe { _mm512_loadu_si512(address.add(u * VECTOR).cast()) };
+    }
+    data
+}
+
+/// # Safety
+/// U vectors from `address` on are valid for writes; to stream they are aligned.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store<const U: usize>(address: *mut u8, data: &[__m512i; U], stream: bool) {
+    for (u, &vector) in data.iter().enumerate() {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let address = address.add(u * VECTOR).cast();
+            if stream { _mm512_stream_si512(address, vector) } else { _mm512_storeu_si512(address, vector) }
+        }
+    }
+}
