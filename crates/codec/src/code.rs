@@ -26,7 +26,9 @@ use crate::{CodeError, ColumnSet, Decoder, MAX_COLUMNS};
 /// Erasure-Resilient Coding Scheme", 1995; the scaling as in Plank and Xu, "Optimizing Cauchy Reed-Solomon Codes for
 /// Fault-Tolerant Network Storage Applications", 2006.)
 ///
-/// The first row makes parity 0 the XOR of the data (RAID 5); the first column makes 1+m a plain mirror.
+/// The first row makes parity 0 the XOR of the data (RAID 5); the first column makes 1+m a plain mirror. The points are
+/// chosen so that parity 1 is the sum of 2^j times data column j: the first two parities are the P and Q of RAID 6 (Anvin,
+/// "The Mathematics of RAID-6").
 #[derive(Clone)]
 pub struct Code {
     generator: Matrix,

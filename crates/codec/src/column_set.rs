@@ -170,3 +170,6 @@ impl fmt::Debug for ColumnSet {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests;

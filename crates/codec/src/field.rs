@@ -53,6 +53,11 @@ pub(crate) const fn inverse(a: u8) -> u8 {
     EXP[255 - LOG[a as usize] as usize]
 }
 
+/// 2^exponent, for exponents below 510.
+pub(crate) const fn power_of_two(exponent: u16) -> u8 {
+    EXP[exponent as usize]
+}
+
 /// For each element c the products with every low nibble (c * 0x00..=0x0F), then with every high nibble
 /// (c * 0x00, 0x10, ..., 0xF0): `c * x == NIBBLES[c][x & 15] ^ NIBBLES[c][16 + (x >> 4)]`. This is the table of Plank,
 /// Greenan and Miller, "Screaming Fast Galois Field Arithmetic Using Intel SIMD Instructions" (FAST 2013), two `pshufb`

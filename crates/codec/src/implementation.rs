@@ -160,3 +160,6 @@ impl fmt::Debug for Implementation {
         f.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,8 @@ mod matrix;
 mod passes;
 mod record;
 mod scalar;
+#[cfg(test)]
+mod testing;
 mod zero;
 
 pub use checksum::{copy_crc32c, copy_crc32c_from, crc32c, crc32c_append, crc32c_blocks};

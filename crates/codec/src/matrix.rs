@@ -9,7 +9,7 @@
 )]
 
 use crate::MAX_COLUMNS;
-use crate::field::{inverse, multiply};
+use crate::field::{inverse, multiply, power_of_two};
 
 /// The largest r * c with r + c <= `MAX_COLUMNS`.
 const MAX_ELEMENTS: usize = MAX_COLUMNS * MAX_COLUMNS / 4;
@@ -17,13 +17,45 @@ const MAX_ELEMENTS: usize = MAX_COLUMNS * MAX_COLUMNS / 4;
 const MAX_MISSING: usize = MAX_COLUMNS / 2;
 
 /// The factor of data column `data` in parity column `parity` (counted from 0 within the parities).
+pub(crate) fn coefficient(parity: u8, data: u8) -> u8 {
+    COEFFICIENTS[usize::from(parity)][usize::from(data)]
+}
+
+/// All factors, by parity and data column; those of k+m are the upper left corner.
 ///
-/// A Cauchy matrix 1 / (x_i + y_j) over x_i = 255 - i and y_j = j, which are 63 different elements, with each column
-/// divided by its first element and then each row by its first: row 0 and column 0 are all ones. It depends on (i, j)
-/// alone and not on k and m: the matrix of k+m is the upper left corner of one fixed 31 x 31 matrix.
-pub(crate) const fn coefficient(parity: u8, data: u8) -> u8 {
-    let (x0, xi, y0, yj) = (255, 255 - parity, 0, data);
-    multiply(multiply(x0 ^ yj, inverse(xi ^ yj)), multiply(xi ^ y0, inverse(x0 ^ y0)))
+/// A Cauchy matrix 1 / (x_i + y_j), each column divided by its first element and then each row by its first, so that row 0
+/// and column 0 are all ones. With u(a) = a / (1 + a) the points are x_0 = 0, x_1 = 1, x_i = u(2^(256 - i)) and
+/// y_j = u(2^(j + 1)): all different, since u is one to one, is 0 for 0 only and never 1, and 2 has order 255. They are
+/// chosen so that row 1 is 2^j: (x_0 + y) / (x_1 + y) = u(a) / (1 + u(a)) = a.
+static COEFFICIENTS: [[u8; MAX_COLUMNS]; MAX_COLUMNS - 1] = coefficients();
+
+const fn coefficients() -> [[u8; MAX_COLUMNS]; MAX_COLUMNS - 1] {
+    let mut rows = [[0u8; MAX_COLUMNS]; MAX_COLUMNS - 1];
+    let (x0, y0) = (parity_point(0), data_point(0));
+    let mut i = 0;
+    while i < rows.len() {
+        let mut j = 0;
+        while j < rows[i].len() {
+            let (xi, yj) = (parity_point(i as u8), data_point(j as u8));
+            rows[i][j] = multiply(multiply(x0 ^ yj, inverse(xi ^ yj)), multiply(xi ^ y0, inverse(x0 ^ y0)));
+            j += 1;
+        }
+        i += 1;
+    }
+    rows
+}
+
+const fn parity_point(parity: u8) -> u8 {
+    if parity < 2 { parity } else { fraction(power_of_two(256 - parity as u16)) }
+}
+
+const fn data_point(data: u8) -> u8 {
+    fraction(power_of_two(data as u16 + 1))
+}
+
+/// a / (1 + a).
+const fn fraction(a: u8) -> u8 {
+    multiply(a, inverse(1 ^ a))
 }
 
 /// A matrix of field elements: output row r is the sum over c of element (r, c) times input c.
@@ -147,3 +179,6 @@ impl Square {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,3 +60,6 @@ pub(crate) fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
 pub(crate) fn is_zero(data: &[u8]) -> bool {
     data.iter().all(|&byte| byte == 0)
 }
+
+#[cfg(test)]
+mod tests;

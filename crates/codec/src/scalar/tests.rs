@@ -1,0 +1,29 @@
+use super::*;
+
+/// The oracle itself against the definition, byte by byte.
+#[test]
+fn sums_products() {
+    let inputs =
+        [crate::testing::noise(1, 300), crate::testing::noise(2, 300), crate::testing::noise(3, 300)];
+    let factors = [[1, 1, 1], [0, 2, 255]];
+    let matrix = Matrix::new(2, 3, |r, c| factors[usize::from(r)][usize::from(c)]);
+    let mut outputs = [[0xAA; 300], [0xAA; 300]];
+    let [first, second] = &mut outputs;
+    combine(&matrix, &inputs.each_ref().map(|i| &i[..]), &mut [first, second]);
+    for (factors, output) in factors.iter().zip(&outputs) {
+        for (at, &byte) in output.iter().enumerate() {
+            let sum = (0..3).fold(0, |sum, j| sum ^ multiply(factors[j], inputs[j][at]));
+            assert_eq!(byte, sum);
+        }
+    }
+}
+
+/// The checksum by its definition: long division, bit by bit, first bit of each byte lowest.
+#[test]
+fn checksum_is_the_remainder() {
+    let data = crate::testing::noise(4, 77);
+    let register = data.iter().fold(!0u32, |register, &byte| {
+        (0..8).fold(register ^ u32::from(byte), |register, _| times_x(register))
+    });
+    assert_eq!(crc32c_append(0, &data), !register);
+}
