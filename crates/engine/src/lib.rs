@@ -1,1 +1,31 @@
 //! The storage engine: pools, logs, maps, recovery, volumes.
+//!
+//! Owns everything between a volume's byte ranges and the drives. See ARCHITECTURE.md for the way of a write and a read,
+//! docs/invariants.md for what must always hold, docs/format.md for the bytes.
+//!
+//! Must not know: frontends, threads (it runs on the reactors that it is given), the wall clock, where randomness comes
+//! from. The same code runs in the daemon and in the simulator.
+
+mod control;
+mod drives;
+mod error;
+mod geometry;
+mod ledger;
+mod log;
+mod map;
+mod pool;
+mod rows;
+mod segments;
+mod shard;
+mod volume;
+mod zones;
+
+pub use control::SpaceCounters;
+pub use error::{Error, ErrorKind, Place, Result};
+pub use log::LogCounters;
+pub use pool::{
+    CreateOptions, DriveSource, DriveStatus, FoundOnDrive, OpenOptions, OpenReport, Pool, PoolStatus, Tuning, VolumeInfo,
+    create, identify, open,
+};
+pub use shard::ShardCounters;
+pub use volume::{ATOMIC_WRITE_BYTES, AttachedVolume, Extent, Volume};

@@ -1,0 +1,121 @@
+//! The map and the live counts, changed together: what a stored record means.
+//!
+//! The same code lands a record that was just written and replays one after a crash. Always true (S1): every change of
+//! an entry that points into a segment changes that segment's live count in the same step.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use format::{Address, LayerBlock, MapEntry, NODE_ENTRIES, SegmentId, UnmapMode};
+
+use crate::geometry::RecordLayout;
+use crate::map::{Map, NodeRef};
+use crate::rows::Rows;
+use crate::segments::CheckpointMark;
+
+/// A shard's map with the live counts that follow it.
+pub(crate) struct Ledger {
+    pub(crate) map: RefCell<Map>,
+    /// The running checkpoint's view of the live counts.
+    pub(crate) mark: RefCell<Option<CheckpointMark>>,
+    rows: Rc<Rows>,
+}
+
+/// The payload blocks of one item: where in their record they begin, and their CRCs.
+pub(crate) struct Payload<'a> {
+    pub(crate) segment: SegmentId,
+    pub(crate) layout: RecordLayout,
+    /// Index in the record of the first block, header blocks counted.
+    pub(crate) first: u32,
+    pub(crate) crcs: &'a [u32],
+}
+
+impl Payload<'_> {
+    /// The entry of payload block `index` of the item.
+    pub(crate) fn entry(&self, index: u32) -> MapEntry {
+        let (column, row) = self.layout.place(self.first + index);
+        let crc = self.crcs.get(index as usize).copied().unwrap_or(0);
+        MapEntry::block(Address::new(self.segment, column, row), crc)
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(map: Map, rows: Rc<Rows>) -> Self {
+        Self { map: RefCell::new(map), mark: RefCell::new(None), rows }
+    }
+
+    /// Blocks from `block` on now lie in the payload.
+    pub(crate) fn write(&self, leaves: &[NodeRef], block: LayerBlock, payload: &Payload<'_>) {
+        let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
+        for (index, at) in (0..).zip(block.get()..).take(payload.crcs.len()) {
+            let new = payload.entry(index);
+            let leaf = leaf_of(&map, leaves, at);
+            let old = map.replace(leaf, slot(at), new);
+            segments.replaced(old, new);
+        }
+    }
+
+    /// Blocks from `block` on were moved from `from` (and the rows below it), where the map still points there.
+    pub(crate) fn moved(&self, leaves: &[NodeRef], block: LayerBlock, from: Address, payload: &Payload<'_>) {
+        let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
+        for (index, at) in (0..).zip(block.get()..).take(payload.crcs.len()) {
+            let leaf = leaf_of(&map, leaves, at);
+            if map.entry(leaf, slot(at)).address() != Some(from.down(index)) {
+                continue;
+            }
+            let new = payload.entry(index);
+            let old = map.replace(leaf, slot(at), new);
+            segments.replaced(old, new);
+        }
+    }
+
+    /// Blocks `block..block + count` are gone, as far as they are in these leaves (all that exist).
+    pub(crate) fn unmap(&self, leaves: &[NodeRef], block: LayerBlock, count: u64, mode: UnmapMode) {
+        let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
+        let new = match mode {
+            UnmapMode::Absent => MapEntry::ABSENT,
+            UnmapMode::Zero => MapEntry::ZERO,
+        };
+        let end = block.get() + count;
+        for leaf in leaves {
+            let start = map.leaf_start(*leaf);
+            for at in start.max(block.get())..(start + NODE_ENTRIES as u64).min(end) {
+                if map.entry(*leaf, slot(at)) != new {
+                    let old = map.replace(*leaf, slot(at), new);
+                    segments.replaced(old, new);
+                }
+            }
+        }
+    }
+
+    /// A checkpoint's node was stored at `entry`, or is empty and stored nowhere.
+    pub(crate) fn node_stored(&self, node: NodeRef, entry: MapEntry) {
+        let old = self.map.borrow_mut().node_stored(node, entry);
+        if old == entry {
+            return;
+        }
+        self.rows.segments.borrow_mut().replaced(old, entry);
+        if let Some(mark) = self.mark.borrow_mut().as_mut() {
+            mark.replaced(old, entry);
+        }
+    }
+
+    /// Takes back the pins of leaves.
+    pub(crate) fn unpin(&self, leaves: &[NodeRef]) {
+        self.map.borrow_mut().unpin(leaves);
+    }
+}
+
+/// The leaf among `leaves` that covers block `at`.
+fn leaf_of(map: &Map, leaves: &[NodeRef], at: u64) -> NodeRef {
+    let start = at - at % NODE_ENTRIES as u64;
+    match leaves.iter().find(|leaf| map.leaf_start(**leaf) == start) {
+        Some(leaf) => *leaf,
+        None => panic!("block {at} lands in a leaf that was not prepared"),
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn slot(at: u64) -> usize {
+    at as usize % NODE_ENTRIES
+}

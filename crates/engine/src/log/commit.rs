@@ -1,0 +1,343 @@
+//! The commit task: requests into records, records onto the drives, landing in order.
+
+use std::rc::Rc;
+
+use codec::Code;
+use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, SegmentId};
+use reactor::{Io, IoResult};
+use smallvec::SmallVec;
+
+use super::request::{Batch, prefers_mirror};
+use super::stage::Stage;
+use super::{Effect, Flight, Log, Stream};
+use crate::error::{Error, ErrorKind};
+use crate::geometry::RecordLayout;
+use crate::ledger::Payload;
+use crate::map::NodeRef;
+use crate::segments::Room;
+
+type Writes = SmallVec<[(DriveIndex, Io); 8]>;
+type Results = SmallVec<[(DriveIndex, IoResult); 8]>;
+
+impl Log {
+    /// Commits what is queued, until [`Log::stop`]. One task a log.
+    pub(crate) async fn run(self: Rc<Self>) {
+        loop {
+            self.work.notified().await;
+            while self.in_flight.borrow().len() < self.depth
+                && let Some(stream) = self.next_stream()
+            {
+                if self.failure().is_some() {
+                    break;
+                }
+                self.commit_one(stream).await;
+            }
+            if self.stopping.get() && self.is_idle() {
+                return;
+            }
+        }
+    }
+
+    /// The queue to serve next.
+    fn next_stream(&self) -> Option<Stream> {
+        let queues = self.queues.borrow();
+        let user = !queues.user.is_empty() && !self.users_wait.get();
+        let ours = if queues.meta.is_empty() { Stream::Cold } else { Stream::Meta };
+        let waiting = !queues.meta.is_empty() || !queues.cold.is_empty();
+        // In turns, so that a checkpoint and its users do not hold each other up.
+        let user_turn = self.user_turn.replace(!self.user_turn.get());
+        match (user, waiting) {
+            (true, true) => Some(if user_turn { Stream::User } else { ours }),
+            (true, false) => Some(Stream::User),
+            (false, true) => Some(ours),
+            (false, false) => None,
+        }
+    }
+
+    /// Writes one record from a queue, or opens or seals a segment on the way to it.
+    async fn commit_one(self: &Rc<Self>, stream: Stream) {
+        let class = self.class_for(stream);
+        let privileged = stream != Stream::User;
+        if let Some((segment, room)) = self.current(class, privileged)
+            && room.rows > 0
+        {
+            let scheme = self.scheme_of(class);
+            let batch = Batch::gather(self.queues.borrow_mut().of(stream), scheme, room.rows);
+            if !batch.requests.is_empty() {
+                self.write_record(segment, room, scheme, batch, stream);
+                if class == SegmentClass::Hot {
+                    self.open_ahead();
+                }
+                return;
+            }
+        }
+        if stream == Stream::User && self.recent_is_full() {
+            self.users_wait.set(true);
+            self.checkpoint_due.notify();
+            return;
+        }
+        match self.open_next(class, privileged).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NoSpace => self.out_of_space(stream, &error),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Which kind of segment the next record of a stream goes to.
+    fn class_for(&self, stream: Stream) -> SegmentClass {
+        if stream == Stream::Cold {
+            return SegmentClass::Cold;
+        }
+        let mut queues = self.queues.borrow_mut();
+        let payload: u32 = queues.of(stream).iter().take(8).map(super::Request::payload).sum();
+        // One header block does for anything that a mirror is chosen for.
+        let small = queues.of(stream).len() <= 8 && prefers_mirror(self.geometry.scheme, 1 + payload);
+        if small { SegmentClass::Mirror } else { SegmentClass::Hot }
+    }
+
+    /// No segment is to be had for a stream: wait for a checkpoint if that frees some, or say so.
+    fn out_of_space(&self, stream: Stream, error: &Error) {
+        if stream == Stream::User && self.rows.segments.borrow().freed_count() > 0 {
+            self.users_wait.set(true);
+            self.checkpoint_due.notify();
+            return;
+        }
+        let refused = std::mem::take(self.queues.borrow_mut().of(stream));
+        let count = refused.len();
+        for request in refused {
+            self.refuse(request, error);
+        }
+        self.count_answered(stream, count);
+    }
+
+    /// Lays out a record at the end of a segment and starts writing it.
+    fn write_record(self: &Rc<Self>, segment: SegmentId, room: Room, scheme: Scheme, batch: Batch, stream: Stream) {
+        let sequence = self.next.get();
+        self.next.set(sequence.next());
+        let layout = RecordLayout::new(scheme, room.row, batch.blocks());
+        assert!(layout.rows > 0 && layout.rows <= room.rows, "a record fits its segment");
+        let incarnation = {
+            let mut segments = self.rows.segments.borrow_mut();
+            segments.append(segment, layout.rows);
+            segments.record(segment).incarnation
+        };
+        let place = RecordPlace {
+            pool: self.identity.pool,
+            shard: self.identity.shard,
+            segment,
+            incarnation,
+            row: room.row,
+            sequence,
+            durable: self.durable.get(),
+        };
+        let code: Rc<Code> = self.rows.code(scheme);
+        let stage = Stage::new(&batch, scheme, &code, &place, &self.identity.key);
+        self.count(&batch, scheme, layout.rows, stream);
+        let writes = self.start_writes(segment, scheme, layout, &stage);
+        let flight = Rc::new(Flight {
+            sequence,
+            segment,
+            layout,
+            header_blocks: batch.header_blocks,
+            crcs: stage.crcs,
+            batch: std::cell::RefCell::new(batch),
+            stream,
+            written: std::cell::Cell::new(false),
+        });
+        self.in_flight.borrow_mut().push_back(flight.clone());
+        self.finish_or_wait(flight, writes);
+    }
+
+    /// Starts one write for each column that is on a drive in use.
+    fn start_writes(&self, segment: SegmentId, scheme: Scheme, layout: RecordLayout, stage: &Stage) -> Writes {
+        let segments = self.rows.segments.borrow();
+        let columns = (0..scheme.width()).filter_map(|column| {
+            let cell = segments.cell_at(segment, Column::new(column), layout.row)?;
+            Some((cell.drive, self.rows.drives.write(cell.drive, cell.offset, &[stage.column(column)])?))
+        });
+        columns.collect()
+    }
+
+    /// Finishes a record at once if its writes are done (memory drives), else in a task of its own.
+    fn finish_or_wait(self: &Rc<Self>, flight: Rc<Flight>, mut writes: Writes) {
+        if writes.iter().all(|(_, io)| io.is_done()) {
+            let results: Results =
+                writes.iter_mut().filter_map(|(drive, io)| Some((*drive, io.try_take()?))).collect();
+            if results.iter().all(|(_, result)| result.is_ok()) && self.has_enough_columns(&flight) {
+                self.written(&flight);
+                return;
+            }
+            let log = self.clone();
+            self.reactor.spawn(async move { log.finish(flight, results).await }).detach();
+            return;
+        }
+        let log = self.clone();
+        let wait = async move {
+            let mut results = Results::new();
+            for (drive, io) in writes {
+                results.push((drive, io.await));
+            }
+            log.finish(flight, results).await;
+        };
+        self.reactor.spawn(wait).detach();
+    }
+
+    /// Ends a record whose writes have ended. A drive that failed one is lost, and known to be lost by the superblocks,
+    /// before the record counts as written (L2).
+    async fn finish(&self, flight: Rc<Flight>, results: Results) {
+        for (drive, result) in results {
+            let lost = match result {
+                Ok(_) => {
+                    self.rows.drives.mark_dirty(drive);
+                    Ok(())
+                }
+                Err(error) => self.link.drive_failed(drive, "a write failed", error).await,
+            };
+            if let Err(error) = lost {
+                return self.fail(&error);
+            }
+        }
+        if !self.has_enough_columns(&flight) {
+            let message = "too many drives are lost: a record has too few columns";
+            return self.fail(&Error::new(ErrorKind::PoolFailed, message));
+        }
+        self.written(&flight);
+    }
+
+    /// True if a record's rows can be read: k of its columns are on drives in use that took them.
+    fn has_enough_columns(&self, flight: &Flight) -> bool {
+        let segments = self.rows.segments.borrow();
+        let scheme = segments.scheme(flight.segment);
+        let held = (0..scheme.width()).filter(|column| {
+            let cell = segments.cell_at(flight.segment, Column::new(*column), flight.layout.row);
+            cell.is_some_and(|cell| self.rows.drives.is_online(cell.drive))
+        });
+        held.count() >= usize::from(scheme.data())
+    }
+
+    fn written(&self, flight: &Flight) {
+        flight.written.set(true);
+        self.land_written();
+        self.work.notify();
+    }
+
+    /// Lands every record that is written and has no unwritten one before it (L1).
+    pub(super) fn land_written(&self) {
+        loop {
+            let flight = {
+                let mut in_flight = self.in_flight.borrow_mut();
+                if !in_flight.front().is_some_and(|flight| flight.written.get()) {
+                    return;
+                }
+                in_flight.pop_front()
+            };
+            let Some(flight) = flight else { return };
+            match self.failure() {
+                Some(error) => self.abandon(&flight, &error),
+                None => self.land(flight),
+            }
+        }
+    }
+
+    fn land(&self, flight: Rc<Flight>) {
+        assert_eq!(flight.sequence, self.applied.get().next(), "L1: records land in order");
+        let batch = flight.batch.take();
+        let mut at = Landing { next_block: flight.header_blocks, next_crc: 0 };
+        let mut entries = Vec::new();
+        for request in &batch.requests {
+            let leaves: &[NodeRef] = match &request.effect {
+                Effect::Leaves(pins) if !pins.is_empty() => pins,
+                _ => &batch.borrowed,
+            };
+            let first = entries.len();
+            for item in &request.items {
+                self.land_item(&flight, &mut at, item, leaves, &mut entries);
+            }
+            if let Effect::Nodes(nodes) = &request.effect {
+                let stored = entries.split_off(first);
+                nodes.iter().zip(stored).for_each(|(node, entry)| self.ledger.node_stored(*node, entry));
+            }
+        }
+        self.applied.set(flight.sequence);
+        if self.rows.drives.all_durable() {
+            self.durable.set(flight.sequence);
+        }
+        self.rows.segments.borrow_mut().landed(flight.segment, flight.layout.end());
+        self.answer(flight.stream, batch, entries);
+    }
+
+    /// Lets one item change the map; collects the entries of nodes and table blocks.
+    fn land_item(
+        &self,
+        flight: &Flight,
+        at: &mut Landing,
+        item: &Item,
+        leaves: &[NodeRef],
+        entries: &mut Vec<format::MapEntry>,
+    ) {
+        let count = item.payload();
+        let crcs = flight.crcs.get(at.next_crc..at.next_crc + count as usize).unwrap_or(&[]);
+        let payload = Payload { segment: flight.segment, layout: flight.layout, first: at.next_block, crcs };
+        at.next_block += count;
+        at.next_crc += count as usize;
+        match *item {
+            Item::Write { block, .. } => self.ledger.write(leaves, block, &payload),
+            Item::Move { block, from, .. } => self.ledger.moved(leaves, block, from, &payload),
+            Item::Unmap { block, count, mode, .. } => self.ledger.unmap(leaves, block, count, mode),
+            Item::Node { .. } | Item::Table { .. } => entries.push(payload.entry(0)),
+            Item::DropLayer { layer } => self.ledger.map.borrow_mut().drop_layer(layer),
+        }
+    }
+
+    /// Tells a landed record's writers, those of table blocks with their entries.
+    fn answer(&self, stream: Stream, batch: Batch, entries: Vec<format::MapEntry>) {
+        // A front part split off a request is no request of its own.
+        let whole = batch.requests.iter().filter(|request| request.reply.is_some()).count();
+        let mut entries = entries.into_iter();
+        for request in batch.requests {
+            if let Effect::Leaves(pins) = &request.effect {
+                self.ledger.unpin(pins);
+            }
+            let tables = request.items.iter().filter(|item| matches!(item, Item::Table { .. })).count();
+            let own: Vec<_> = entries.by_ref().take(tables).collect();
+            if let Some(reply) = request.reply {
+                reply.send(Ok(own));
+            }
+        }
+        self.count_answered(stream, whole);
+    }
+
+    /// Answers the writers of a record that will not land (L3).
+    fn abandon(&self, flight: &Flight, error: &Error) {
+        self.rows.segments.borrow_mut().landed(flight.segment, flight.layout.end());
+        for request in flight.batch.take().requests {
+            self.refuse(request, error);
+        }
+    }
+
+    fn count(&self, batch: &Batch, scheme: Scheme, rows: u32, stream: Stream) {
+        let mut counters = self.counters.get();
+        let (payload, header) = (u64::from(batch.payload), u64::from(batch.header_blocks));
+        let cells = u64::from(rows) * u64::from(scheme.data());
+        match stream {
+            Stream::Meta => counters.map_blocks += payload,
+            Stream::User => counters.user_blocks += payload,
+            Stream::Cold => counters.moved_blocks += payload,
+        }
+        counters.header_blocks += header;
+        counters.padding_blocks += cells - payload - header;
+        counters.parity_blocks += u64::from(rows) * u64::from(scheme.parity());
+        counters.records += 1;
+        self.counters.set(counters);
+        self.blocks_since_checkpoint.set(self.blocks_since_checkpoint.get() + cells);
+        if self.blocks_since_checkpoint.get() >= self.checkpoint_blocks {
+            self.checkpoint_due.notify();
+        }
+    }
+}
+
+/// How far into a record's payload landing has come.
+struct Landing {
+    next_block: u32,
+    next_crc: usize,
+}

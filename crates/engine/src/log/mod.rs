@@ -1,0 +1,283 @@
+//! A shard's log: requests become records, records become the map, writers are answered in order.
+//!
+//! Owns the queues, the open segments, the records in flight and the shard's sequence numbers. One task commits; what
+//! is waiting when it comes round goes into one record, so that batches grow with load and a lone write waits for
+//! nobody. Always true (docs/invariants.md):
+//! - L1: records land (change the map, answer their writers) in the order of their sequence numbers, without gaps.
+//! - L2: a record lands only when every column on a drive in use is written, and never with fewer than k columns.
+//! - L3: after a record has failed, nothing lands any more: the pool goes on read-only.
+//! - L4: `durable` is the sequence of a record up to which everything was flushed after it was written.
+
+mod commit;
+mod flush;
+mod open;
+mod request;
+mod stage;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use format::{PoolId, PoolKey, SegmentId, Sequence, ShardIndex, ShardRecord};
+use reactor::{Notify, Reactor, WaitList, local_oneshot};
+
+pub(crate) use request::{ATOMIC_BLOCKS, Effect, REQUEST_BLOCKS_MAX, Request, Stream};
+
+use crate::control::ControlLink;
+use crate::error::{Error, ErrorKind, Result};
+use crate::geometry::{Geometry, RecordLayout};
+use crate::ledger::Ledger;
+use crate::rows::Rows;
+
+/// Who a shard is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) pool: PoolId,
+    pub(crate) key: PoolKey,
+    pub(crate) shard: ShardIndex,
+}
+
+/// A record being written.
+struct Flight {
+    sequence: Sequence,
+    segment: SegmentId,
+    layout: RecordLayout,
+    header_blocks: u32,
+    crcs: Vec<u32>,
+    batch: RefCell<request::Batch>,
+    stream: Stream,
+    written: Cell<bool>,
+}
+
+/// What a shard counted since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounters {
+    /// Payload blocks that users wrote.
+    pub user_blocks: u64,
+    /// Payload blocks of map nodes and tables.
+    pub map_blocks: u64,
+    /// Payload blocks that the engine moved.
+    pub moved_blocks: u64,
+    /// Header blocks.
+    pub header_blocks: u64,
+    /// Unused cells of records.
+    pub padding_blocks: u64,
+    /// Parity and mirror blocks.
+    pub parity_blocks: u64,
+    /// Records.
+    pub records: u64,
+}
+
+/// See the module.
+pub(crate) struct Log {
+    identity: Identity,
+    geometry: Geometry,
+    reactor: Reactor,
+    pub(crate) rows: Rc<Rows>,
+    pub(crate) ledger: Rc<Ledger>,
+    link: ControlLink,
+    depth: usize,
+    checkpoint_blocks: u64,
+    queues: RefCell<Queues>,
+    in_flight: RefCell<VecDeque<Rc<Flight>>>,
+    open: open::OpenSegments,
+    next: Cell<Sequence>,
+    applied: Cell<Sequence>,
+    durable: Cell<Sequence>,
+    work: Notify,
+    flushing: Cell<bool>,
+    flushed: WaitList,
+    failure: RefCell<Option<Error>>,
+    /// The checkpoint that recoveries start from.
+    pub(crate) anchor: Cell<(format::MapEntry, Sequence)>,
+    /// Raised when a checkpoint is due.
+    pub(crate) checkpoint_due: Notify,
+    /// Payload and header blocks written since the last checkpoint began.
+    pub(crate) blocks_since_checkpoint: Cell<u64>,
+    /// User data waits: a checkpoint must come first.
+    pub(crate) users_wait: Cell<bool>,
+    pub(crate) counters: Cell<LogCounters>,
+    stopping: Cell<bool>,
+    user_turn: Cell<bool>,
+    /// Requests queued and answered so far, by stream.
+    queued: Cell<[u64; 3]>,
+    answered: Cell<[u64; 3]>,
+    settled: WaitList,
+}
+
+#[derive(Default)]
+struct Queues {
+    meta: VecDeque<Request>,
+    user: VecDeque<Request>,
+    cold: VecDeque<Request>,
+}
+
+impl Queues {
+    fn of(&mut self, stream: Stream) -> &mut VecDeque<Request> {
+        match stream {
+            Stream::Meta => &mut self.meta,
+            Stream::User => &mut self.user,
+            Stream::Cold => &mut self.cold,
+        }
+    }
+}
+
+/// What a log starts with.
+pub(crate) struct LogStart {
+    pub(crate) identity: Identity,
+    pub(crate) geometry: Geometry,
+    /// Records in flight at most.
+    pub(crate) depth: usize,
+    /// Blocks written after which a checkpoint is due.
+    pub(crate) checkpoint_blocks: u64,
+    /// The last record of the shard's history so far; it and all before it are durable.
+    pub(crate) last: Sequence,
+    pub(crate) anchor: (format::MapEntry, Sequence),
+}
+
+impl Log {
+    pub(crate) fn new(start: LogStart, ledger: Rc<Ledger>, rows: Rc<Rows>, link: ControlLink) -> Rc<Self> {
+        Rc::new(Self {
+            identity: start.identity,
+            geometry: start.geometry,
+            reactor: Reactor::current(),
+            rows,
+            ledger,
+            link,
+            depth: start.depth,
+            checkpoint_blocks: start.checkpoint_blocks,
+            queues: RefCell::default(),
+            in_flight: RefCell::default(),
+            open: open::OpenSegments::default(),
+            next: Cell::new(start.last.next()),
+            applied: Cell::new(start.last),
+            durable: Cell::new(start.last),
+            work: Notify::default(),
+            flushing: Cell::new(false),
+            flushed: WaitList::default(),
+            failure: RefCell::new(None),
+            anchor: Cell::new(start.anchor),
+            checkpoint_due: Notify::default(),
+            blocks_since_checkpoint: Cell::new(0),
+            users_wait: Cell::new(false),
+            counters: Cell::default(),
+            stopping: Cell::new(false),
+            user_turn: Cell::new(true),
+            queued: Cell::default(),
+            answered: Cell::default(),
+            settled: WaitList::default(),
+        })
+    }
+
+    /// Commits a request and waits until it has landed. Gives the entries of table blocks.
+    ///
+    /// # Errors
+    /// `NoSpace` for user data in a full pool; `PoolFailed` when too many drives are lost. The request's pins are
+    /// taken back in every case.
+    pub(crate) async fn commit(&self, stream: Stream, mut request: Request) -> Result<Vec<format::MapEntry>> {
+        let (sender, receiver) = local_oneshot();
+        request.reply = Some(sender);
+        self.enqueue(stream, request);
+        receiver.await.unwrap_or_else(|| Err(Error::new(ErrorKind::Closed, "the pool was closed")))
+    }
+
+    /// As [`Log::commit`], for requests that carry their own way to answer, or none.
+    pub(crate) fn enqueue(&self, stream: Stream, request: Request) {
+        if let Some(error) = self.failure() {
+            self.refuse(request, &error);
+            return;
+        }
+        let mut queued = self.queued.get();
+        queued[stream as usize] += 1;
+        self.queued.set(queued);
+        self.queues.borrow_mut().of(stream).push_back(request);
+        self.work.notify();
+    }
+
+    /// Waits until everything queued by now has been answered.
+    pub(crate) async fn settle(&self) {
+        let queued = self.queued.get();
+        let reached = || self.answered.get().iter().zip(&queued).all(|(answered, queued)| answered >= queued);
+        self.settled.until(|| (self.failure().is_some() || reached()).then_some(())).await;
+    }
+
+    /// Requests of a stream were answered.
+    fn count_answered(&self, stream: Stream, requests: usize) {
+        let mut answered = self.answered.get();
+        answered[stream as usize] += requests as u64;
+        self.answered.set(answered);
+        self.settled.wake_all();
+    }
+
+    /// Why nothing lands any more, if so.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.borrow().clone()
+    }
+
+    /// The last record that has landed.
+    pub(crate) fn applied(&self) -> Sequence {
+        self.applied.get()
+    }
+
+    /// The state that the superblocks hold of this shard.
+    pub(crate) fn shard_record(&self) -> ShardRecord {
+        let (root, checkpointed) = self.anchor.get();
+        ShardRecord { root, checkpointed, recent: self.rows.segments.borrow().recent() }
+    }
+
+    /// Lets user data flow again after a checkpoint.
+    pub(crate) fn resume_users(&self) {
+        self.users_wait.set(false);
+        self.work.notify();
+    }
+
+    /// Ends the commit task once the queues are empty.
+    pub(crate) fn stop(&self) {
+        self.stopping.set(true);
+        self.work.notify();
+    }
+
+    /// True if nothing is queued or in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        let queues = self.queues.borrow();
+        queues.meta.is_empty()
+            && queues.user.is_empty()
+            && queues.cold.is_empty()
+            && self.in_flight.borrow().is_empty()
+    }
+
+    /// Fails the log (L3): everything queued and in flight is answered with the error.
+    pub(crate) fn fail(&self, error: &Error) {
+        if self.failure.borrow().is_some() {
+            return;
+        }
+        tracing::error!(shard = %self.identity.shard, %error, "the shard takes no more writes");
+        *self.failure.borrow_mut() = Some(error.clone());
+        let queued = std::mem::take(&mut *self.queues.borrow_mut());
+        for request in queued.meta.into_iter().chain(queued.user).chain(queued.cold) {
+            self.refuse(request, error);
+        }
+        let in_flight: Vec<_> = self.in_flight.borrow().iter().cloned().collect();
+        for flight in in_flight {
+            flight.written.set(true);
+        }
+        self.land_written();
+        self.flushed.wake_all();
+        self.settled.wake_all();
+        self.checkpoint_due.notify();
+    }
+
+    /// Answers a request that will not be committed.
+    fn refuse(&self, request: Request, error: &Error) {
+        match &request.effect {
+            Effect::Leaves(pins) => self.ledger.unpin(pins),
+            Effect::Nodes(nodes) => {
+                nodes.iter().for_each(|node| self.ledger.map.borrow_mut().node_failed(*node));
+            }
+            Effect::Nothing => {}
+        }
+        if let Some(reply) = request.reply {
+            reply.send(Err(error.clone()));
+        }
+    }
+}

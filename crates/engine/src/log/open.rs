@@ -1,0 +1,143 @@
+//! The segments that a log appends to, and getting the next ones before they are needed.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use format::limits::RECENT_SEGMENTS_MAX;
+use format::{Scheme, SegmentClass, SegmentId};
+use reactor::WaitList;
+
+use super::Log;
+use crate::error::{Error, ErrorKind, Result};
+use crate::segments::Room;
+
+/// Segments opened since the last checkpoint from which on user data waits for one; the rest are the checkpoint's.
+const RECENT_FOR_USERS: usize = RECENT_SEGMENTS_MAX / 2;
+/// Segments opened since the last checkpoint from which on a checkpoint is due.
+const RECENT_DUE: usize = RECENT_SEGMENTS_MAX / 4;
+
+/// One open segment of each class, and a spare for new data.
+#[derive(Default)]
+pub(super) struct OpenSegments {
+    hot: Cell<Option<SegmentId>>,
+    mirror: Cell<Option<SegmentId>>,
+    cold: Cell<Option<SegmentId>>,
+    /// Opened ahead of need.
+    spare: Cell<Option<SegmentId>>,
+    /// A segment is being opened.
+    opening: Cell<bool>,
+    opened: WaitList,
+}
+
+impl OpenSegments {
+    fn of(&self, class: SegmentClass) -> &Cell<Option<SegmentId>> {
+        match class {
+            SegmentClass::Hot => &self.hot,
+            SegmentClass::Mirror => &self.mirror,
+            SegmentClass::Cold => &self.cold,
+        }
+    }
+}
+
+impl Log {
+    /// The scheme of segments of this class.
+    pub(super) fn scheme_of(&self, class: SegmentClass) -> Scheme {
+        match class {
+            SegmentClass::Hot | SegmentClass::Cold => self.geometry.scheme,
+            SegmentClass::Mirror => self.geometry.scheme.mirror(),
+        }
+    }
+
+    /// The open segment of a class, with its room, if there is one that this stream may use.
+    pub(super) fn current(&self, class: SegmentClass, privileged: bool) -> Option<(SegmentId, Room)> {
+        let id = self.open.of(class).get()?;
+        let room = self.rows.segments.borrow().room(id);
+        (room.for_users || privileged).then_some((id, room))
+    }
+
+    /// True if user data must wait for a checkpoint before another segment is opened.
+    pub(super) fn recent_is_full(&self) -> bool {
+        self.rows.segments.borrow().recent_count() >= RECENT_FOR_USERS
+    }
+
+    /// Seals the open segment of a class, if there is one.
+    pub(super) fn seal(&self, class: SegmentClass) {
+        if let Some(id) = self.open.of(class).take() {
+            self.rows.segments.borrow_mut().seal(id);
+        }
+    }
+
+    /// Seals every open segment: before the pool is closed.
+    pub(crate) fn seal_all(&self) {
+        for class in [SegmentClass::Hot, SegmentClass::Mirror, SegmentClass::Cold] {
+            self.seal(class);
+        }
+        if let Some(id) = self.open.spare.take() {
+            self.rows.segments.borrow_mut().seal(id);
+        }
+    }
+
+    /// Makes a new segment the open one of its class.
+    ///
+    /// # Errors
+    /// `NoSpace` if none is to be had for this stream; anything else is the pool's failure.
+    pub(super) async fn open_next(self: &Rc<Self>, class: SegmentClass, privileged: bool) -> Result<()> {
+        self.open.opened.until(|| (!self.open.opening.get()).then_some(())).await;
+        if class == SegmentClass::Hot
+            && let Some(spare) = self.open.spare.take()
+        {
+            self.seal(class);
+            self.open.hot.set(Some(spare));
+            return Ok(());
+        }
+        let id = self.open_segment(class, privileged).await?;
+        self.seal(class);
+        self.open.of(class).set(Some(id));
+        Ok(())
+    }
+
+    /// Opens the next segment for new data in the background once the open one is half full.
+    pub(super) fn open_ahead(self: &Rc<Self>) {
+        let Some((_, room)) = self.current(SegmentClass::Hot, false) else { return };
+        let due = room.rows < self.geometry.rows() / 2;
+        if !due || self.open.opening.get() || self.open.spare.get().is_some() || self.recent_is_full() {
+            return;
+        }
+        self.open.opening.set(true);
+        let log = self.clone();
+        let open = async move {
+            // Without space there is no spare; whoever needs the segment meets the error itself.
+            if let Ok(id) = log.open_segment(SegmentClass::Hot, false).await {
+                log.open.spare.set(Some(id));
+            }
+            log.open.opening.set(false);
+            log.open.opened.wake_all();
+        };
+        self.reactor.spawn(open).detach();
+    }
+
+    /// Gets zones, and the superblocks to know of them.
+    async fn open_segment(&self, class: SegmentClass, privileged: bool) -> Result<SegmentId> {
+        let (record, reserved) = self.link.allocate(self.scheme_of(class), class, privileged).await?;
+        let id = {
+            let mut segments = self.rows.segments.borrow_mut();
+            let id = segments.vacant();
+            segments.open(id, record, reserved);
+            id
+        };
+        if self.rows.segments.borrow().recent_count() >= RECENT_DUE {
+            self.checkpoint_due.notify();
+        }
+        let published = self.link.publish(self.shard_record()).await;
+        if let Err(error) = published {
+            let error = if error.kind() == ErrorKind::NoSpace {
+                Error::new(ErrorKind::PoolFailed, format!("the superblocks cannot be written: {error}"))
+            } else {
+                error
+            };
+            self.fail(&error);
+            return Err(error);
+        }
+        Ok(id)
+    }
+}

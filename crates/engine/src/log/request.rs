@@ -1,0 +1,201 @@
+//! What the log is asked to commit, and how requests are gathered into one record. Plain state and pure choices.
+
+use std::collections::VecDeque;
+
+use format::limits::{BLOCK, HEADER_BLOCKS_MAX, RECORD_ITEMS_MAX};
+use format::{Item, MapEntry, Scheme, header_blocks_for};
+use reactor::{LocalSender, Span};
+use smallvec::SmallVec;
+
+use crate::error::Result;
+use crate::map::{NodeRef, Pins};
+
+/// Payload blocks that a record gathers at most; the last row is filled up beyond it.
+pub(super) const GATHER_BLOCKS: u32 = 320;
+/// A write of at most this many blocks is never split over records: it is there whole after a crash, or not at all.
+pub(crate) const ATOMIC_BLOCKS: u32 = 64;
+/// Payload blocks of one request at most.
+pub(crate) const REQUEST_BLOCKS_MAX: u32 = 256;
+
+/// What becomes of the map once a request is stored.
+pub(crate) enum Effect {
+    /// Items change these leaves, which are pinned.
+    Leaves(Pins),
+    /// The payload blocks are these nodes, handed out by a checkpoint.
+    Nodes(Vec<NodeRef>),
+    /// The items concern no node in memory: table blocks, dropped layers.
+    Nothing,
+}
+
+/// Something to commit.
+pub(crate) struct Request {
+    /// What it says.
+    pub(crate) items: SmallVec<[Item; 1]>,
+    /// Its payload, each span whole blocks.
+    pub(crate) data: SmallVec<[Span; 1]>,
+    /// What follows.
+    pub(crate) effect: Effect,
+    /// Who is told. The entries are those of the payload blocks, for table blocks only.
+    pub(crate) reply: Option<LocalSender<Result<Vec<MapEntry>>>>,
+}
+
+/// Which queue a request waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// The pool's own records and those that free space: they may use the reserve.
+    Meta,
+    /// New data.
+    User,
+    /// Data that the engine moves.
+    Cold,
+}
+
+impl Request {
+    /// Payload blocks.
+    pub(super) fn payload(&self) -> u32 {
+        self.items.iter().map(Item::payload).sum()
+    }
+
+    fn items_bytes(&self) -> usize {
+        self.items.iter().map(Item::encoded_bytes).sum()
+    }
+
+    /// Takes the first `blocks` blocks off a large plain write. They need no answer of their own: records land in
+    /// order, so the rest answers for both.
+    fn split_front(&mut self, blocks: u32) -> Option<Request> {
+        let (Effect::Leaves(_), [Item::Write { layer, block, count }]) = (&self.effect, self.items.as_mut_slice())
+        else {
+            return None;
+        };
+        if u32::from(*count) <= ATOMIC_BLOCKS.max(blocks) || blocks == 0 {
+            return None;
+        }
+        let taken = u16::try_from(blocks).ok()?;
+        let front = Item::Write { layer: *layer, block: *block, count: taken };
+        *block = block.plus(u64::from(taken));
+        *count -= taken;
+        let mut data = SmallVec::new();
+        let mut left = blocks as usize * BLOCK;
+        while left > 0 {
+            let first = self.data.first_mut()?;
+            let length = left.min(first.len());
+            data.push(first.slice(0..length));
+            if length == first.len() {
+                self.data.remove(0);
+            } else {
+                *first = first.slice(length..first.len());
+            }
+            left -= length;
+        }
+        // The leaves stay pinned by the rest, which lands later.
+        let effect = Effect::Leaves(Pins::new());
+        Some(Request { items: SmallVec::from_elem(front, 1), data, effect, reply: None })
+    }
+}
+
+/// Requests that become one record.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) requests: Vec<Request>,
+    /// Pins of the leaves that a split-off front part changes: those of its rest.
+    pub(super) borrowed: Pins,
+    pub(super) payload: u32,
+    pub(super) header_blocks: u32,
+    items: usize,
+    items_bytes: usize,
+}
+
+impl Batch {
+    /// Header and payload blocks.
+    pub(super) fn blocks(&self) -> u32 {
+        self.header_blocks + self.payload
+    }
+
+    fn header_blocks_with(&self, items_bytes: usize, payload: u32) -> u32 {
+        let blocks = header_blocks_for(self.items_bytes + items_bytes, (self.payload + payload) as usize);
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+
+    /// True if a request of this size can join without passing `cells` blocks or a limit of the format. The header's
+    /// blocks must lie one below the other in the first column, where recovery reads them.
+    fn fits(&self, request: &Request, scheme: Scheme, cells: u32) -> bool {
+        let (items_bytes, payload) = (request.items_bytes(), request.payload());
+        let header = self.header_blocks_with(items_bytes, payload);
+        header as usize <= HEADER_BLOCKS_MAX
+            && (header == 1 || header <= scheme.rows_for(header + self.payload + payload))
+            && self.items + request.items.len() <= RECORD_ITEMS_MAX
+            && header + self.payload + payload <= cells
+    }
+
+    fn add(&mut self, request: Request) {
+        self.items += request.items.len();
+        self.items_bytes += request.items_bytes();
+        self.payload += request.payload();
+        self.header_blocks = self.header_blocks_with(0, 0);
+        self.requests.push(request);
+    }
+
+    /// Takes from `queue` what goes into one record of `scheme` within `rows` rows: whole requests up to
+    /// [`GATHER_BLOCKS`], then a piece of a large one to fill the last row. Empty if the first request does not fit.
+    pub(super) fn gather(queue: &mut VecDeque<Request>, scheme: Scheme, rows: u32) -> Self {
+        let mut batch = Self::default();
+        let cells = rows * u32::from(scheme.data());
+        while let Some(request) = queue.front() {
+            if batch.payload >= GATHER_BLOCKS || !batch.fits(request, scheme, cells) {
+                break;
+            }
+            if !batch.requests.is_empty() && batch.payload + request.payload() > GATHER_BLOCKS {
+                break;
+            }
+            let Some(request) = queue.pop_front() else { break };
+            batch.add(request);
+        }
+        batch.fill_up(queue, scheme, cells);
+        batch
+    }
+
+    /// Fills the last row, or the rest of the segment, with the front of a large write.
+    fn fill_up(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme, cells: u32) {
+        let Some(next) = queue.front_mut() else { return };
+        let items_bytes = next.items.first().map_or(0, Item::encoded_bytes);
+        if self.items + 1 > RECORD_ITEMS_MAX {
+            return;
+        }
+        let room = if self.requests.is_empty() {
+            cells.saturating_sub(self.header_blocks_with(items_bytes, cells)).min(GATHER_BLOCKS)
+        } else {
+            let used = self.header_blocks_with(items_bytes, 0) + self.payload;
+            let row = u32::from(scheme.data());
+            (used.next_multiple_of(row) - used).min(cells.saturating_sub(used))
+        };
+        // A header that would grow by a block for this is not worth it.
+        if room == 0 || (!self.requests.is_empty() && self.header_blocks_with(items_bytes, room) != self.header_blocks) {
+            return;
+        }
+        if self.requests.is_empty() && room < ATOMIC_BLOCKS {
+            return;
+        }
+        if let Effect::Leaves(pins) = &next.effect {
+            self.borrowed.extend_from_slice(pins);
+        }
+        match next.split_front(room) {
+            Some(front) => self.add(front),
+            None => self.borrowed.clear(),
+        }
+    }
+}
+
+/// True if a record of `blocks` blocks is better mirrored than striped: it costs no more blocks on the drives, and
+/// fewer writes.
+pub(super) fn prefers_mirror(scheme: Scheme, blocks: u32) -> bool {
+    if scheme.data() == 1 {
+        return false;
+    }
+    let mirrored = blocks * u32::from(scheme.mirror().width());
+    let striped = scheme.rows_for(blocks) * u32::from(scheme.width());
+    mirrored <= striped
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

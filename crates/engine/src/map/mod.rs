@@ -1,0 +1,220 @@
+//! The map: which block of which layer lies where.
+//!
+//! Owns the radix trees of one shard's layers as far as they are in memory, which nodes are dirty, and the frozen
+//! state that a running checkpoint writes. All of it is plain state: whoever needs a node that is not in memory gets
+//! told which block to read ([`Load`]) and comes back with it.
+//!
+//! Always true (numbers as in docs/invariants.md):
+//! - M1: the ancestors of a dirty node are dirty, so a checkpoint that writes all dirty nodes bottom-up reaches them.
+//! - M2: a clean node equals what its parent's entry points to; nothing but clean, unpinned, childless nodes is evicted.
+//! - M3: while a checkpoint runs, every node dirty at its start keeps that content until it is handed out to be written.
+//! - M4: an entry of an inner node changes only when its child was written, or turned out empty, never by user writes.
+//!
+//! Must not know: drives, the log, who asks.
+
+mod checkpoint;
+mod evict;
+mod node;
+mod walk;
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use format::{LayerId, LayerRecord, MapEntry, NODE_ENTRIES};
+use reactor::WaitList;
+
+pub(crate) use checkpoint::NodeImage;
+pub(crate) use node::NodeRef;
+use node::{Node, Nodes};
+pub(crate) use walk::Pins;
+
+/// Bits of a block number that one level of the tree resolves.
+const LEVEL_BITS: u32 = NODE_ENTRIES.ilog2();
+
+/// A tree's root and size.
+#[derive(Clone, Debug)]
+struct Layer {
+    /// Levels; 0 for a layer without a tree.
+    height: u8,
+    /// The root node, if it is in memory.
+    root: Option<NodeRef>,
+    /// Where the root was last written.
+    root_entry: MapEntry,
+    /// Entries that point to blocks.
+    stored: u64,
+}
+
+/// A node that must be read before the walk can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Load {
+    /// The layer.
+    pub(crate) layer: LayerId,
+    /// Level of the node, 0 for a leaf.
+    pub(crate) level: u8,
+    /// Number of the node within its level.
+    pub(crate) index: u64,
+}
+
+/// A shard's map.
+pub(crate) struct Map {
+    layers: BTreeMap<LayerId, Layer>,
+    nodes: Nodes,
+    /// Nodes wanted in memory at most; passed when nothing can be evicted.
+    budget: usize,
+    /// Rises with every checkpoint. A node is dirty in the current period or in the one being written.
+    period: u64,
+    /// Nodes that became dirty in the current period.
+    dirty: Vec<NodeRef>,
+    /// What the running checkpoint has still to write.
+    freeze: Option<checkpoint::Freeze>,
+    /// Nodes being read, and who waits for them.
+    loading: HashMap<Load, Rc<WaitList>>,
+    /// Layers dropped while a checkpoint runs.
+    dropped: Vec<LayerId>,
+    hand: usize,
+}
+
+impl Map {
+    /// An empty map that wants to keep at most `budget` nodes of 4 KiB in memory.
+    pub(crate) fn new(budget: usize) -> Self {
+        Self {
+            layers: BTreeMap::new(),
+            nodes: Nodes::default(),
+            budget: budget.max(64),
+            period: 1,
+            dirty: Vec::new(),
+            freeze: None,
+            loading: HashMap::new(),
+            dropped: Vec::new(),
+            hand: 0,
+        }
+    }
+
+    /// Adds a layer as a checkpoint stored it.
+    pub(crate) fn restore_layer(&mut self, record: &LayerRecord) {
+        let layer =
+            Layer { height: record.height, root: None, root_entry: record.root, stored: record.stored };
+        let old = self.layers.insert(record.layer, layer);
+        assert!(old.is_none(), "layer {} restored twice", record.layer);
+    }
+
+    /// The layers that exist.
+    pub(crate) fn layer_ids(&self) -> Vec<LayerId> {
+        self.layers.keys().copied().collect()
+    }
+
+    /// Blocks that `layer` stores.
+    pub(crate) fn stored(&self, layer: LayerId) -> u64 {
+        self.layers.get(&layer).map_or(0, |layer| layer.stored)
+    }
+
+    /// Forgets a layer that stores nothing; at the end of the running checkpoint, which still writes it, if there is one.
+    ///
+    /// # Panics
+    /// If it still stores blocks: they would never be freed.
+    pub(crate) fn drop_layer(&mut self, layer: LayerId) {
+        if self.freeze.is_some() {
+            self.dropped.push(layer);
+            return;
+        }
+        let Some(dropped) = self.layers.remove(&layer) else { return };
+        assert_eq!(dropped.stored, 0, "layer {layer} dropped while it stores blocks");
+        let nodes = &self.nodes;
+        self.dirty.retain(|at| nodes[*at].layer != layer);
+        self.nodes.remove_layer(layer);
+    }
+
+    /// Nodes in memory.
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Nodes that differ from what is stored, those of a running checkpoint included.
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty.len() + self.freeze.as_ref().map_or(0, checkpoint::Freeze::remaining)
+    }
+
+    /// Memory budget in nodes.
+    pub(crate) fn budget(&self) -> usize {
+        self.budget
+    }
+
+    /// True if so much is dirty that the map outgrows its budget: writers wait for a checkpoint.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        self.nodes.len() > self.budget && self.dirty_count() > self.budget / 2
+    }
+
+    /// Changes a leaf's entry and gives the old one. The leaf was pinned by a walk.
+    pub(crate) fn replace(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
+        self.touch(leaf);
+        let node = &mut self.nodes[leaf];
+        assert_eq!(node.level, 0, "M4: only leaves change by writes");
+        let layer = node.layer;
+        let old = node.swap(slot, entry);
+        if old.address().is_some() != entry.address().is_some()
+            && let Some(layer) = self.layers.get_mut(&layer)
+        {
+            layer.stored = if entry.address().is_some() { layer.stored + 1 } else { layer.stored - 1 };
+        }
+        old
+    }
+
+    /// The entry in a leaf's slot.
+    pub(crate) fn entry(&self, leaf: NodeRef, slot: usize) -> MapEntry {
+        self.nodes[leaf].entry(slot)
+    }
+
+    /// First block that a leaf covers.
+    pub(crate) fn leaf_start(&self, leaf: NodeRef) -> u64 {
+        self.nodes[leaf].index << LEVEL_BITS
+    }
+
+    /// Takes back pins that a walk set.
+    pub(crate) fn unpin(&mut self, nodes: &[NodeRef]) {
+        for node in nodes {
+            let node = &mut self.nodes[*node];
+            assert!(node.pins > 0, "a node that is not pinned was unpinned");
+            node.pins -= 1;
+        }
+    }
+
+    /// Marks a node and its ancestors dirty in the current period, keeping what a running checkpoint must still write.
+    fn touch(&mut self, node: NodeRef) {
+        let mut next = Some(node);
+        while let Some(at) = next {
+            let period = self.period;
+            let node = &mut self.nodes[at];
+            match node.dirty {
+                Some(dirty) if dirty == period => return,
+                Some(_) => node.frozen = Some(node.entries.clone()),
+                None => {}
+            }
+            node.dirty = Some(period);
+            next = node.parent;
+            self.dirty.push(at);
+        }
+    }
+}
+
+/// The slot of `block` in a node of `level`.
+#[allow(clippy::cast_possible_truncation)]
+fn slot_at(block: u64, level: u8) -> usize {
+    (block >> (LEVEL_BITS * u32::from(level))) as usize % NODE_ENTRIES
+}
+
+/// Number of the node of `level` that covers `block`.
+fn index_at(block: u64, level: u8) -> u64 {
+    block >> (LEVEL_BITS * (u32::from(level) + 1))
+}
+
+/// Levels that a tree needs to reach `block`.
+fn height_for(block: u64) -> u8 {
+    let mut height = 1;
+    while index_at(block, height - 1) > 0 {
+        height += 1;
+    }
+    height
+}
+
+#[cfg(test)]
+mod tests;

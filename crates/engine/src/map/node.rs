@@ -1,0 +1,165 @@
+//! A node of the map in memory, and the slab that they live in.
+
+use std::ops::{Index, IndexMut};
+
+use format::{LayerId, MapEntry, NODE_ENTRIES};
+use slab::Slab;
+
+/// A node in memory. Valid while the node is pinned, dirty, or nothing was evicted in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeRef(u32);
+
+/// A node in memory.
+pub(super) struct Node {
+    pub(super) layer: LayerId,
+    /// 0 for a leaf.
+    pub(super) level: u8,
+    /// Number of the node within its level.
+    pub(super) index: u64,
+    pub(super) parent: Option<NodeRef>,
+    pub(super) entries: Box<[MapEntry; NODE_ENTRIES]>,
+    /// Inner nodes: which children are in memory (slab key + 1; 0 for none).
+    children: Option<Box<[u32; NODE_ENTRIES]>>,
+    pub(super) cached_children: u16,
+    /// The period in which it became dirty; `None` if it is clean.
+    pub(super) dirty: Option<u64>,
+    /// Content that the running checkpoint must write, if the node changed since.
+    pub(super) frozen: Option<Box<[MapEntry; NODE_ENTRIES]>>,
+    pub(super) pins: u32,
+    /// Used since the clock hand last passed.
+    pub(super) used: bool,
+}
+
+impl Node {
+    pub(super) fn new(
+        layer: LayerId,
+        level: u8,
+        index: u64,
+        parent: Option<NodeRef>,
+        entries: Box<[MapEntry; NODE_ENTRIES]>,
+    ) -> Self {
+        let children = (level > 0).then(|| Box::new([0; NODE_ENTRIES]));
+        Self {
+            layer,
+            level,
+            index,
+            parent,
+            entries,
+            children,
+            cached_children: 0,
+            dirty: None,
+            frozen: None,
+            pins: 0,
+            used: true,
+        }
+    }
+
+    pub(super) fn entry(&self, slot: usize) -> MapEntry {
+        self.entries.get(slot).copied().unwrap_or(MapEntry::ABSENT)
+    }
+
+    pub(super) fn swap(&mut self, slot: usize, entry: MapEntry) -> MapEntry {
+        match self.entries.get_mut(slot) {
+            Some(place) => std::mem::replace(place, entry),
+            None => panic!("slot {slot} of a node"),
+        }
+    }
+
+    pub(super) fn child(&self, slot: usize) -> Option<NodeRef> {
+        let key = *self.children.as_ref()?.get(slot)?;
+        key.checked_sub(1).map(NodeRef)
+    }
+
+    pub(super) fn set_child(&mut self, slot: usize, child: Option<NodeRef>) {
+        let Some(place) = self.children.as_mut().and_then(|children| children.get_mut(slot)) else {
+            panic!("a leaf has no children");
+        };
+        let was = *place != 0;
+        *place = child.map_or(0, |child| child.0 + 1);
+        match (was, child.is_some()) {
+            (false, true) => self.cached_children += 1,
+            (true, false) => self.cached_children -= 1,
+            _ => {}
+        }
+    }
+
+    /// This node's slot in its parent.
+    #[allow(clippy::cast_possible_truncation)]
+    pub(super) fn slot_in_parent(&self) -> usize {
+        self.index as usize % NODE_ENTRIES
+    }
+
+    pub(super) fn is_empty(entries: &[MapEntry; NODE_ENTRIES]) -> bool {
+        entries.iter().all(|entry| entry.is_absent())
+    }
+
+    pub(super) fn is_evictable(&self) -> bool {
+        self.dirty.is_none() && self.frozen.is_none() && self.pins == 0 && self.cached_children == 0
+    }
+}
+
+/// The nodes in memory.
+#[derive(Default)]
+pub(super) struct Nodes {
+    slab: Slab<Node>,
+}
+
+impl Nodes {
+    pub(super) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Keys run below this number.
+    pub(super) fn bound(&self) -> usize {
+        self.slab.capacity()
+    }
+
+    pub(super) fn contains(&self, node: NodeRef) -> bool {
+        self.slab.contains(node.0 as usize)
+    }
+
+    pub(super) fn insert(&mut self, node: Node) -> NodeRef {
+        match u32::try_from(self.slab.insert(node)) {
+            Ok(key) => NodeRef(key),
+            Err(_) => panic!("more than 2^32 nodes"),
+        }
+    }
+
+    pub(super) fn remove(&mut self, node: NodeRef) -> Node {
+        self.slab.remove(node.0 as usize)
+    }
+
+    /// The node in slab position `position`, if there is one.
+    pub(super) fn at(&mut self, position: usize) -> Option<(NodeRef, &mut Node)> {
+        let key = u32::try_from(position).ok()?;
+        self.slab.get_mut(position).map(|node| (NodeRef(key), node))
+    }
+
+    /// Forgets all nodes of a dropped layer.
+    pub(super) fn remove_layer(&mut self, layer: LayerId) {
+        self.slab.retain(|_, node| {
+            assert!(node.layer != layer || node.pins == 0, "a node of a dropped layer is pinned");
+            node.layer != layer
+        });
+    }
+}
+
+impl Index<NodeRef> for Nodes {
+    type Output = Node;
+
+    fn index(&self, node: NodeRef) -> &Node {
+        match self.slab.get(node.0 as usize) {
+            Some(node) => node,
+            None => panic!("{node:?} is not in memory"),
+        }
+    }
+}
+
+impl IndexMut<NodeRef> for Nodes {
+    fn index_mut(&mut self, node: NodeRef) -> &mut Node {
+        match self.slab.get_mut(node.0 as usize) {
+            Some(node) => node,
+            None => panic!("{node:?} is not in memory"),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The map against a plain model: a store of images, random evictions, checkpoints that run while writes go on.
+
+use std::collections::BTreeMap;
+
+use format::{Address, Column, Row, SegmentId};
+use proptest::prelude::*;
+use smallvec::SmallVec;
+
+use super::checkpoint::FrozenLayers;
+use super::*;
+
+const A: LayerId = LayerId::new(20);
+const B: LayerId = LayerId::new(21);
+
+fn block(number: u32) -> MapEntry {
+    MapEntry::block(Address::new(SegmentId::new(number), Column::new(0), Row::new(0)), number)
+}
+
+/// Node images by address, as the log would store them.
+#[derive(Default)]
+struct Store {
+    images: BTreeMap<u64, Box<[MapEntry; NODE_ENTRIES]>>,
+    next: u32,
+}
+
+impl Store {
+    fn put(&mut self, image: Box<[MapEntry; NODE_ENTRIES]>) -> MapEntry {
+        self.next += 1;
+        let entry = block(1_000_000 + self.next);
+        self.images.insert(entry.address().unwrap().to_bits(), image);
+        entry
+    }
+
+    fn get(&self, entry: MapEntry) -> Box<[MapEntry; NODE_ENTRIES]> {
+        self.images[&entry.address().unwrap().to_bits()].clone()
+    }
+}
+
+struct Harness {
+    map: Map,
+    store: Store,
+    model: BTreeMap<(LayerId, u64), MapEntry>,
+}
+
+impl Harness {
+    fn new(budget: usize) -> Self {
+        let mut map = Map::new(budget);
+        map.budget = budget;
+        Self { map, store: Store::default(), model: BTreeMap::new() }
+    }
+
+    fn retry<T>(&mut self, mut walk: impl FnMut(&mut Map) -> Result<T, Load>) -> T {
+        loop {
+            match walk(&mut self.map) {
+                Ok(value) => return value,
+                Err(load) => {
+                    let entry = self.map.begin_load(load).unwrap().ok().unwrap();
+                    let image = self.store.get(entry);
+                    self.map.end_load(load, entry, Some(image));
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, layer: LayerId, at: u64, entry: MapEntry) {
+        let pins = self.retry(|map| map.prepare_write(layer, at, 1));
+        let old = self.map.replace(pins[0], slot_at(at, 0), entry);
+        self.map.unpin(&pins);
+        let expected = match entry.is_absent() {
+            true => self.model.remove(&(layer, at)),
+            false => self.model.insert((layer, at), entry),
+        };
+        assert_eq!(old, expected.unwrap_or(MapEntry::ABSENT));
+    }
+
+    fn unmap(&mut self, layer: LayerId, at: u64, count: u64) {
+        let pins = self.retry(|map| map.prepare_unmap(layer, at, count));
+        for leaf in &pins {
+            let start = self.map.leaf_start(*leaf);
+            for slot in 0..NODE_ENTRIES {
+                if (at..at + count).contains(&(start + slot as u64)) {
+                    self.map.replace(*leaf, slot, MapEntry::ABSENT);
+                }
+            }
+        }
+        self.map.unpin(&pins);
+        self.model.retain(|(of, block), _| *of != layer || !(at..at + count).contains(block));
+    }
+
+    fn check_all(&mut self) {
+        for ((layer, at), expected) in self.model.clone() {
+            assert_eq!(self.retry(|map| map.lookup_one(layer, at)), expected, "{layer} {at}");
+        }
+        for layer in [A, B] {
+            let blocks = self.model.iter().filter(|((of, _), entry)| *of == layer && entry.address().is_some());
+            assert_eq!(self.map.stored(layer), blocks.count() as u64);
+        }
+    }
+
+    /// Stores one batch of the running checkpoint; false when it is through.
+    fn step(&mut self, level: &mut usize, count: usize) -> bool {
+        let images = self.map.take_level(*level, count);
+        if images.is_empty() {
+            *level += 1;
+            return *level < self.map.frozen_levels();
+        }
+        for image in images {
+            let entry = image.entries.map_or(MapEntry::ABSENT, |entries| self.store.put(entries));
+            self.map.node_stored(image.node, entry);
+        }
+        true
+    }
+
+    /// What a map restored from these layers holds.
+    fn read_back(&self, layers: &FrozenLayers) -> BTreeMap<(LayerId, u64), MapEntry> {
+        let mut found = BTreeMap::new();
+        for layer in layers {
+            if layer.height > 0 {
+                self.walk(layer.layer, layer.root, layer.height - 1, 0, &mut found);
+            }
+        }
+        found
+    }
+
+    fn walk(&self, layer: LayerId, entry: MapEntry, level: u8, index: u64, found: &mut BTreeMap<(LayerId, u64), MapEntry>) {
+        for (slot, entry) in self.store.get(entry).iter().enumerate() {
+            let number = (index << LEVEL_BITS) + slot as u64;
+            match (level, entry.is_absent()) {
+                (_, true) => {}
+                (0, _) => {
+                    found.insert((layer, number), *entry);
+                }
+                _ => self.walk(layer, *entry, level - 1, number, found),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(LayerId, u64),
+    Zero(LayerId, u64),
+    Unmap(LayerId, u64, u64),
+    Freeze,
+    Step(usize),
+    Abandon,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let layer = prop_oneof![Just(A), Just(B)];
+    // Near and far: leaves that share parents, and trees of one to four levels.
+    let at = prop_oneof![0u64..600, 0u64..100_000, 0u64..20_000_000, Just((1 << 32) + 5)];
+    prop_oneof![
+        8 => (layer.clone(), at.clone()).prop_map(|(layer, at)| Op::Write(layer, at)),
+        1 => (layer.clone(), at.clone()).prop_map(|(layer, at)| Op::Zero(layer, at)),
+        2 => (layer, at, 1u64..3000).prop_map(|(layer, at, count)| Op::Unmap(layer, at, count)),
+        1 => Just(Op::Freeze),
+        4 => (1usize..8).prop_map(Op::Step),
+        1 => prop_oneof![9 => Just(Op::Step(3)), 1 => Just(Op::Abandon)],
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_checkpoint_holds_exactly_the_state_at_its_start(ops in prop::collection::vec(op(), 1..250), budget in 8usize..64) {
+        let mut harness = Harness::new(budget);
+        let mut frozen: Option<(BTreeMap<_, _>, usize)> = None;
+        let mut number = 0;
+        for op in ops {
+            number += 1;
+            match op {
+                Op::Write(layer, at) => harness.write(layer, at, block(number)),
+                Op::Zero(layer, at) => harness.write(layer, at, MapEntry::ZERO),
+                Op::Unmap(layer, at, count) => harness.unmap(layer, at, count),
+                Op::Freeze if frozen.is_none() => {
+                    harness.map.freeze();
+                    frozen = Some((harness.model.clone(), 0));
+                }
+                Op::Step(count) => {
+                    if let Some((model, mut level)) = frozen.take() {
+                        if harness.step(&mut level, count) {
+                            frozen = Some((model, level));
+                        } else {
+                            let layers = harness.map.thaw();
+                            prop_assert_eq!(harness.read_back(&layers), model);
+                        }
+                    }
+                }
+                Op::Abandon => {
+                    harness.map.abandon_freeze();
+                    frozen = None;
+                }
+                Op::Freeze => {}
+            }
+        }
+        harness.check_all();
+        if let Some((model, mut level)) = frozen {
+            while harness.step(&mut level, 5) {}
+            let layers = harness.map.thaw();
+            prop_assert_eq!(harness.read_back(&layers), model);
+        }
+        // A second checkpoint in peace holds everything; after it every node can go.
+        harness.map.freeze();
+        let mut level = 0;
+        while harness.step(&mut level, 100) {}
+        let layers = harness.map.thaw();
+        prop_assert_eq!(harness.read_back(&layers), harness.model.clone());
+        prop_assert_eq!(harness.map.dirty_count(), 0);
+        let mut restored = Harness { map: Map::new(8), store: harness.store, model: harness.model };
+        layers.iter().for_each(|layer| restored.map.restore_layer(layer));
+        restored.check_all();
+    }
+}
+
+#[test]
+fn ranges_are_looked_up_across_leaves_and_holes() {
+    let mut harness = Harness::new(64);
+    for at in [250, 255, 256, 1000] {
+        harness.write(A, at, block(at as u32));
+    }
+    let mut entries = SmallVec::new();
+    harness.map.lookup(A, 249, 900, &mut entries).unwrap();
+    assert_eq!(entries.len(), 900);
+    for (offset, entry) in entries.iter().enumerate() {
+        let at = 249 + offset as u64;
+        let expected = harness.model.get(&(A, at)).copied().unwrap_or(MapEntry::ABSENT);
+        assert_eq!(*entry, expected, "{at}");
+    }
+    assert_eq!(harness.map.next_leaf(A, 300, 100_000), Ok(Some(300)));
+    assert_eq!(harness.map.next_leaf(A, 1024, 1 << 40), Ok(None));
+}
+
+#[test]
+fn an_empty_layer_leaves_nothing_behind() {
+    let mut harness = Harness::new(64);
+    for at in 0..2000 {
+        harness.write(A, at * 300, block(1 + at as u32));
+    }
+    harness.map.freeze();
+    let mut level = 0;
+    while harness.step(&mut level, 100) {}
+    harness.map.thaw();
+    harness.unmap(A, 0, 1 << 30);
+    harness.map.freeze();
+    let mut level = 0;
+    while harness.step(&mut level, 100) {}
+    let layers = harness.map.thaw();
+    assert_eq!(layers, [LayerRecord { layer: A, height: 0, root: MapEntry::ABSENT, stored: 0 }]);
+    harness.map.drop_layer(A);
+    assert_eq!(harness.map.node_count(), 0);
+}

@@ -1,0 +1,341 @@
+//! Walks down the trees: lookups, the leaves that a write will change, and bringing nodes in.
+
+use std::rc::Rc;
+
+use format::{LayerId, MapEntry, NODE_ENTRIES, Slot};
+use reactor::WaitList;
+use smallvec::SmallVec;
+
+use super::{LEVEL_BITS, Layer, Load, Map, Node, NodeRef, height_for, index_at, slot_at};
+
+/// Leaves pinned for one operation.
+pub(crate) type Pins = SmallVec<[NodeRef; 2]>;
+
+/// Where a walk towards a block ends.
+enum Reached {
+    Leaf(NodeRef),
+    /// No node exists below `level`: the whole subtree reads as this.
+    Nothing { level: u8, entry: MapEntry },
+    /// This node exists but is not in memory.
+    Unread(Load),
+}
+
+impl Map {
+    /// Appends the entries of blocks `block..block + count` to `entries`.
+    ///
+    /// # Errors
+    /// A node to be read first; `entries` is as it was then.
+    pub(crate) fn lookup(
+        &mut self,
+        layer: LayerId,
+        block: u64,
+        count: usize,
+        entries: &mut SmallVec<[MapEntry; 8]>,
+    ) -> Result<(), Load> {
+        let before = entries.len();
+        let end = block + count as u64;
+        let mut next = block;
+        while next < end {
+            let (until, found) = match self.reach(layer, next) {
+                Reached::Leaf(leaf) => ((next | (NODE_ENTRIES as u64 - 1)) + 1, Ok(leaf)),
+                Reached::Nothing { level, entry } => (subtree_end(next, level), Err(entry)),
+                Reached::Unread(load) => {
+                    entries.truncate(before);
+                    return Err(load);
+                }
+            };
+            let taken = usize::try_from(until.min(end) - next).unwrap_or(usize::MAX);
+            match found {
+                Ok(leaf) => {
+                    let start = slot_at(next, 0);
+                    let run = self.nodes[leaf].entries.get(start..start + taken).unwrap_or(&[]);
+                    entries.extend_from_slice(run);
+                }
+                Err(entry) => entries.resize(entries.len() + taken, entry),
+            }
+            next += taken as u64;
+        }
+        Ok(())
+    }
+
+    /// The entry of one block; a fast path of [`Map::lookup`].
+    pub(crate) fn lookup_one(&mut self, layer: LayerId, block: u64) -> Result<MapEntry, Load> {
+        match self.reach(layer, block) {
+            Reached::Leaf(leaf) => Ok(self.nodes[leaf].entry(slot_at(block, 0))),
+            Reached::Nothing { entry, .. } => Ok(entry),
+            Reached::Unread(load) => Err(load),
+        }
+    }
+
+    /// The first block from `from` on, below `end`, whose leaf exists; `None` if there is none.
+    ///
+    /// # Errors
+    /// An inner node to be read first.
+    pub(crate) fn next_leaf(&mut self, layer: LayerId, from: u64, end: u64) -> Result<Option<u64>, Load> {
+        let mut next = from;
+        while next < end {
+            match self.reach(layer, next) {
+                Reached::Leaf(_) => return Ok(Some(next)),
+                Reached::Unread(load) if load.level == 0 => return Ok(Some(next)),
+                Reached::Unread(load) => return Err(load),
+                Reached::Nothing { level, .. } => next = subtree_end(next, level),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Pins the leaves that cover `block..block + count`, creating those that do not exist.
+    ///
+    /// # Errors
+    /// A node to be read first; nothing is pinned then.
+    pub(crate) fn prepare_write(&mut self, layer: LayerId, block: u64, count: u64) -> Result<Pins, Load> {
+        let mut pins = Pins::new();
+        let mut next = block;
+        while next < block + count {
+            match self.materialise(layer, next) {
+                Ok(leaf) => {
+                    self.nodes[leaf].pins += 1;
+                    pins.push(leaf);
+                }
+                Err(load) => {
+                    self.unpin(&pins);
+                    return Err(load);
+                }
+            }
+            next = (next | (NODE_ENTRIES as u64 - 1)) + 1;
+        }
+        Ok(pins)
+    }
+
+    /// Pins every leaf that exists within `block..block + count`.
+    ///
+    /// # Errors
+    /// A node to be read first; nothing is pinned then.
+    pub(crate) fn prepare_unmap(&mut self, layer: LayerId, block: u64, count: u64) -> Result<Pins, Load> {
+        let mut pins = Pins::new();
+        let end = block + count;
+        let mut next = block;
+        while next < end {
+            next = match self.reach(layer, next) {
+                Reached::Leaf(leaf) => {
+                    self.nodes[leaf].pins += 1;
+                    pins.push(leaf);
+                    (next | (NODE_ENTRIES as u64 - 1)) + 1
+                }
+                Reached::Nothing { level, .. } => subtree_end(next, level),
+                Reached::Unread(load) => {
+                    self.unpin(&pins);
+                    return Err(load);
+                }
+            };
+        }
+        Ok(pins)
+    }
+
+    /// Where to read a node that a walk missed: its stored entry, and what to wait for if it is being read already.
+    /// `None` if it is in memory by now or no longer exists.
+    pub(crate) fn begin_load(&mut self, load: Load) -> Option<Result<MapEntry, Rc<WaitList>>> {
+        if let Some(waiting) = self.loading.get(&load) {
+            return Some(Err(waiting.clone()));
+        }
+        let entry = self.stored_entry(load)?;
+        self.loading.insert(load, Rc::default());
+        Some(Ok(entry))
+    }
+
+    /// Ends a load: puts the node in place unless the tree has changed meanwhile, and wakes who waited.
+    pub(crate) fn end_load(
+        &mut self,
+        load: Load,
+        read_from: MapEntry,
+        entries: Option<Box<[MapEntry; NODE_ENTRIES]>>,
+    ) {
+        if let Some(entries) = entries
+            && self.stored_entry(load) == Some(read_from)
+        {
+            self.attach(load, entries);
+        }
+        if let Some(waiting) = self.loading.remove(&load) {
+            waiting.wake_all();
+        }
+    }
+
+    /// The stored entry of a node that is not in memory while its parent is; `None` otherwise.
+    fn stored_entry(&self, load: Load) -> Option<MapEntry> {
+        let layer = self.layers.get(&load.layer)?;
+        let entry = if load.level + 1 == layer.height {
+            if layer.root.is_some() {
+                return None;
+            }
+            layer.root_entry
+        } else {
+            let parent = self.find(load.layer, load.level + 1, load.index >> LEVEL_BITS)?;
+            let slot = slot_of_index(load.index);
+            if self.nodes[parent].child(slot).is_some() {
+                return None;
+            }
+            self.nodes[parent].entry(slot)
+        };
+        entry.address().map(|_| entry)
+    }
+
+    /// The node in memory with this level and index.
+    fn find(&self, layer: LayerId, level: u8, index: u64) -> Option<NodeRef> {
+        let layer = self.layers.get(&layer)?;
+        let mut at = layer.root?;
+        if index >> (LEVEL_BITS * u32::from(layer.height.checked_sub(1 + level)?)) != 0 {
+            return None;
+        }
+        for above in (level + 1..layer.height).rev() {
+            at = self.nodes[at].child(slot_of_index(index >> (LEVEL_BITS * u32::from(above - level - 1))))?;
+        }
+        Some(at)
+    }
+
+    /// Puts a node that was read into its place. The caller has checked that the place is empty.
+    fn attach(&mut self, load: Load, entries: Box<[MapEntry; NODE_ENTRIES]>) {
+        let is_root = self.layers.get(&load.layer).is_some_and(|layer| layer.height == load.level + 1);
+        let parent =
+            if is_root { None } else { self.find(load.layer, load.level + 1, load.index >> LEVEL_BITS) };
+        self.add(Node::new(load.layer, load.level, load.index, parent, entries));
+    }
+
+    /// Adds a node to memory, as a child of its parent or as its layer's root.
+    fn add(&mut self, node: Node) -> NodeRef {
+        let (layer, parent, slot) = (node.layer, node.parent, node.slot_in_parent());
+        // A pin keeps the parent while room is made for the child.
+        if let Some(parent) = parent {
+            self.nodes[parent].pins += 1;
+        }
+        self.make_room();
+        let at = self.nodes.insert(node);
+        match parent {
+            Some(parent) => {
+                let parent = &mut self.nodes[parent];
+                parent.pins -= 1;
+                assert!(parent.child(slot).is_none(), "a node is in memory twice");
+                parent.set_child(slot, Some(at));
+            }
+            None => match self.layers.get_mut(&layer) {
+                Some(layer) => layer.root = Some(at),
+                None => panic!("a root of layer {layer}, which does not exist"),
+            },
+        }
+        at
+    }
+
+    fn reach(&mut self, layer: LayerId, block: u64) -> Reached {
+        let Some(tree) = self.layers.get(&layer) else {
+            return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
+        };
+        if tree.height == 0 || height_for(block) > tree.height {
+            // Nothing from here to the end of the address space, or to where the tree would have to grow.
+            return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
+        }
+        let mut level = tree.height - 1;
+        let Some(mut at) = tree.root else {
+            return match tree.root_entry.slot() {
+                Slot::Block { .. } => Reached::Unread(Load { layer, level, index: 0 }),
+                _ => Reached::Nothing { level: level + 1, entry: tree.root_entry },
+            };
+        };
+        while level > 0 {
+            let slot = slot_at(block, level);
+            let node = &mut self.nodes[at];
+            node.used = true;
+            match (node.child(slot), node.entry(slot)) {
+                (Some(child), _) => at = child,
+                (None, entry) if entry.address().is_some() => {
+                    let index = index_at(block, level - 1);
+                    return Reached::Unread(Load { layer, level: level - 1, index });
+                }
+                (None, entry) => return Reached::Nothing { level, entry },
+            }
+            level -= 1;
+        }
+        self.nodes[at].used = true;
+        Reached::Leaf(at)
+    }
+
+    /// The leaf of `block`, made if it does not exist.
+    fn materialise(&mut self, layer: LayerId, block: u64) -> Result<NodeRef, Load> {
+        self.grow(layer, height_for(block));
+        loop {
+            match self.reach(layer, block) {
+                Reached::Leaf(leaf) => return Ok(leaf),
+                Reached::Unread(load) => return Err(load),
+                Reached::Nothing { level, entry } => {
+                    // The child of the deepest node that exists: at `level - 1`.
+                    let child_level = level - 1;
+                    let index = index_at(block, child_level);
+                    let height = self.layers.get(&layer).map_or(0, |layer| layer.height);
+                    let parent = if child_level + 1 == height {
+                        None
+                    } else {
+                        self.find(layer, level, index >> LEVEL_BITS)
+                    };
+                    let entries = Box::new([entry; NODE_ENTRIES]);
+                    self.add(Node::new(layer, child_level, index, parent, entries));
+                }
+            }
+        }
+    }
+
+    /// Makes sure that the layer exists and its tree has at least `height` levels.
+    fn grow(&mut self, layer: LayerId, height: u8) {
+        let tree = self.layers.entry(layer).or_insert(Layer {
+            height: 0,
+            root: None,
+            root_entry: MapEntry::ABSENT,
+            stored: 0,
+        });
+        if tree.height == 0 {
+            tree.height = height;
+        }
+        while self.layers.get(&layer).is_some_and(|tree| tree.height < height) {
+            self.grow_by_one(layer);
+        }
+    }
+
+    /// Puts a new root above the old one.
+    fn grow_by_one(&mut self, layer: LayerId) {
+        let Some(tree) = self.layers.get_mut(&layer) else { return };
+        let level = tree.height;
+        let old_root = tree.root.take();
+        let old_entry = std::mem::replace(&mut tree.root_entry, MapEntry::ABSENT);
+        tree.height += 1;
+        let mut entries = Box::new([MapEntry::ABSENT; NODE_ENTRIES]);
+        if let Some(first) = entries.first_mut() {
+            *first = old_entry;
+        }
+        // The old root stays pinned while room is made.
+        if let Some(old_root) = old_root {
+            self.nodes[old_root].pins += 1;
+        }
+        let root = self.add(Node::new(layer, level, 0, None, entries));
+        if let Some(old_root) = old_root {
+            let node = &mut self.nodes[old_root];
+            node.pins -= 1;
+            node.parent = Some(root);
+            self.nodes[root].set_child(0, Some(old_root));
+        }
+        if old_entry.address().is_some() || old_root.is_some_and(|old| self.nodes[old].dirty.is_some()) {
+            // M1, M2: the new root is stored nowhere yet.
+            self.touch(root);
+        }
+    }
+}
+
+/// The slot in its parent of the node with this index.
+#[allow(clippy::cast_possible_truncation)]
+fn slot_of_index(index: u64) -> usize {
+    index as usize % NODE_ENTRIES
+}
+
+/// End of the subtree that an entry of a node of `level` covers around `block`.
+fn subtree_end(block: u64, level: u8) -> u64 {
+    match 1u64.checked_shl(LEVEL_BITS * u32::from(level)) {
+        Some(size) => (block | (size - 1)).saturating_add(1),
+        None => u64::MAX,
+    }
+}

@@ -1,0 +1,180 @@
+//! Making a pool: nothing but its first superblock, on every drive.
+
+use std::sync::Arc;
+
+use format::limits::{DRIVE_PATH_MAX, DRIVES_MAX, NAME_MAX, SHARDS_MAX, SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN};
+use format::{
+    DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId, PoolKey, Scheme, ShardRecord,
+    Superblock,
+};
+use reactor::Buffer;
+
+use super::DriveSource;
+use crate::error::{Error, ErrorKind, Result};
+use crate::geometry::{Geometry, data_start_for, drive_bytes_min, superblock_offset, zone_bytes_for};
+
+/// What a new pool is to be.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Its name.
+    pub name: String,
+    /// Its scheme.
+    pub scheme: Scheme,
+    /// Shards: on how many cores it can ever run at once. Fixed for its life.
+    pub shards: u16,
+    /// Bytes of a zone; chosen by the size of the drives if absent.
+    pub zone_bytes: Option<u64>,
+    /// Seconds since 1970.
+    pub now: u64,
+    /// Random bytes: identity, key and the drives' identities are made of them.
+    pub entropy: [u8; 32],
+}
+
+/// Checks a pool's or volume's name.
+///
+/// # Errors
+/// `Invalid`, saying what is wrong with it.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let wrong = if name.is_empty() {
+        "is empty"
+    } else if name.len() > NAME_MAX {
+        "is longer than 63 bytes"
+    } else if !name.chars().all(allowed) {
+        "may only hold letters, digits, '.', '_' and '-'"
+    } else if name.starts_with(['.', '-']) {
+        "may not start with '.' or '-'"
+    } else {
+        return Ok(());
+    };
+    let shown: String = name.chars().take(64).flat_map(char::escape_debug).collect();
+    Err(Error::new(ErrorKind::Invalid, format!("the name '{shown}' {wrong}")))
+}
+
+/// Makes a pool on `drives`, whatever they hold: whether they may be used is the caller's to find out. Runs on a
+/// reactor. Gives the pool's identity.
+///
+/// # Errors
+/// `Invalid` for options that make no pool; `Io` if a drive cannot be written.
+pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<PoolId> {
+    check_options(drives, options)?;
+    let opened: Vec<_> = drives.iter().map(|source| (source.path(), source.open())).collect();
+    let smallest = opened.iter().map(|(_, drive)| drive.properties().size).min().unwrap_or(0);
+    let zone_bytes = options.zone_bytes.unwrap_or_else(|| zone_bytes_for(smallest));
+    for (path, drive) in &opened {
+        let (size, needed) = (drive.properties().size, drive_bytes_min(zone_bytes));
+        if size < needed {
+            let message = format!("{path} has {size} bytes; a drive needs at least {needed} for zones of {zone_bytes}");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+    }
+    let sizes: Vec<_> = opened.iter().map(|(path, drive)| (path.clone(), drive.properties().size)).collect();
+    let superblock = first_superblock(options, zone_bytes, &sizes);
+    for (index, (record, (_, drive))) in superblock.drives.iter().zip(&opened).enumerate() {
+        let failed = |error| {
+            let index = DriveIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
+            Error::io(format!("writing the superblock of {} failed", record.path), index, error)
+        };
+        let bytes = superblock.encode(record.id);
+        // What another pool left must not be taken for this one's.
+        let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
+        drive.reserve(0, superblock.data_start).await.or_else(ignore_unsupported).map_err(failed)?;
+        for slot in 0..2 {
+            let offset = superblock_offset(Generation::new(slot));
+            drive.write(offset, &[blank.span()]).await.map_err(failed)?;
+        }
+        drive.flush().await.map_err(failed)?;
+        let offset = superblock_offset(superblock.generation);
+        drive.write(offset, &[Buffer::copy_of(&bytes).span()]).await.map_err(failed)?;
+        drive.flush().await.map_err(failed)?;
+    }
+    Ok(superblock.pool)
+}
+
+fn ignore_unsupported(error: reactor::IoError) -> reactor::IoResult {
+    if error.kind() == reactor::IoErrorKind::Unsupported { Ok(0) } else { Err(error) }
+}
+
+fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<()> {
+    let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+    check_name(&options.name)?;
+    let width = usize::from(options.scheme.width());
+    if drives.len() < width {
+        return invalid(format!("scheme {} needs {width} drives, {} are given", options.scheme, drives.len()));
+    }
+    if drives.len() > DRIVES_MAX {
+        return invalid(format!("{} drives are more than the {DRIVES_MAX} that a pool may have", drives.len()));
+    }
+    if options.shards == 0 || usize::from(options.shards) > SHARDS_MAX {
+        return invalid(format!("a pool has 1 to {SHARDS_MAX} shards, not {}", options.shards));
+    }
+    if let Some(zone) = options.zone_bytes
+        && !(zone.is_power_of_two() && (ZONE_MIN..=ZONE_MAX).contains(&zone))
+    {
+        return invalid(format!("a zone of {zone} bytes: it must be a power of two, {ZONE_MIN} to {ZONE_MAX}"));
+    }
+    Ok(())
+}
+
+fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String, u64)]) -> Superblock {
+    let (pool, key) = options.entropy.split_at(16);
+    let as_id = |bytes: &[u8]| {
+        let mut id = [0; 16];
+        id.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+        id
+    };
+    let pool = PoolId(as_id(pool));
+    let geometry = Geometry {
+        scheme: options.scheme,
+        table_width: options.scheme.width().max(options.scheme.mirror().width()),
+        zone_bytes,
+        data_start: data_start_for(zone_bytes),
+    };
+    let record = |(index, (path, size)): (u16, &(String, u64))| {
+        // Derived from the pool's random identity: unique, and no two drives alike.
+        let mut id = pool.0;
+        id.iter_mut().zip(index.to_le_bytes()).for_each(|(place, byte)| *place ^= byte);
+        if let Some(last) = id.last_mut() {
+            *last ^= 0xD5;
+        }
+        DriveRecord {
+            id: DriveId(id),
+            size: *size,
+            zones: geometry.zones(*size),
+            state: DriveState::Online,
+            since: Generation::new(1),
+            path: short_path(path),
+        }
+    };
+    Superblock {
+        pool,
+        key: PoolKey(as_id(key)),
+        name: options.name.clone(),
+        created: options.now,
+        lineage: vec![Lineage { epoch: 1, nonce: u64::from_le_bytes(first_eight(key)) }],
+        generation: Generation::new(1),
+        scheme: options.scheme,
+        table_width: geometry.table_width,
+        zone_bytes,
+        data_start: geometry.data_start,
+        clean: true,
+        next_incarnation: Incarnation::new(1),
+        drives: (0..).zip(drives).map(record).collect(),
+        shards: vec![ShardRecord::default(); usize::from(options.shards)],
+    }
+}
+
+fn first_eight(bytes: &[u8]) -> [u8; 8] {
+    let mut first = [0; 8];
+    first.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte.rotate_left(3));
+    first
+}
+
+/// A path as the superblock has room for it.
+pub(super) fn short_path(path: &str) -> String {
+    let mut end = path.len().min(DRIVE_PATH_MAX);
+    while !path.is_char_boundary(end) {
+        end -= 1;
+    }
+    path.get(..end).unwrap_or_default().to_owned()
+}

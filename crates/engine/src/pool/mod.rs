@@ -1,0 +1,217 @@
+//! A pool: its shards, its catalogue and its control, brought together; the handle that everybody else holds.
+//!
+//! Must not know: frontends, threads (it is told which reactors to use), the wall clock, where randomness comes from.
+
+mod catalogue;
+mod close;
+mod create;
+mod drives;
+mod open;
+mod superblocks;
+
+use std::sync::Arc;
+
+use format::{DriveState, PoolId, Scheme};
+use reactor::{Drive, Home};
+
+pub use catalogue::VolumeInfo;
+pub(crate) use catalogue::{Catalogue, VolumeShared};
+pub use create::{CreateOptions, create};
+pub use drives::{FoundOnDrive, identify};
+pub use open::{OpenOptions, OpenReport, open};
+
+use crate::control::{Control, SpaceCounters};
+use crate::error::{Error, Result};
+use crate::shard::{Shard, ShardCounters};
+use crate::volume::Volume;
+
+/// A drive that can be opened on any reactor. Opening is cheap and cannot fail: the file or device is open already.
+pub trait DriveSource: Send + Sync {
+    /// The drive, for the reactor that runs on this thread.
+    fn open(&self) -> std::rc::Rc<dyn Drive>;
+
+    /// Its path or name, for messages.
+    fn path(&self) -> String;
+}
+
+/// Settings of the engine that an operator may change; the defaults suit most machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Memory for the map, in bytes, all shards together.
+    pub map_bytes: u64,
+    /// Records that each shard keeps in flight before it gathers more into the next one.
+    pub records_in_flight: usize,
+    /// Bytes of log after which a shard makes a checkpoint: what a recovery reads at most.
+    pub checkpoint_bytes: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { map_bytes: 1 << 30, records_in_flight: 4, checkpoint_bytes: 1 << 30 }
+    }
+}
+
+/// A pool in service. Cheap to clone; usable from any thread.
+#[derive(Clone)]
+pub struct Pool {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: PoolId,
+    name: String,
+    scheme: Scheme,
+    zone_bytes: u64,
+    control: Home<Control>,
+    catalogue: Home<Catalogue>,
+    shards: Arc<[Home<Shard>]>,
+}
+
+/// A drive, as the pool sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriveStatus {
+    /// Its number in the pool.
+    pub index: u16,
+    /// Its identity.
+    pub id: format::DriveId,
+    /// The path it was opened by.
+    pub path: String,
+    /// Capacity in bytes.
+    pub size: u64,
+    /// Whether it is in use.
+    pub state: DriveState,
+    /// Reads that it failed or answered wrongly since the pool was opened.
+    pub read_errors: u64,
+}
+
+/// A pool, as it is now.
+#[derive(Clone, Debug)]
+pub struct PoolStatus {
+    /// Identity.
+    pub id: PoolId,
+    /// Name.
+    pub name: String,
+    /// Scheme of new data.
+    pub scheme: Scheme,
+    /// Bytes of a zone.
+    pub zone_bytes: u64,
+    /// Its drives.
+    pub drives: Vec<DriveStatus>,
+    /// How full it is.
+    pub space: SpaceCounters,
+    /// What each shard counted.
+    pub shards: Vec<ShardCounters>,
+    /// Why it takes no more writes, if so.
+    pub failure: Option<Error>,
+}
+
+impl PoolStatus {
+    /// Drives that are not in use.
+    pub fn lost_drives(&self) -> usize {
+        let lost = |drive: &&DriveStatus| matches!(drive.state, DriveState::Missing | DriveState::Failed);
+        self.drives.iter().filter(lost).count()
+    }
+
+    /// Bytes of user data that fit into `segments` segments.
+    pub fn data_bytes(&self, segments: u64) -> u64 {
+        segments * self.zone_bytes * u64::from(self.scheme.data())
+    }
+}
+
+impl Pool {
+    /// Identity.
+    pub fn id(&self) -> PoolId {
+        self.inner.id
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Scheme of new data.
+    pub fn scheme(&self) -> Scheme {
+        self.inner.scheme
+    }
+
+    pub(crate) fn catalogue(&self) -> &Home<Catalogue> {
+        &self.inner.catalogue
+    }
+
+    pub(crate) fn shards(&self) -> &Arc<[Home<Shard>]> {
+        &self.inner.shards
+    }
+
+    /// The pool as it is now.
+    ///
+    /// # Errors
+    /// When it was closed.
+    pub async fn status(&self) -> Result<PoolStatus> {
+        let look = |control: std::rc::Rc<Control>| async move {
+            (control.superblock(), control.space(), control.failure())
+        };
+        let (superblock, space, failure) = self.inner.control.call(look).await?;
+        let mut shards = Vec::new();
+        let mut errors = vec![0; superblock.drives.len()];
+        for shard in self.inner.shards.iter() {
+            let look = |shard: std::rc::Rc<Shard>| async move { (shard.counters(), shard.read_errors()) };
+            let (counters, read_errors) = shard.call(look).await?;
+            shards.push(counters);
+            errors.iter_mut().zip(read_errors).for_each(|(sum, count)| *sum += count);
+        }
+        let drives = (0..).zip(superblock.drives).zip(errors);
+        let drives = drives.map(|((index, drive), read_errors)| DriveStatus {
+            index,
+            id: drive.id,
+            path: drive.path,
+            size: drive.size,
+            state: drive.state,
+            read_errors,
+        });
+        Ok(PoolStatus {
+            id: self.inner.id,
+            name: self.inner.name.clone(),
+            scheme: self.inner.scheme,
+            zone_bytes: self.inner.zone_bytes,
+            drives: drives.collect(),
+            space,
+            shards,
+            failure,
+        })
+    }
+
+    /// Takes a drive out of use, as if it had failed: for drills, and before pulling one.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such drive in use; `PoolFailed` if the pool could not bear the loss (then nothing is
+    /// changed).
+    pub async fn fail_drive(&self, index: u16) -> Result<()> {
+        let fail = move |control: std::rc::Rc<Control>| async move { control.fail_drive(format::DriveIndex::new(index)).await };
+        self.inner.control.call(fail).await?
+    }
+
+    /// Makes every shard write a checkpoint now.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub async fn checkpoint(&self) -> Result<()> {
+        for shard in self.inner.shards.iter() {
+            shard.call(|shard| async move { shard.checkpoint_now().await }).await??;
+        }
+        Ok(())
+    }
+
+    /// Opens a volume by name.
+    ///
+    /// # Errors
+    /// `NotFound`, or `Busy` while it is being deleted.
+    pub async fn open_volume(&self, name: &str) -> Result<Volume> {
+        let name = name.to_owned();
+        let open = move |catalogue: std::rc::Rc<Catalogue>| async move { catalogue.open(&name) };
+        let shared = self.inner.catalogue.call(open).await??;
+        Ok(Volume::new(shared, self.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Pools on memory drives: the life of a pool without faults. Faults are the simulator's.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use reactor::{Buffer, Clock, Drive, Memory, ParkDriver, Reactor, SystemClock};
+
+use super::*;
+use crate::ErrorKind;
+
+struct Source(Arc<Memory>, usize);
+
+impl DriveSource for Source {
+    fn open(&self) -> Rc<dyn Drive> {
+        self.0.open()
+    }
+
+    fn path(&self) -> String {
+        format!("memory{}", self.1)
+    }
+}
+
+fn drives(count: usize, bytes: usize) -> Vec<Arc<dyn DriveSource>> {
+    (0..count).map(|index| Arc::new(Source(Memory::new(bytes).unwrap(), index)) as Arc<dyn DriveSource>).collect()
+}
+
+fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
+    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+    let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
+    let result = reactor.run(work());
+    reactor.shut_down();
+    result
+}
+
+fn create_options(scheme: &str) -> CreateOptions {
+    CreateOptions {
+        name: "pool".into(),
+        scheme: scheme.parse().unwrap(),
+        shards: 2,
+        zone_bytes: Some(256 << 10),
+        now: 0,
+        entropy: [7; 32],
+    }
+}
+
+fn open_options() -> OpenOptions {
+    OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce: 5 }
+}
+
+fn pattern(seed: u64, length: usize) -> Buffer {
+    let mut buffer = Buffer::new(length);
+    let mut state = seed | 1;
+    for byte in buffer.as_mut_slice() {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        *byte = (state >> 56) as u8;
+    }
+    buffer
+}
+
+async fn read(volume: &crate::AttachedVolume, offset: u64, length: usize) -> Vec<u8> {
+    let buffer = Buffer::new(length);
+    volume.read(offset, &buffer.span()).await.unwrap();
+    buffer.as_slice().to_vec()
+}
+
+#[test]
+fn data_is_there_after_a_clean_close_and_without_one() {
+    for scheme in ["4+1", "1+1", "1+2", "2+2", "4+2", "3+0", "8+2"] {
+        let options = create_options(scheme);
+        let drives = drives(usize::from(options.scheme.width()), 64 << 20);
+        let big = pattern(1, 3 << 20);
+        let small = pattern(2, 512);
+        run(async || {
+            create(&drives, &options).await.unwrap();
+            let (pool, report) = open(&drives, &open_options()).await.unwrap();
+            assert!(report.clean);
+            pool.create_volume("a", 100 << 20, 512, 0).await.unwrap();
+            let volume = pool.open_volume("a").await.unwrap().attach();
+            volume.write(8192, &big.span()).await.unwrap();
+            volume.write(5 << 20, &small.span()).await.unwrap();
+            volume.write((50 << 20) + 3584, &small.span()).await.unwrap();
+            volume.flush().await.unwrap();
+            // Left as a crash would.
+        });
+        for round in 0..3 {
+            run(async || {
+                let (pool, report) = open(&drives, &open_options()).await.unwrap();
+                assert_eq!(report.clean, round > 0, "{scheme} round {round}");
+                let volume = pool.open_volume("a").await.unwrap().attach();
+                assert!(read(&volume, 8192, 3 << 20).await == big.as_slice(), "{scheme} round {round}");
+                assert_eq!(read(&volume, 5 << 20, 512).await, small.as_slice());
+                assert_eq!(read(&volume, (50 << 20) + 3584, 512).await, small.as_slice());
+                assert_eq!(read(&volume, 0, 8192).await, vec![0; 8192]);
+                drop(volume);
+                pool.close().await.unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn a_full_pool_says_so_and_recovers_by_deleting() {
+    let drives = drives(5, 24 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        let empty = pool.status().await.unwrap().space;
+        for round in 0..3 {
+            pool.create_volume("a", 1 << 30, 4096, 0).await.unwrap();
+            let volume = pool.open_volume("a").await.unwrap().attach();
+            let data = pattern(3, 1 << 20);
+            let mut written = 0;
+            let error = loop {
+                match volume.write(written, &data.span()).await {
+                    Ok(()) => written += 1 << 20,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            assert!(written > 40 << 20, "round {round}: only {written} bytes fit");
+            for offset in (0..written).step_by(1 << 20) {
+                assert!(read(&volume, offset, 1 << 20).await == data.as_slice());
+            }
+            volume.flush().await.unwrap();
+            drop(volume);
+            pool.delete_volume("a").await.unwrap();
+            while !pool.volumes().await.unwrap().is_empty() {
+                reactor::Reactor::current().yield_now().await;
+            }
+            pool.checkpoint().await.unwrap();
+            pool.checkpoint().await.unwrap();
+        }
+        let mut tries = 0;
+        while pool.status().await.unwrap().space.free_segments + 6 < empty.free_segments {
+            tries += 1;
+            assert!(tries < 100, "{:?} {:?}", pool.status().await.unwrap().space, empty);
+            reactor::Reactor::current().yield_now().await;
+        }
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn volumes_have_good_names_and_sizes() {
+    let drives = drives(2, 24 << 20);
+    run(async || {
+        create(&drives, &create_options("1+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        for name in ["", "a/b", "a\nb", ".a", "-a", "a b", &"x".repeat(64), "\u{0}"] {
+            let error = pool.create_volume(name, 4096, 4096, 0).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{name:?}");
+        }
+        for (size, sector) in [(0, 4096), (4095, 4096), (513, 512), (4096, 1024), (u64::MAX, 512), ((1 << 50) + 512, 512)] {
+            let error = pool.create_volume("a", size, sector, 0).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{size} {sector}");
+        }
+        pool.create_volume("a", 1 << 50, 512, 0).await.unwrap();
+        assert_eq!(pool.create_volume("a", 4096, 512, 0).await.unwrap_err().kind(), ErrorKind::Exists);
+        let volume = pool.open_volume("a").await.unwrap();
+        assert_eq!(pool.delete_volume("a").await.unwrap_err().kind(), ErrorKind::Busy);
+        drop(volume);
+        assert_eq!(pool.resize_volume("a", 4096, false).await.unwrap_err().kind(), ErrorKind::Invalid);
+        pool.resize_volume("a", 4096, true).await.unwrap();
+        pool.delete_volume("a").await.unwrap();
+        assert_eq!(pool.delete_volume("nobody").await.unwrap_err().kind(), ErrorKind::NotFound);
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn lost_drives_are_borne_up_to_the_scheme() {
+    let drives = drives(6, 64 << 20);
+    let data = pattern(9, 5 << 20);
+    run(async || {
+        create(&drives, &create_options("4+2")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        pool.create_volume("a", 100 << 20, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("a").await.unwrap().attach();
+        volume.write(0, &data.span()).await.unwrap();
+        pool.fail_drive(1).await.unwrap();
+        volume.write(10 << 20, &data.span()).await.unwrap();
+        pool.fail_drive(4).await.unwrap();
+        volume.write(20 << 20, &data.span()).await.unwrap();
+        assert_eq!(pool.fail_drive(0).await.unwrap_err().kind(), ErrorKind::PoolFailed);
+        for offset in [0, 10 << 20, 20 << 20] {
+            assert!(read(&volume, offset, 5 << 20).await == data.as_slice());
+            assert!(read(&volume, offset + 4096, 4096).await == data.as_slice()[4096..8192]);
+        }
+        volume.flush().await.unwrap();
+    });
+    // Two others may be missing only if those two are not.
+    run(async || {
+        let (pool, report) = open(&drives, &open_options()).await.unwrap();
+        assert_eq!(report.missing, ["memory1", "memory4"]);
+        let volume = pool.open_volume("a").await.unwrap().attach();
+        for offset in [0, 10 << 20, 20 << 20] {
+            assert!(read(&volume, offset, 5 << 20).await == data.as_slice());
+        }
+        drop(volume);
+        pool.close().await.unwrap();
+        let without: Vec<_> = drives[..5].to_vec();
+        let error = open(&without, &open_options()).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::NotAPool, "{error}");
+    });
+}
+

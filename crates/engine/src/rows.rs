@@ -1,0 +1,300 @@
+//! Cells and rows on the drives: reads that verify themselves, and what is done when they do not.
+//!
+//! A read of live data is checked against the CRC in its map entry. What a drive does not give, or gives wrongly, is
+//! computed from the other columns of its row and checked against the same CRC. Always true (R1): bytes that do not
+//! match the CRC are never given out as the block.
+//!
+//! Must not know: layers and volumes, who asked, the log.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use codec::{Code, ColumnSet, crc32c};
+use format::limits::BLOCK;
+use format::{Address, Column, DriveIndex, Row, Scheme, SegmentId};
+use reactor::{Buffer, Io, IoError, IoErrorKind, Span};
+use smallvec::SmallVec;
+
+use crate::drives::Drives;
+use crate::error::{Error, Place, Result};
+use crate::segments::Segments;
+
+/// A shard's drives and segments together: what it takes to read any row.
+pub(crate) struct Rows {
+    pub(crate) drives: Drives,
+    pub(crate) segments: RefCell<Segments>,
+    codes: RefCell<Vec<(Scheme, Rc<Code>)>>,
+    /// Blocks that other columns had to give back although their own drive is in use.
+    pub(crate) repaired: Cell<u64>,
+    /// A drive that said it is gone; the shard reports it.
+    pub(crate) gone: RefCell<Vec<(DriveIndex, IoError)>>,
+}
+
+/// Blocks that lie one below the other in one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The first block.
+    pub(crate) address: Address,
+    /// Number of blocks.
+    pub(crate) count: u32,
+}
+
+/// Some rows of a segment, and the columns of them that are in memory.
+pub(crate) struct RowSpan {
+    pub(crate) id: SegmentId,
+    pub(crate) row: Row,
+    pub(crate) count: u32,
+    /// Column number and its cells, one below the other.
+    pub(crate) cells: Vec<(u8, Buffer)>,
+}
+
+/// How a verified read came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Read where it lies.
+    Direct,
+    /// Its drive is out of use: computed from the other columns.
+    Degraded,
+    /// Its drive is in use but gave no or wrong bytes: computed, and to be moved elsewhere.
+    Repaired,
+}
+
+/// Combinations of columns that a reconstruction tries at most when cells may be wrong without saying so.
+const COMBINATIONS_MAX: u32 = 4096;
+
+impl Rows {
+    pub(crate) fn new(drives: Drives, segments: Segments) -> Self {
+        Self {
+            drives,
+            segments: RefCell::new(segments),
+            codes: RefCell::default(),
+            repaired: Cell::new(0),
+            gone: RefCell::default(),
+        }
+    }
+
+    /// The code of a scheme.
+    pub(crate) fn code(&self, scheme: Scheme) -> Rc<Code> {
+        let mut codes = self.codes.borrow_mut();
+        if let Some((_, code)) = codes.iter().find(|(of, _)| *of == scheme) {
+            return code.clone();
+        }
+        let code = match Code::new(scheme.data(), scheme.parity()) {
+            Ok(code) => Rc::new(code),
+            Err(error) => panic!("a scheme within the format's limits has a code: {error}"),
+        };
+        codes.push((scheme, code.clone()));
+        code
+    }
+
+    /// Reads a run into `into` and verifies each block against its CRC. The segment must be pinned by the caller.
+    ///
+    /// # Errors
+    /// `Corrupt` if a block cannot be had from its row.
+    pub(crate) async fn read_run(&self, run: Run, crcs: &[u32], into: &Span) -> Result<Outcome> {
+        assert!(into.len() == run.count as usize * BLOCK && crcs.len() == run.count as usize, "shape of a read");
+        match self.start_read(run.address, std::slice::from_ref(into)) {
+            Some((drive, io)) => self.finish_read(run, crcs, into, drive, io).await,
+            None => self.rebuild_run(run, crcs, into, &[]).await.map(|()| Outcome::Degraded),
+        }
+    }
+
+    /// Starts reading cells from `address` down; `None` if they are not on a drive in use.
+    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveIndex, Io)> {
+        let cell = self.segments.borrow().cell(address)?;
+        Some((cell.drive, self.drives.read(cell.drive, cell.offset, into)?))
+    }
+
+    /// Ends a read that [`Rows::start_read`] began: verifies it, and mends what does not verify.
+    ///
+    /// # Errors
+    /// As [`Rows::read_run`].
+    pub(crate) async fn finish_read(
+        &self,
+        run: Run,
+        crcs: &[u32],
+        into: &Span,
+        drive: DriveIndex,
+        io: Io,
+    ) -> Result<Outcome> {
+        match io.await {
+            Ok(_) if into.peek(|bytes| verify(bytes, crcs)) => return Ok(Outcome::Direct),
+            Ok(_) => {}
+            Err(error) => self.note_error(drive, error),
+        }
+        self.mend_run(run, crcs, into).await
+    }
+
+    fn note_error(&self, drive: DriveIndex, error: IoError) {
+        self.drives.count_read_error(drive);
+        if error.kind() == IoErrorKind::Gone {
+            self.gone.borrow_mut().push((drive, error));
+        }
+    }
+
+    /// A read went wrong somewhere: block by block, read again privately, and rebuild what stays wrong.
+    async fn mend_run(&self, run: Run, crcs: &[u32], into: &Span) -> Result<Outcome> {
+        let mut outcome = Outcome::Direct;
+        for (index, crc) in (0..run.count).zip(crcs) {
+            let address = run.address.down(index);
+            let target = into.slice(index as usize * BLOCK..(index as usize + 1) * BLOCK);
+            // The caller's memory may have been changed under us; only our own copy can accuse the drive.
+            let private = Buffer::new(BLOCK);
+            if let Some((drive, io)) = self.start_read(address, &[private.span()]) {
+                match io.await {
+                    Ok(_) if crc32c(private.as_slice()) == *crc => {
+                        target.copy_from(0, private.as_slice());
+                        continue;
+                    }
+                    Ok(_) => self.drives.count_read_error(drive),
+                    Err(error) => self.note_error(drive, error),
+                }
+            }
+            let one = Run { address, count: 1 };
+            self.rebuild_run(one, std::slice::from_ref(crc), &target, &[]).await?;
+            self.repaired.set(self.repaired.get() + 1);
+            outcome = Outcome::Repaired;
+        }
+        Ok(outcome)
+    }
+
+    /// Computes a run from the other columns of its rows. `have` are columns that the caller holds for these rows,
+    /// verified: they need not be read again.
+    ///
+    /// # Errors
+    /// `Corrupt` if the other columns do not give a block back.
+    pub(crate) async fn rebuild_run(
+        &self,
+        run: Run,
+        crcs: &[u32],
+        into: &Span,
+        have: &[(u8, Span)],
+    ) -> Result<()> {
+        let (id, wanted) = (run.address.segment(), run.address.column());
+        let scheme = self.segments.borrow().scheme(id);
+        let mut columns = RowSpan { id, row: run.address.row(), count: run.count, cells: Vec::new() };
+        columns.cells.extend(have.iter().map(|(column, span)| (*column, copy_of(span))));
+        let others: SmallVec<[u8; 32]> = (0..scheme.width())
+            .filter(|column| *column != wanted.get() && !have.iter().any(|(held, _)| held == column))
+            .collect();
+        // First as few as it takes; the rest only if what these give does not verify.
+        let needed = usize::from(scheme.data()).saturating_sub(columns.cells.len());
+        let mut left = others.as_slice();
+        while columns.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
+            let (first, rest) = left.split_at(needed.clamp(1, left.len()));
+            self.read_columns(&mut columns, first).await;
+            left = rest;
+        }
+        let mut block = Buffer::new(BLOCK);
+        for (index, crc) in (0..run.count as usize).zip(crcs) {
+            let accept = |bytes: &[u8]| crc32c(bytes) == *crc;
+            let mut found = self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
+            if !found && !left.is_empty() {
+                self.read_columns(&mut columns, left).await;
+                left = &[];
+                found = self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
+            }
+            if !found {
+                return Err(self.unreadable(run.address.down(u32::try_from(index).unwrap_or(0))));
+            }
+            into.copy_from(index * BLOCK, block.as_slice());
+        }
+        Ok(())
+    }
+
+    /// Reads columns `wanted` of some rows, as far as they are to be had.
+    pub(crate) async fn read_columns(&self, into: &mut RowSpan, wanted: &[u8]) {
+        let mut started = SmallVec::<[_; 8]>::new();
+        for column in wanted.iter().copied() {
+            // A column that misses the later rows is left out altogether: rare, and the others do.
+            let last = Address::new(into.id, Column::new(column), into.row.plus(into.count - 1));
+            if self.segments.borrow().cell(last).is_none() {
+                continue;
+            }
+            let buffer = Buffer::new(into.count as usize * BLOCK);
+            let first = Address::new(into.id, Column::new(column), into.row);
+            if let Some((drive, io)) = self.start_read(first, &[buffer.span()]) {
+                started.push((column, drive, io, buffer));
+            }
+        }
+        for (column, drive, io, buffer) in started {
+            match io.await {
+                Ok(_) => into.cells.push((column, buffer)),
+                Err(error) => self.note_error(drive, error),
+            }
+        }
+    }
+
+    /// Computes the cell of column `wanted` in row `index` of `cells`, trying other columns where one of them must be
+    /// wrong, until `accept` takes the result. False if nothing is accepted.
+    pub(crate) fn rebuild_cell(
+        &self,
+        scheme: Scheme,
+        wanted: Column,
+        cells: &[(u8, Buffer)],
+        index: usize,
+        into: &mut [u8],
+        accept: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        let code = self.code(scheme);
+        let mut tried = 0;
+        let present: ColumnSet =
+            cells.iter().map(|(column, _)| *column).filter(|column| *column != wanted.get()).collect();
+        combinations(present, scheme.data(), |sources| {
+            let Ok(decoder) = code.decoder(sources, &[wanted.get()]) else { return false };
+            let inputs: SmallVec<[&[u8]; 32]> = decoder
+                .sources()
+                .iter()
+                .filter_map(|source| cells.iter().find(|(column, _)| column == source))
+                .filter_map(|(_, buffer)| buffer.as_slice().get(index * BLOCK..(index + 1) * BLOCK))
+                .collect();
+            decoder.apply(&inputs, &mut [&mut *into]);
+            tried += 1;
+            accept(into) || tried >= COMBINATIONS_MAX
+        }) && accept(into)
+    }
+
+    fn unreadable(&self, address: Address) -> Error {
+        let drive = self.segments.borrow().cell(address).map(|cell| cell.drive);
+        let place = Place { drive, address: Some(address), block: None };
+        Error::corrupt("a block cannot be read, and the other columns of its row do not give it back", place, None)
+    }
+}
+
+fn copy_of(span: &Span) -> Buffer {
+    let mut buffer = Buffer::new(span.len());
+    span.copy_to(0, buffer.as_mut_slice());
+    buffer
+}
+
+/// True if each block of `bytes` has its CRC.
+fn verify(bytes: &[u8], crcs: &[u32]) -> bool {
+    bytes.chunks_exact(BLOCK).zip(crcs).all(|(block, crc)| crc32c(block) == *crc)
+}
+
+/// Calls `try_one` with each subset of `size` columns of `present` until it gives true. True if one did.
+fn combinations(present: ColumnSet, size: u8, mut try_one: impl FnMut(ColumnSet) -> bool) -> bool {
+    fn choose(
+        rest: &[u8],
+        left: usize,
+        chosen: ColumnSet,
+        try_one: &mut impl FnMut(ColumnSet) -> bool,
+    ) -> bool {
+        if left == 0 {
+            return try_one(chosen);
+        }
+        let Some((first, others)) = rest.split_first() else { return false };
+        if rest.len() < left {
+            return false;
+        }
+        let mut with = chosen;
+        with.insert(*first);
+        choose(others, left - 1, with, try_one) || choose(others, left, chosen, try_one)
+    }
+    let columns: SmallVec<[u8; 32]> = present.iter().collect();
+    choose(&columns, usize::from(size), ColumnSet::EMPTY, &mut try_one)
+}
+
+#[cfg(test)]
+#[path = "rows_tests.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+//! Checkpoints: the map as it was at one record, stored while writes go on, and published.
+//!
+//! Steps, in an order that a crash may cut anywhere: freeze (an instant) - nodes, leaves first - tables - root - flush -
+//! publish - give back what was freed before the freeze. Until the publish is durable the last checkpoint stands; nothing
+//! that it needs has been touched, because freed segments are given back only afterwards (S3).
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use format::limits::BLOCK;
+use format::{CheckpointRoot, Item, LayerRecord, MapEntry, Sequence};
+use reactor::{Buffer, LocalReceiver, local_oneshot};
+use smallvec::SmallVec;
+
+use super::Shard;
+use super::tables::TableContents;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{Effect, Request, Stream};
+use crate::map::NodeImage;
+
+/// Nodes in one request.
+const NODES_PER_REQUEST: usize = 128;
+/// Requests of nodes that are under way at once.
+const REQUESTS_MAX: usize = 4;
+
+type Pending = LocalReceiver<Result<Vec<MapEntry>>>;
+
+impl Shard {
+    /// Makes checkpoints when they are due, until the shard stops. One task a shard.
+    pub(super) async fn run_checkpoints(self: Rc<Self>) {
+        loop {
+            self.log.checkpoint_due.notified().await;
+            if self.stopping.get() || self.log.failure().is_some() {
+                return;
+            }
+            if let Err(error) = self.checkpoint(None).await {
+                tracing::error!(shard = %self.identity.shard, %error, "a checkpoint failed");
+            }
+            self.log.resume_users();
+        }
+    }
+
+    /// Waits, if the map has outgrown its memory because too much of it is dirty, until a checkpoint has made room.
+    pub(super) async fn wait_for_map(&self) {
+        while self.ledger.map.borrow().is_over_budget() && self.log.failure().is_none() {
+            self.log.checkpoint_due.notify();
+            let before = self.checkpoints.get();
+            let stuck = || self.log.failure().is_none() && self.checkpoints.get() == before;
+            let waits = || self.ledger.map.borrow().is_over_budget() && stuck();
+            self.checkpointed.until(|| (!waits()).then_some(())).await;
+        }
+    }
+
+    /// Makes a checkpoint. `replayed` is how far a recovery has come; `None` once the shard is in service.
+    ///
+    /// # Errors
+    /// When a record or a superblock could not be written. The last checkpoint stands, and nothing is lost.
+    pub(super) async fn checkpoint(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
+        self.checkpointed.until(|| (!self.checkpointing.get()).then_some(())).await;
+        self.checkpointing.set(true);
+        let result = self.checkpoint_alone(replayed).await;
+        if result.is_err() {
+            self.ledger.map.borrow_mut().abandon_freeze();
+            *self.ledger.mark.borrow_mut() = None;
+        }
+        self.checkpointing.set(false);
+        self.checkpoints.set(self.checkpoints.get() + 1);
+        self.checkpointed.wake_all();
+        result
+    }
+
+    async fn checkpoint_alone(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
+        let sequence = self.freeze(replayed);
+        let levels = self.ledger.map.borrow().frozen_levels();
+        for level in 0..levels {
+            self.store_level(level).await?;
+        }
+        let layers = self.ledger.map.borrow_mut().thaw();
+        let root = self.store_tables(sequence, &layers).await?;
+        let mark = self.ledger.mark.borrow_mut().take();
+        let Some(mark) = mark else { return Err(Error::new(ErrorKind::Closed, "the checkpoint was given up")) };
+        self.rows.segments.borrow_mut().end_checkpoint(&mark);
+        self.log.anchor.set((root, sequence));
+        self.link.publish(self.log.shard_record()).await?;
+        let released = self.rows.segments.borrow_mut().release(&mark);
+        if !released.is_empty() {
+            self.link.release(released.into_iter().map(|(_, record)| record).collect());
+        }
+        Ok(())
+    }
+
+    /// The instant that the checkpoint is of.
+    fn freeze(&self, replayed: Option<Sequence>) -> Sequence {
+        self.log.blocks_since_checkpoint.set(0);
+        let mark = {
+            let mut segments = self.rows.segments.borrow_mut();
+            segments.free_emptied();
+            segments.begin_checkpoint()
+        };
+        *self.ledger.mark.borrow_mut() = Some(mark);
+        self.ledger.map.borrow_mut().freeze();
+        replayed.unwrap_or_else(|| self.log.applied())
+    }
+
+    /// Stores every frozen node of a level. Their parents are stored only after that, with the new places.
+    async fn store_level(&self, level: usize) -> Result<()> {
+        let mut pending: VecDeque<Pending> = VecDeque::new();
+        let mut outcome = Ok(());
+        loop {
+            let images = self.ledger.map.borrow_mut().take_level(level, NODES_PER_REQUEST);
+            if images.is_empty() || outcome.is_err() {
+                // Images handed out after a failure are given back dirty.
+                images.iter().for_each(|image| self.ledger.map.borrow_mut().node_failed(image.node));
+                break;
+            }
+            pending.extend(self.store_images(images));
+            if pending.len() >= REQUESTS_MAX
+                && let Some(first) = pending.pop_front()
+            {
+                outcome = answer(first).await;
+            }
+        }
+        for one in pending {
+            outcome = outcome.and(answer(one).await);
+        }
+        outcome
+    }
+
+    /// Queues images for storing; the empty ones are done at once.
+    fn store_images(&self, images: Vec<NodeImage>) -> Option<Pending> {
+        let mut request = Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Nothing, reply: None };
+        let mut nodes = Vec::with_capacity(images.len());
+        for image in images {
+            let Some(entries) = image.entries else {
+                self.ledger.node_stored(image.node, MapEntry::ABSENT);
+                continue;
+            };
+            let mut block = Buffer::new(BLOCK);
+            format::encode_entries(&entries, block.as_mut_slice());
+            request.items.push(Item::Node { layer: image.layer, level: image.level, index: image.index });
+            request.data.push(block.span());
+            nodes.push(image.node);
+        }
+        if nodes.is_empty() {
+            return None;
+        }
+        let (sender, receiver) = local_oneshot();
+        request.effect = Effect::Nodes(nodes);
+        request.reply = Some(sender);
+        self.log.enqueue(Stream::Meta, request);
+        Some(receiver)
+    }
+
+    /// Stores the tables and makes everything durable. Again, if a drive was lost on the way: the tables must say so.
+    async fn store_tables(self: &Rc<Self>, sequence: Sequence, layers: &[LayerRecord]) -> Result<MapEntry> {
+        loop {
+            let (contents, version) = self.table_contents(sequence, layers)?;
+            let root = self.tables.store(&self.log, &self.rows, &contents).await?;
+            self.log.flush().await?;
+            if self.rows.segments.borrow().version() == version {
+                return Ok(root);
+            }
+        }
+    }
+
+    fn table_contents(&self, sequence: Sequence, layers: &[LayerRecord]) -> Result<(TableContents, u64)> {
+        let segments = self.rows.segments.borrow();
+        let mark = self.ledger.mark.borrow();
+        let Some(mark) = mark.as_ref() else { return Err(Error::new(ErrorKind::Closed, "no checkpoint is running")) };
+        let stored = segments.stored(mark);
+        let root = CheckpointRoot {
+            shard: self.identity.shard,
+            sequence,
+            segment_slots: u32::try_from(stored.len()).unwrap_or(u32::MAX),
+            tables: format::TableCounts::default(),
+            indexes: Vec::new(),
+        };
+        let contents = TableContents {
+            root,
+            table_width: self.geometry.table_width,
+            segments: stored,
+            live: mark.live.clone(),
+            layers: layers.to_vec(),
+        };
+        Ok((contents, segments.version()))
+    }
+}
+
+async fn answer(pending: Pending) -> Result<()> {
+    let closed = || Err(Error::new(ErrorKind::Closed, "the pool was closed"));
+    pending.await.unwrap_or_else(closed).map(|_| ())
+}

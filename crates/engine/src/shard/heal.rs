@@ -1,0 +1,87 @@
+//! Self-healing: blocks that their own drive no longer gives are written elsewhere, one at a time, in the background.
+//! Nothing is ever rewritten in place.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use format::limits::BLOCK;
+use format::{Item, LayerBlock, LayerId, MapEntry, Slot};
+use reactor::{Buffer, Notify};
+use smallvec::SmallVec;
+
+use super::Shard;
+use crate::error::Result;
+use crate::log::{Effect, Request, Stream};
+use crate::rows::{Outcome, Run};
+
+/// Blocks that wait to be healed at most; more are found again when they are read again.
+const QUEUE_MAX: usize = 1024;
+
+/// The blocks to heal.
+#[derive(Default)]
+pub(super) struct Healer {
+    queue: RefCell<VecDeque<(LayerId, u64, MapEntry)>>,
+    work: Notify,
+}
+
+impl Healer {
+    /// Ends a wait of the healing task.
+    pub(super) fn wake(&self) {
+        self.work.notify();
+    }
+}
+
+impl Shard {
+    /// Notes a block that may be damaged where it lies: it is looked at, and moved if it is.
+    pub(super) fn heal_later(&self, layer: LayerId, block: u64, entry: MapEntry) {
+        let mut queue = self.heal.queue.borrow_mut();
+        let known = queue.iter().any(|(_, _, known)| *known == entry);
+        if queue.len() < QUEUE_MAX && !known {
+            queue.push_back((layer, block, entry));
+            self.heal.work.notify();
+        }
+    }
+
+    /// Heals what is noted, until the shard stops. One task a shard.
+    pub(super) async fn run_healer(self: Rc<Self>) {
+        loop {
+            self.heal.work.notified().await;
+            loop {
+                if self.stopping.get() {
+                    return;
+                }
+                let next = self.heal.queue.borrow_mut().pop_front();
+                let Some((layer, block, entry)) = next else { break };
+                if let Err(error) = self.heal(layer, block, entry).await {
+                    tracing::warn!(%layer, block, %error, "a damaged block was not moved");
+                }
+            }
+        }
+    }
+
+    /// Moves one block, unless it has been overwritten meanwhile.
+    async fn heal(&self, layer: LayerId, block: u64, entry: MapEntry) -> Result<()> {
+        if self.walk(|map| map.lookup_one(layer, block)).await? != entry {
+            return Ok(());
+        }
+        let Slot::Block { address: from, crc } = entry.slot() else { return Ok(()) };
+        let data = Buffer::new(BLOCK);
+        self.rows.segments.borrow_mut().pin(from.segment());
+        let read = self.rows.read_run(Run { address: from, count: 1 }, &[crc], &data.span()).await;
+        self.rows.segments.borrow_mut().unpin(from.segment());
+        if read? == Outcome::Direct {
+            return Ok(());
+        }
+        let pins = self.prepare_unlocked(layer, block, 1).await?;
+        let request = Request {
+            items: SmallVec::from_elem(Item::Move { layer, block: LayerBlock::new(block), count: 1, from }, 1),
+            data: SmallVec::from_elem(data.span(), 1),
+            effect: Effect::Leaves(pins),
+            reply: None,
+        };
+        self.log.commit(Stream::Meta, request).await?;
+        tracing::info!(%layer, block, %from, "a damaged block was moved");
+        Ok(())
+    }
+}

@@ -1,0 +1,247 @@
+//! A shard: a share-nothing slice of the pool, with its own log and map, on one reactor.
+//!
+//! Owns what the parts are wired to, and the operations on blocks: read, write, unmap, flush. Its parts own their
+//! state ([`Log`], [`Ledger`], [`Rows`]); the files here are the flows through them.
+//!
+//! Must not know: volumes and their names, frontends, threads.
+
+mod checkpoint;
+mod heal;
+mod locks;
+mod read;
+mod scan;
+mod start;
+mod tables;
+mod write;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use format::limits::BLOCK;
+use format::{DriveIndex, LayerId, ShardRecord};
+use reactor::{Buffer, WaitList};
+use smallvec::SmallVec;
+
+pub(crate) use start::{Candidate, Examination, ShardPlan};
+
+use crate::control::ControlLink;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::ledger::Ledger;
+use crate::log::{Identity, Log, LogCounters};
+use crate::map::{Load, Map};
+use crate::rows::{Rows, Run};
+
+/// Blocks that a leaf of the map covers.
+const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;
+
+/// See the module.
+pub(crate) struct Shard {
+    identity: Identity,
+    geometry: Geometry,
+    log: Rc<Log>,
+    ledger: Rc<Ledger>,
+    rows: Rc<Rows>,
+    link: ControlLink,
+    locks: locks::BlockLocks,
+    tables: tables::StoredTables,
+    heal: heal::Healer,
+    checkpointing: Cell<bool>,
+    checkpoints: Cell<u64>,
+    checkpointed: WaitList,
+    stopping: Cell<bool>,
+}
+
+/// What a shard counted since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardCounters {
+    /// Blocks written.
+    pub log: LogCounters,
+    /// Checkpoints done.
+    pub checkpoints: u64,
+    /// Map nodes in memory, of 4 KiB.
+    pub map_nodes: u64,
+    /// Those that differ from what is stored.
+    pub dirty_nodes: u64,
+    /// Blocks that other columns had to give back although their own drive is in use.
+    pub repaired_blocks: u64,
+}
+
+impl Shard {
+    /// A drive is lost: takes it out of use and gives the shard's state as it is then.
+    pub(crate) fn drive_lost(&self, drive: DriveIndex) -> ShardRecord {
+        self.rows.drives.lose(drive);
+        let concerned = self.rows.segments.borrow_mut().drive_lost(drive);
+        tracing::warn!(shard = %self.identity.shard, %drive, concerned, "a drive was taken out of use");
+        self.log.shard_record()
+    }
+
+    /// The pool has failed: nothing is written any more.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.log.fail(error);
+        self.checkpointed.wake_all();
+    }
+
+    /// Zones were given back to the pool: who waits for space may look again.
+    pub(crate) fn space_freed(&self) {
+        self.log.resume_users();
+    }
+
+    /// Makes every write that was answered by now durable.
+    ///
+    /// # Errors
+    /// When the pool has failed.
+    pub(crate) async fn flush(&self) -> Result<()> {
+        self.log.flush().await
+    }
+
+    /// Makes a checkpoint now.
+    ///
+    /// # Errors
+    /// When it cannot be written; the last one stands.
+    pub(crate) async fn checkpoint_now(self: &Rc<Self>) -> Result<()> {
+        self.checkpoint(None).await
+    }
+
+    /// The first block from `from` on, below `end`, that a layer stores.
+    ///
+    /// # Errors
+    /// Those of reading the map.
+    pub(crate) async fn next_stored(&self, layer: LayerId, from: u64, end: u64) -> Result<Option<u64>> {
+        let mut next = from;
+        while let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? {
+            let until = end.min((found / LEAF_BLOCKS + 1) * LEAF_BLOCKS);
+            let mut entries = SmallVec::new();
+            let count = usize::try_from(until - found).unwrap_or(usize::MAX);
+            self.walk(|map| map.lookup(layer, found, count, &mut entries)).await?;
+            if let Some(at) = entries.iter().position(|entry| entry.address().is_some()) {
+                return Ok(Some(found + at as u64));
+            }
+            next = until;
+        }
+        Ok(None)
+    }
+
+    /// What of a range is stored, as (blocks, stored) in order.
+    ///
+    /// # Errors
+    /// Those of reading the map.
+    pub(crate) async fn extents(&self, layer: LayerId, block: u64, blocks: u64) -> Result<Vec<(u64, bool)>> {
+        let mut entries = SmallVec::new();
+        let count = usize::try_from(blocks).unwrap_or(usize::MAX);
+        self.walk(|map| map.lookup(layer, block, count, &mut entries)).await?;
+        let mut extents: Vec<(u64, bool)> = Vec::new();
+        for stored in entries.iter().map(|entry| entry.address().is_some()) {
+            match extents.last_mut() {
+                Some((length, of)) if *of == stored => *length += 1,
+                _ => extents.push((1, stored)),
+            }
+        }
+        Ok(extents)
+    }
+
+    /// What it counted.
+    pub(crate) fn counters(&self) -> ShardCounters {
+        let map = self.ledger.map.borrow();
+        ShardCounters {
+            log: self.log.counters.get(),
+            checkpoints: self.checkpoints.get(),
+            map_nodes: map.node_count() as u64,
+            dirty_nodes: map.dirty_count() as u64,
+            repaired_blocks: self.rows.repaired.get(),
+        }
+    }
+
+    /// Reads that each drive failed or answered wrongly.
+    pub(crate) fn read_errors(&self) -> Vec<u64> {
+        self.rows.drives.read_errors()
+    }
+
+    /// Blocks that a layer stores in this shard.
+    pub(crate) fn stored(&self, layer: LayerId) -> u64 {
+        self.ledger.map.borrow().stored(layer)
+    }
+
+    /// The layers that exist in this shard.
+    pub(crate) fn layers(&self) -> Vec<LayerId> {
+        self.ledger.map.borrow().layer_ids()
+    }
+
+    /// Segments in use and segments freed but not given back yet.
+    pub(crate) fn segment_counts(&self) -> (usize, usize) {
+        let segments = self.rows.segments.borrow();
+        (segments.count(), segments.freed_count())
+    }
+
+    /// Runs `walk` over the map, reading nodes until it gets through.
+    async fn walk<T>(&self, walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>) -> Result<T> {
+        walk_map(&self.ledger, &self.rows, walk).await
+    }
+
+    /// Reports drives that said they are gone while they were read.
+    async fn report_gone(&self) {
+        let gone = std::mem::take(&mut *self.rows.gone.borrow_mut());
+        for (drive, error) in gone {
+            if self.rows.drives.is_online(drive)
+                && let Err(error) = self.link.drive_failed(drive, "a read found it gone", error).await
+            {
+                self.fail(&error);
+            }
+        }
+    }
+}
+
+/// Runs `walk` over the map, reading the nodes that it misses, until it gets through.
+async fn walk_map<T>(
+    ledger: &Ledger,
+    rows: &Rows,
+    mut walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>,
+) -> Result<T> {
+    loop {
+        let walked = walk(&mut ledger.map.borrow_mut());
+        match walked {
+            Ok(found) => return Ok(found),
+            Err(load) => load_node(ledger, rows, load).await?,
+        }
+    }
+}
+
+/// Reads a node into the map, or waits for whoever is reading it.
+async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Result<()> {
+    let begun = ledger.map.borrow_mut().begin_load(load);
+    let entry = match begun {
+        None => return Ok(()),
+        Some(Err(waiting)) => {
+            let mut first = true;
+            waiting.until(|| (!std::mem::take(&mut first)).then_some(())).await;
+            return Ok(());
+        }
+        Some(Ok(entry)) => entry,
+    };
+    let read = read_entry(rows, entry).await;
+    let entries = match &read {
+        Ok(block) => format::decode_entries(block.as_slice()).map_err(|error| {
+            let place = crate::error::Place { address: entry.address(), ..Default::default() };
+            Error::corrupt("a map node is damaged", place, Some(error))
+        }),
+        Err(error) => Err(error.clone()),
+    };
+    let (entries, result) = match entries {
+        Ok(entries) => (Some(entries), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    ledger.map.borrow_mut().end_load(load, entry, entries);
+    result
+}
+
+/// Reads and verifies the block that an entry points to.
+async fn read_entry(rows: &Rows, entry: format::MapEntry) -> Result<Buffer> {
+    let format::Slot::Block { address, crc } = entry.slot() else {
+        return Err(Error::corrupt("a pointer to nothing", crate::error::Place::default(), None));
+    };
+    let buffer = Buffer::new(BLOCK);
+    rows.segments.borrow_mut().pin(address.segment());
+    let read = rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await;
+    rows.segments.borrow_mut().unpin(address.segment());
+    read.map(|_| buffer)
+}

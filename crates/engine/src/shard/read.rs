@@ -1,0 +1,163 @@
+//! Reading blocks: look up, coalesce, read each drive once, verify.
+
+use std::rc::Rc;
+
+use format::limits::BLOCK;
+use format::{LayerBlock, LayerId, MapEntry, Slot};
+use reactor::{Io, Span};
+use smallvec::SmallVec;
+
+use super::Shard;
+use crate::error::Result;
+use crate::rows::{Outcome, Run};
+
+/// A run of the request: where it lies, and which of the request's blocks it is.
+struct Piece {
+    run: Run,
+    /// Index of its first block in the request.
+    at: usize,
+    started: Option<(format::DriveIndex, Io)>,
+    done: bool,
+}
+
+impl Shard {
+    /// Reads blocks `block..block + count` of a layer into `into`, which is as long. Holes read as zeros.
+    ///
+    /// # Errors
+    /// `Corrupt`, with the place, if a block cannot be had from its row; nothing is known of `into` then.
+    pub(crate) async fn read(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
+        if into.len() == BLOCK {
+            return self.read_one(layer, block, into).await;
+        }
+        let count = into.len() / BLOCK;
+        let mut entries = SmallVec::new();
+        self.walk(|map| map.lookup(layer, block, count, &mut entries)).await?;
+        let mut pieces = plan(&entries, into);
+        for piece in &mut pieces {
+            self.rows.segments.borrow_mut().pin(piece.run.address.segment());
+            piece.started = self.rows.start_read(piece.run.address, &[piece.target(into)]);
+        }
+        let read = self.finish_pieces(layer, block, &entries, &mut pieces, into).await;
+        for piece in &pieces {
+            self.rows.segments.borrow_mut().unpin(piece.run.address.segment());
+        }
+        read
+    }
+
+    /// The commonest read, without the planning.
+    async fn read_one(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
+        let found = self.ledger.map.borrow_mut().lookup_one(layer, block);
+        let entry = match found {
+            Ok(entry) => entry,
+            Err(_) => self.walk(|map| map.lookup_one(layer, block)).await?,
+        };
+        let Slot::Block { address, crc } = entry.slot() else {
+            into.zero();
+            return Ok(());
+        };
+        self.rows.segments.borrow_mut().pin(address.segment());
+        let read = self.rows.read_run(Run { address, count: 1 }, &[crc], into).await;
+        self.rows.segments.borrow_mut().unpin(address.segment());
+        self.note(read, layer, block, &[entry]).await
+    }
+
+    async fn finish_pieces(
+        self: &Rc<Self>,
+        layer: LayerId,
+        block: u64,
+        entries: &[MapEntry],
+        pieces: &mut [Piece],
+        into: &Span,
+    ) -> Result<()> {
+        for piece in &mut *pieces {
+            let Some((drive, io)) = piece.started.take() else { continue };
+            let crcs = crcs_of(entries, piece);
+            let read = self.rows.finish_read(piece.run, &crcs, &piece.target(into), drive, io).await;
+            let suspects = entries.get(piece.at..piece.at + piece.run.count as usize).unwrap_or(&[]);
+            self.note(read, layer, block + piece.at as u64, suspects).await?;
+            piece.done = true;
+        }
+        // What is on lost drives: computed from the rest of its rows, most of which a long read has in hand by now.
+        for index in 0..pieces.len() {
+            let Some(piece) = pieces.get(index).filter(|piece| !piece.done) else { continue };
+            let have = held_columns(pieces, &piece.run, into);
+            let crcs = crcs_of(entries, piece);
+            let rebuilt = self.rows.rebuild_run(piece.run, &crcs, &piece.target(into), &have).await;
+            rebuilt.map_err(|error| error.at_block(layer, LayerBlock::new(block + piece.at as u64)))?;
+        }
+        Ok(())
+    }
+
+    /// Looks after what a verified read found out on the way: blocks to move elsewhere, drives that are gone.
+    async fn note(
+        self: &Rc<Self>,
+        read: Result<Outcome>,
+        layer: LayerId,
+        block: u64,
+        entries: &[MapEntry],
+    ) -> Result<()> {
+        if let Ok(Outcome::Direct | Outcome::Degraded) = read
+            && self.rows.gone.borrow().is_empty()
+        {
+            return Ok(());
+        }
+        self.report_gone().await;
+        if let Ok(Outcome::Repaired) = read {
+            (block..).zip(entries).for_each(|(block, entry)| self.heal_later(layer, block, *entry));
+        }
+        read.map(|_| ()).map_err(|error| error.at_block(layer, LayerBlock::new(block)))
+    }
+}
+
+impl Piece {
+    /// The part of the request's memory that the run fills.
+    fn target(&self, into: &Span) -> Span {
+        into.slice(self.at * BLOCK..(self.at + self.run.count as usize) * BLOCK)
+    }
+}
+
+/// Cuts a request into runs that lie one below the other in a column; zeroes what is stored nowhere.
+fn plan(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece; 8]> {
+    let mut pieces: SmallVec<[Piece; 8]> = SmallVec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let Some(address) = entry.address() else {
+            into.slice(at * BLOCK..(at + 1) * BLOCK).zero();
+            continue;
+        };
+        match pieces.last_mut() {
+            Some(last)
+                if last.at + last.run.count as usize == at
+                    && last.run.address.down(last.run.count) == address =>
+            {
+                last.run.count += 1;
+            }
+            _ => pieces.push(Piece { run: Run { address, count: 1 }, at, started: None, done: false }),
+        }
+    }
+    pieces
+}
+
+fn crcs_of(entries: &[MapEntry], piece: &Piece) -> SmallVec<[u32; 64]> {
+    let run = entries.iter().skip(piece.at).take(piece.run.count as usize);
+    run.map(|entry| match entry.slot() {
+        Slot::Block { crc, .. } => crc,
+        Slot::Absent | Slot::Zero => 0,
+    })
+    .collect()
+}
+
+/// The columns of a run's rows that other pieces of the request have read and verified.
+fn held_columns(pieces: &[Piece], wanted: &Run, into: &Span) -> SmallVec<[(u8, Span); 8]> {
+    let (id, row, count) = (wanted.address.segment(), wanted.address.row().get(), wanted.count);
+    let mut held: SmallVec<[(u8, Span); 8]> = SmallVec::new();
+    for piece in pieces.iter().filter(|piece| piece.done && piece.run.address.segment() == id) {
+        let first = piece.run.address.row().get();
+        let column = piece.run.address.column().get();
+        let covers = first <= row && row + count <= first + piece.run.count;
+        if covers && !held.iter().any(|(known, _)| *known == column) {
+            let skip = (row - first) as usize * BLOCK;
+            held.push((column, piece.target(into).slice(skip..skip + count as usize * BLOCK)));
+        }
+    }
+    held
+}

@@ -1,0 +1,245 @@
+//! Starting a shard: look at what is there, and, once the superblocks say how it ends, bring it into service.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use format::{CheckpointRoot, DriveIndex, Item, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ShardRecord, ZoneIndex};
+use reactor::{Home, Reactor, WaitList};
+
+use super::scan::{Examined, Found, examine};
+use super::tables::{LoadedTables, StoredTables};
+use super::{Shard, heal, locks};
+use crate::control::{Control, ControlLink};
+use crate::drives::Drives;
+use crate::error::{Error, ErrorKind, Result};
+use crate::geometry::Geometry;
+use crate::ledger::{Ledger, Payload};
+use crate::log::{Identity, Log, LogStart};
+use crate::map::Map;
+use crate::pool::{DriveSource, Tuning};
+use crate::rows::Rows;
+use crate::segments::Segments;
+
+/// What it takes to start a shard; goes to the shard's reactor.
+#[derive(Clone)]
+pub(crate) struct ShardPlan {
+    pub(crate) identity: Identity,
+    pub(crate) geometry: Geometry,
+    /// What the superblock says of the shard.
+    pub(crate) record: ShardRecord,
+    /// The drives; `None` for those that may not be used.
+    pub(crate) drives: Vec<Option<Arc<dyn DriveSource>>>,
+    pub(crate) tuning: Tuning,
+    /// Map nodes in memory at most.
+    pub(crate) map_nodes: usize,
+    /// Log blocks after which a checkpoint is due.
+    pub(crate) checkpoint_blocks: u64,
+}
+
+/// A shard that has been looked at and not changed yet, but for rows that a crash had left incomplete.
+pub(crate) struct Candidate {
+    plan: ShardPlan,
+    rows: Rc<Rows>,
+    loaded: RefCell<Option<(CheckpointRoot, LoadedTables)>>,
+    examined: RefCell<Option<Examined>>,
+}
+
+/// What the pool must know of a shard before it goes on.
+#[derive(Debug)]
+pub(crate) struct Examination {
+    /// The shard's record with its segments cut where recovery found their ends.
+    pub(crate) record: ShardRecord,
+    /// Zones in use.
+    pub(crate) zones: Vec<(DriveIndex, ZoneIndex)>,
+    /// Records to replay.
+    pub(crate) records: usize,
+    /// Records at the end that were not complete and had not been promised to anybody.
+    pub(crate) dropped: usize,
+    /// Cells of the last rows that had to be written.
+    pub(crate) completed: u64,
+}
+
+impl Candidate {
+    /// Looks at a shard on this reactor: loads its tables, finds the end of its log and completes its last rows.
+    ///
+    /// # Errors
+    /// `Corrupt` if what was durable cannot be read.
+    pub(crate) async fn examine(plan: ShardPlan, read_only: bool) -> Result<(Rc<Self>, Examination)> {
+        let drives = plan.drives.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
+        let rows = Rc::new(Rows::new(Drives::new(drives), Segments::new(plan.geometry)));
+        rows.drives.mark_all_dirty();
+        for (id, from, record) in &plan.record.recent {
+            rows.segments.borrow_mut().restore(*id, to_its_end(record, plan.geometry), Some(*from));
+        }
+        let mut record = plan.record.clone();
+        for (_, _, segment) in &mut record.recent {
+            *segment = to_its_end(segment, plan.geometry);
+        }
+        let loaded = load_tables(&rows, &plan).await?;
+        let examined = examine(&rows, &plan.identity, &record, read_only).await?;
+        let report = Examination {
+            record: ShardRecord { recent: rows.segments.borrow().recent(), ..plan.record.clone() },
+            zones: rows.segments.borrow().zones(),
+            records: examined.records.len(),
+            dropped: examined.dropped,
+            completed: examined.completed,
+        };
+        let candidate = Self {
+            plan,
+            rows,
+            loaded: RefCell::new(loaded),
+            examined: RefCell::new(Some(examined)),
+        };
+        Ok((Rc::new(candidate), report))
+    }
+
+    /// Brings the shard into service: its map as of the checkpoint, then the records behind it.
+    ///
+    /// # Errors
+    /// When the map cannot be read, or a checkpoint on the way cannot be written.
+    pub(crate) async fn resume(&self, control: Home<Control>) -> Result<Rc<Shard>> {
+        let Some(examined) = self.examined.take() else {
+            return Err(Error::new(ErrorKind::Closed, "a shard is started once"));
+        };
+        let (shard, map_height) = self.assemble(control, &examined);
+        tracing::debug!(shard = %self.plan.identity.shard, layers = map_height, "map loaded");
+        let reactor = Reactor::current();
+        reactor.spawn(shard.log.clone().run()).detach();
+        reactor.spawn(shard.clone().run_checkpoints()).detach();
+        reactor.spawn(shard.clone().run_healer()).detach();
+        let replayed = !examined.records.is_empty();
+        for record in examined.records {
+            shard.replay(&record).await?;
+        }
+        shard.rows.segments.borrow_mut().suspect_all();
+        if replayed {
+            shard.log.checkpoint_due.notify();
+        }
+        Ok(shard)
+    }
+
+    fn assemble(&self, control: Home<Control>, examined: &Examined) -> (Rc<Shard>, usize) {
+        let plan = &self.plan;
+        let mut map = Map::new(plan.map_nodes);
+        let (tables, anchor) = match self.loaded.take() {
+            Some((root, loaded)) => {
+                loaded.layers.iter().for_each(|layer| map.restore_layer(layer));
+                (loaded.stored, (plan.record.root, root.sequence))
+            }
+            None => (StoredTables::default(), (MapEntry::ABSENT, plan.record.checkpointed)),
+        };
+        let layers = map.layer_ids().len();
+        let ledger = Rc::new(Ledger::new(map, self.rows.clone()));
+        let link = ControlLink { control, shard: plan.identity.shard };
+        let start = LogStart {
+            identity: plan.identity,
+            geometry: plan.geometry,
+            depth: plan.tuning.records_in_flight,
+            checkpoint_blocks: plan.checkpoint_blocks,
+            last: examined.last,
+            anchor,
+        };
+        let log = Log::new(start, ledger.clone(), self.rows.clone(), link.clone());
+        let shard = Shard {
+            identity: plan.identity,
+            geometry: plan.geometry,
+            log,
+            ledger,
+            rows: self.rows.clone(),
+            link,
+            locks: locks::BlockLocks::default(),
+            tables,
+            heal: heal::Healer::default(),
+            checkpointing: Cell::new(false),
+            checkpoints: Cell::new(0),
+            checkpointed: WaitList::default(),
+            stopping: Cell::new(false),
+        };
+        (Rc::new(shard), layers)
+    }
+}
+
+impl Shard {
+    /// Applies a record that was found behind the checkpoint.
+    async fn replay(self: &Rc<Self>, record: &Found) -> Result<()> {
+        let place = &record.header.place;
+        let mut first = u32::from(record.header.header_blocks);
+        for item in &record.header.items {
+            let count = item.payload();
+            let skip = (first - u32::from(record.header.header_blocks)) as usize;
+            let crcs = record.header.crcs.get(skip..skip + count as usize).unwrap_or(&[]);
+            let payload = Payload { segment: place.segment, layout: record.layout, first, crcs };
+            self.replay_item(item, &payload).await?;
+            first += count;
+        }
+        self.rows.segments.borrow_mut().replayed(place.segment, record.layout.end());
+        if self.ledger.map.borrow().is_over_budget() {
+            self.checkpoint(Some(place.sequence)).await?;
+        }
+        Ok(())
+    }
+
+    async fn replay_item(&self, item: &Item, payload: &Payload<'_>) -> Result<()> {
+        let count = u64::from(item.payload());
+        match *item {
+            Item::Write { layer, block, .. } => {
+                let pins = self.walk(|map| map.prepare_write(layer, block.get(), count)).await?;
+                self.ledger.write(&pins, block, payload);
+                self.ledger.unpin(&pins);
+            }
+            Item::Move { layer, block, from, .. } => {
+                let pins = self.walk(|map| map.prepare_write(layer, block.get(), count)).await?;
+                self.ledger.moved(&pins, block, from, payload);
+                self.ledger.unpin(&pins);
+            }
+            Item::Unmap { layer, block, count, mode } => {
+                let pins = self.walk(|map| map.prepare_unmap(layer, block.get(), count)).await?;
+                self.ledger.unmap(&pins, block, count, mode);
+                self.ledger.unpin(&pins);
+            }
+            Item::DropLayer { layer } => self.ledger.map.borrow_mut().drop_layer(layer),
+            // Only checkpoints point to these, and this one's are loaded.
+            Item::Node { .. } | Item::Table { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the shard's tasks. With `checkpoint`, everything is in a last checkpoint first.
+    ///
+    /// # Errors
+    /// When that checkpoint cannot be written; the shard is stopped all the same.
+    pub(crate) async fn stop(self: &Rc<Self>, checkpoint: bool) -> Result<()> {
+        let result = match (self.log.failure(), checkpoint) {
+            (Some(failure), _) => Err(failure),
+            (None, true) => self.checkpoint(None).await,
+            (None, false) => Ok(()),
+        };
+        self.stopping.set(true);
+        self.log.stop();
+        self.log.checkpoint_due.notify();
+        self.heal.wake();
+        result
+    }
+}
+
+/// A listed segment as the scan must take it: an open one may have records up to its last row.
+fn to_its_end(record: &SegmentRecord, geometry: Geometry) -> SegmentRecord {
+    let rows = if record.state == SegmentState::Open { geometry.rows() } else { record.rows };
+    SegmentRecord { rows, ..record.clone() }
+}
+
+async fn load_tables(rows: &Rc<Rows>, plan: &ShardPlan) -> Result<Option<(CheckpointRoot, LoadedTables)>> {
+    if plan.record.root.is_absent() {
+        return Ok(None);
+    }
+    let restore = |id: SegmentId, record: SegmentRecord| {
+        let mut segments = rows.segments.borrow_mut();
+        if !segments.contains(id) {
+            segments.restore(id, record, None::<Row>);
+        }
+        Ok(())
+    };
+    StoredTables::load(rows, plan.record.root, plan.geometry.table_width, restore).await.map(Some)
+}
+

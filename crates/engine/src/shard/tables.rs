@@ -1,0 +1,259 @@
+//! The tables of a checkpoint: building them, storing what changed, and loading them again.
+//!
+//! The segment table is stored anew each time: what a recovery needs to find it (root, index, segment table) then lies
+//! in segments that the superblocks list. The other tables, found through it, are stored only where they changed.
+
+use std::cell::RefCell;
+use std::hash::Hasher;
+use std::rc::Rc;
+
+use format::limits::BLOCK;
+use format::{
+    CheckpointRoot, INDEX_ENTRIES, Item, LAYERS_PER_BLOCK, LIVE_PER_BLOCK, LayerRecord, MapEntry, SegmentId,
+    SegmentRecord, TableCounts, segments_per_block,
+};
+use reactor::Buffer;
+use smallvec::SmallVec;
+
+use super::read_entry;
+use crate::error::{Error, Place, Result};
+use crate::log::{Effect, Log, Request, Stream};
+use crate::rows::Rows;
+
+/// Table blocks in one request.
+const BLOCKS_PER_REQUEST: usize = 128;
+
+/// Where the tables of the last checkpoint lie.
+#[derive(Default)]
+pub(super) struct StoredTables {
+    inner: RefCell<Stored>,
+}
+
+#[derive(Default)]
+struct Stored {
+    root: MapEntry,
+    indexes: Vec<MapEntry>,
+    segments: Vec<MapEntry>,
+    live: Vec<Known>,
+    layers: Vec<Known>,
+}
+
+/// A table block that need not be stored again while its content stays the same.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    entry: MapEntry,
+    fingerprint: u64,
+}
+
+/// What a checkpoint stores in tables.
+pub(super) struct TableContents {
+    pub(super) root: CheckpointRoot,
+    pub(super) table_width: u8,
+    pub(super) segments: Vec<Option<SegmentRecord>>,
+    pub(super) live: Vec<u32>,
+    pub(super) layers: Vec<LayerRecord>,
+}
+
+/// What a recovery reads from tables.
+pub(super) struct LoadedTables {
+    pub(super) layers: Vec<LayerRecord>,
+    pub(super) stored: StoredTables,
+}
+
+impl StoredTables {
+    /// Stores the tables and gives the entry of their root. Pointers into segments are counted as they change (S1).
+    pub(super) async fn store(&self, log: &Rc<Log>, rows: &Rows, contents: &TableContents) -> Result<MapEntry> {
+        let width = contents.table_width;
+        let segments: Vec<_> = contents
+            .segments
+            .chunks(segments_per_block(width))
+            .map(|chunk| format::encode_segments(chunk, width))
+            .collect();
+        let live: Vec<_> = contents.live.chunks(LIVE_PER_BLOCK).map(format::encode_live).collect();
+        let layers: Vec<_> = contents.layers.chunks(LAYERS_PER_BLOCK).map(format::encode_layers).collect();
+
+        let old_segments = std::mem::take(&mut self.inner.borrow_mut().segments);
+        let new_segments = store_blocks(log, 0, &segments).await?;
+        count_all(rows, &old_segments, &new_segments);
+        self.inner.borrow_mut().segments = new_segments;
+        let old_live = self.inner.borrow().live.clone();
+        let new_live = store_changed(log, rows, segments.len(), &live, old_live).await?;
+        self.inner.borrow_mut().live = new_live;
+        let old_layers = self.inner.borrow().layers.clone();
+        let new_layers = store_changed(log, rows, segments.len() + live.len(), &layers, old_layers).await?;
+        self.inner.borrow_mut().layers = new_layers;
+        self.store_root(log, rows, contents).await
+    }
+
+    async fn store_root(&self, log: &Rc<Log>, rows: &Rows, contents: &TableContents) -> Result<MapEntry> {
+        let (pointers, tables) = {
+            let stored = self.inner.borrow();
+            let known = stored.live.iter().chain(&stored.layers).map(|known| known.entry);
+            let pointers: Vec<_> = stored.segments.iter().copied().chain(known).collect();
+            (pointers, stored.counts())
+        };
+        let blocks: Vec<_> = pointers
+            .chunks(INDEX_ENTRIES)
+            .map(|chunk| {
+                let mut entries = [MapEntry::ABSENT; INDEX_ENTRIES];
+                entries.iter_mut().zip(chunk).for_each(|(place, entry)| *place = *entry);
+                let mut block = vec![0; BLOCK];
+                format::encode_entries(&entries, &mut block);
+                block
+            })
+            .collect();
+        let old = std::mem::take(&mut self.inner.borrow_mut().indexes);
+        let indexes = store_blocks(log, pointers.len(), &blocks).await?;
+        count_all(rows, &old, &indexes);
+        self.inner.borrow_mut().indexes.clone_from(&indexes);
+
+        let root = CheckpointRoot { tables, indexes, ..contents.root.clone() };
+        let entries = store_blocks(log, pointers.len() + blocks.len(), &[root.encode()]).await?;
+        let entry = entries.first().copied().unwrap_or_default();
+        let old = std::mem::replace(&mut self.inner.borrow_mut().root, entry);
+        count_all(rows, &[old], &[entry]);
+        Ok(entry)
+    }
+
+    /// Reads the tables behind `root`. `restore` is called for every stored segment before anything is read from it.
+    ///
+    /// # Errors
+    /// `Corrupt` if a table cannot be read or makes no sense.
+    pub(super) async fn load(
+        rows: &Rows,
+        root_entry: MapEntry,
+        table_width: u8,
+        mut restore: impl FnMut(SegmentId, SegmentRecord) -> Result<()>,
+    ) -> Result<(CheckpointRoot, LoadedTables)> {
+        let damaged = |error| Error::corrupt("a checkpoint table is damaged", Place::default(), Some(error));
+        let root = CheckpointRoot::decode(read_entry(rows, root_entry).await?.as_slice()).map_err(damaged)?;
+        let mut pointers = Vec::new();
+        for index in &root.indexes {
+            let block = read_entry(rows, *index).await?;
+            pointers.extend_from_slice(&format::decode_entries(block.as_slice()).map_err(damaged)?[..]);
+        }
+        let (segment_pointers, rest) = pointers.split_at(root.tables.segments as usize);
+        let (live_pointers, rest) = rest.split_at(root.tables.live as usize);
+        let (layer_pointers, _) = rest.split_at(root.tables.layers as usize);
+
+        let mut id = 1;
+        for pointer in segment_pointers {
+            let block = read_entry(rows, *pointer).await?;
+            for record in format::decode_segments(block.as_slice(), table_width).map_err(damaged)? {
+                if let Some(record) = record {
+                    restore(SegmentId::new(id), record)?;
+                }
+                id += 1;
+            }
+        }
+        let mut stored = Stored { root: root_entry, indexes: root.indexes.clone(), ..Stored::default() };
+        stored.segments = segment_pointers.to_vec();
+        let mut id = 1;
+        for pointer in live_pointers {
+            let block = read_entry(rows, *pointer).await?;
+            stored.live.push(Known { entry: *pointer, fingerprint: fingerprint(block.as_slice()) });
+            for count in format::decode_live(block.as_slice()).map_err(damaged)? {
+                rows.segments.borrow_mut().restore_live(SegmentId::new(id), count);
+                id += 1;
+            }
+        }
+        let mut layers = Vec::new();
+        for pointer in layer_pointers {
+            let block = read_entry(rows, *pointer).await?;
+            stored.layers.push(Known { entry: *pointer, fingerprint: fingerprint(block.as_slice()) });
+            layers.extend(format::decode_layers(block.as_slice()).map_err(damaged)?);
+        }
+        stored.count_in(rows);
+        Ok((root, LoadedTables { layers, stored: Self { inner: RefCell::new(stored) } }))
+    }
+
+    /// Every pointer of the tables: for the verifier.
+    pub(super) fn pointers(&self) -> Vec<MapEntry> {
+        self.inner.borrow().pointers()
+    }
+}
+
+impl Stored {
+    fn counts(&self) -> TableCounts {
+        let count = |blocks: usize| u32::try_from(blocks).unwrap_or(u32::MAX);
+        TableCounts {
+            segments: count(self.segments.len()),
+            live: count(self.live.len()),
+            layers: count(self.layers.len()),
+        }
+    }
+
+    fn pointers(&self) -> Vec<MapEntry> {
+        let tables = self.live.iter().chain(&self.layers).map(|known| known.entry);
+        let front = std::iter::once(self.root).chain(self.indexes.iter().copied());
+        front.chain(self.segments.iter().copied()).chain(tables).collect()
+    }
+
+    /// Counts the pointers of loaded tables: stored live counts leave them out, because they would change them.
+    fn count_in(&self, rows: &Rows) {
+        count_all(rows, &[], &self.pointers());
+    }
+}
+
+/// Stores every block; gives their entries.
+async fn store_blocks(log: &Rc<Log>, first: usize, blocks: &[Vec<u8>]) -> Result<Vec<MapEntry>> {
+    let mut entries = Vec::with_capacity(blocks.len());
+    let numbered: Vec<_> = (first..).zip(blocks.iter().map(Vec::as_slice)).collect();
+    for chunk in numbered.chunks(BLOCKS_PER_REQUEST) {
+        let mut items = SmallVec::new();
+        let mut data = SmallVec::new();
+        for (index, block) in chunk {
+            items.push(Item::Table { index: u32::try_from(*index).unwrap_or(u32::MAX) });
+            data.push(Buffer::copy_of(block).span());
+        }
+        let request = Request { items, data, effect: Effect::Nothing, reply: None };
+        entries.extend(log.commit(Stream::Meta, request).await?);
+    }
+    assert_eq!(entries.len(), blocks.len(), "every table block has an entry");
+    Ok(entries)
+}
+
+/// Stores the blocks whose content is new; gives where all of them lie.
+async fn store_changed(
+    log: &Rc<Log>,
+    rows: &Rows,
+    first: usize,
+    blocks: &[Vec<u8>],
+    old: Vec<Known>,
+) -> Result<Vec<Known>> {
+    let mut known: Vec<Known> = Vec::with_capacity(blocks.len());
+    let mut changed = Vec::new();
+    for (index, block) in blocks.iter().enumerate() {
+        let fingerprint = fingerprint(block);
+        let before = old.get(index).copied().unwrap_or_default();
+        if before.entry.is_absent() || before.fingerprint != fingerprint {
+            changed.push(index);
+        }
+        known.push(Known { fingerprint, ..before });
+    }
+    let contents: Vec<_> = changed.iter().filter_map(|index| blocks.get(*index).cloned()).collect();
+    let entries = store_blocks(log, first, &contents).await?;
+    for (index, entry) in changed.into_iter().zip(entries) {
+        let Some(place) = known.get_mut(index) else { continue };
+        let before = std::mem::replace(&mut place.entry, entry);
+        count_all(rows, &[before], &[entry]);
+    }
+    let dropped: Vec<_> = old.iter().skip(blocks.len()).map(|known| known.entry).collect();
+    count_all(rows, &dropped, &[]);
+    Ok(known)
+}
+
+/// Keeps the live counts in step with table pointers that come and go.
+fn count_all(rows: &Rows, old: &[MapEntry], new: &[MapEntry]) {
+    let mut segments = rows.segments.borrow_mut();
+    new.iter().for_each(|entry| segments.replaced(MapEntry::ABSENT, *entry));
+    old.iter().for_each(|entry| segments.replaced(*entry, MapEntry::ABSENT));
+}
+
+/// Tells contents apart, to see what changed since the last checkpoint; never stored.
+fn fingerprint(block: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(block);
+    hasher.finish()
+}
+

@@ -1,0 +1,152 @@
+//! Writing, zeroing and trimming blocks: prepare what can fail, queue, wait for the record to land.
+
+use std::rc::Rc;
+
+use codec::is_zero;
+use format::limits::BLOCK;
+use format::{Item, LayerBlock, LayerId, UnmapMode};
+use reactor::{Buffer, Span};
+use smallvec::SmallVec;
+
+use super::Shard;
+use crate::error::Result;
+use crate::log::{Effect, Request, Stream};
+use crate::map::Pins;
+
+/// Blocks that one unmap record covers at most: as many leaves as are pinned at once, 256.
+const UNMAP_BLOCKS: u64 = 256 * 256;
+
+impl Shard {
+    /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, from block `block` of a
+    /// layer on. Blocks of zeros are stored as holes.
+    ///
+    /// # Errors
+    /// `NoSpace` in a full pool, `PoolFailed` when too many drives are lost.
+    pub(crate) async fn write(&self, layer: LayerId, block: u64, data: &Span) -> Result<()> {
+        let count = (data.len() / BLOCK) as u64;
+        let pins = self.prepare(layer, block, count).await?;
+        let request = write_request(layer, block, data, pins);
+        let stream = if request.data.is_empty() { Stream::Meta } else { Stream::User };
+        self.log.commit(stream, request).await.map(|_| ())
+    }
+
+    /// Writes part of a block: `data` at byte `offset` of it.
+    ///
+    /// # Errors
+    /// As [`Shard::write`], and those of reading the block.
+    pub(crate) async fn write_part(self: &Rc<Self>, layer: LayerId, block: u64, offset: usize, data: &Span) -> Result<()> {
+        let _lock = self.locks.lock(layer, block).await;
+        // What was queued before the lock must be in the map before the block is read.
+        self.log.settle().await;
+        let buffer = Buffer::new(BLOCK);
+        self.read(layer, block, &buffer.span()).await?;
+        let mut buffer = buffer;
+        if let Some(place) = buffer.as_mut_slice().get_mut(offset..offset + data.len()) {
+            data.copy_to(0, place);
+        }
+        let pins = self.prepare_unlocked(layer, block, 1).await?;
+        let request = write_request(layer, block, &buffer.span(), pins);
+        self.log.commit(Stream::User, request).await.map(|_| ())
+    }
+
+    /// Makes blocks `block..block + count` of a layer read as zeros and frees what they held.
+    ///
+    /// # Errors
+    /// `PoolFailed` when too many drives are lost; those of reading the map.
+    pub(crate) async fn unmap(&self, layer: LayerId, block: u64, count: u64) -> Result<()> {
+        let end = block + count;
+        let mut next = block;
+        while next < end {
+            // Long stretches of nothing are passed over without a record.
+            let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? else { return Ok(()) };
+            let until = end.min((found / UNMAP_BLOCKS + 1) * UNMAP_BLOCKS);
+            self.unmap_piece(layer, found, until - found).await?;
+            next = until;
+        }
+        Ok(())
+    }
+
+    async fn unmap_piece(&self, layer: LayerId, block: u64, count: u64) -> Result<()> {
+        let pins = loop {
+            let pins = self.walk(|map| map.prepare_unmap(layer, block, count)).await?;
+            if !self.locks.any_held(layer, block, count) {
+                break pins;
+            }
+            self.ledger.unpin(&pins);
+            self.locks.wait(layer, block, count).await;
+        };
+        if pins.is_empty() {
+            return Ok(());
+        }
+        let item = Item::Unmap { layer, block: LayerBlock::new(block), count, mode: UnmapMode::Absent };
+        let request = Request {
+            items: SmallVec::from_elem(item, 1),
+            data: SmallVec::new(),
+            effect: Effect::Leaves(pins),
+            reply: None,
+        };
+        self.log.commit(Stream::Meta, request).await.map(|_| ())
+    }
+
+    /// Frees everything that a layer holds, and forgets it. Nobody may use the layer any more.
+    ///
+    /// # Errors
+    /// As [`Shard::unmap`].
+    pub(crate) async fn drop_layer(&self, layer: LayerId) -> Result<()> {
+        self.unmap(layer, 0, format::limits::LAYER_BLOCKS_MAX).await?;
+        if !self.layers().contains(&layer) {
+            return Ok(());
+        }
+        let request = Request {
+            items: SmallVec::from_elem(Item::DropLayer { layer }, 1),
+            data: SmallVec::new(),
+            effect: Effect::Nothing,
+            reply: None,
+        };
+        self.log.commit(Stream::Meta, request).await.map(|_| ())
+    }
+
+    /// Pins the leaves of a range, with no block of it locked. The caller queues its request without waiting for
+    /// anything in between.
+    async fn prepare(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
+        loop {
+            let pins = self.prepare_unlocked(layer, block, count).await?;
+            if !self.locks.any_held(layer, block, count) {
+                return Ok(pins);
+            }
+            self.ledger.unpin(&pins);
+            self.locks.wait(layer, block, count).await;
+        }
+    }
+
+    pub(super) async fn prepare_unlocked(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
+        self.wait_for_map().await;
+        let found = self.ledger.map.borrow_mut().prepare_write(layer, block, count);
+        match found {
+            Ok(pins) => Ok(pins),
+            Err(_) => self.walk(|map| map.prepare_write(layer, block, count)).await,
+        }
+    }
+}
+
+/// A request that writes `data`, with holes where it is zero.
+fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins) -> Request {
+    let mut request =
+        Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Leaves(pins), reply: None };
+    let zeros: SmallVec<[bool; 8]> = data.peek(|bytes| bytes.chunks_exact(BLOCK).map(is_zero).collect());
+    let mut start = 0;
+    while let Some(zero) = zeros.get(start).copied() {
+        let length = zeros.iter().skip(start).take_while(|next| **next == zero).count();
+        let first = LayerBlock::new(block + start as u64);
+        if zero {
+            let mode = UnmapMode::Absent;
+            request.items.push(Item::Unmap { layer, block: first, count: length as u64, mode });
+        } else {
+            let count = u16::try_from(length).unwrap_or(u16::MAX);
+            request.items.push(Item::Write { layer, block: first, count });
+            request.data.push(data.slice(start * BLOCK..(start + length) * BLOCK));
+        }
+        start += length;
+    }
+    request
+}

@@ -1,0 +1,439 @@
+//! Volumes: byte ranges over the shards.
+//!
+//! A volume's blocks are dealt out to the shards in slices of its address space. A request is cut at slice borders and at
+//! what one record takes; the pieces run side by side. A write of up to 256 KiB that lies within one slice is there
+//! whole after a crash, or not at all.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use format::limits::{BLOCK, SLICE};
+use reactor::{Buffer, Home, Span};
+use smallvec::SmallVec;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{ATOMIC_BLOCKS, REQUEST_BLOCKS_MAX};
+use crate::pool::{Pool, VolumeShared};
+use crate::shard::Shard;
+
+/// Bytes up to which a write is atomic.
+pub const ATOMIC_WRITE_BYTES: u64 = ATOMIC_BLOCKS as u64 * BLOCK as u64;
+/// Bytes of the largest piece that goes to a shard at once.
+const PIECE: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
+
+/// How a volume's blocks are dealt out to the shards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slices {
+    shards: u64,
+}
+
+impl Slices {
+    pub(crate) fn new(shards: usize) -> Self {
+        assert!(shards > 0, "a pool has shards");
+        Self { shards: shards as u64 }
+    }
+
+    const BLOCKS: u64 = SLICE / BLOCK as u64;
+
+    /// The shard of a volume's block, and the block's number there.
+    fn place(&self, block: u64) -> (usize, u64) {
+        let slice = block / Self::BLOCKS;
+        let shard = usize::try_from(slice % self.shards).unwrap_or(0);
+        (shard, slice / self.shards * Self::BLOCKS + block % Self::BLOCKS)
+    }
+
+    /// The first block in `shard` at or behind the volume's block `block`.
+    pub(crate) fn local_bound(&self, shard: usize, block: u64) -> u64 {
+        let (slice, within) = (block / Self::BLOCKS, block % Self::BLOCKS);
+        let (round, turn) = (slice / self.shards, slice % self.shards);
+        let shard = shard as u64;
+        round * Self::BLOCKS
+            + match shard.cmp(&turn) {
+                std::cmp::Ordering::Less => Self::BLOCKS,
+                std::cmp::Ordering::Equal => within,
+                std::cmp::Ordering::Greater => 0,
+            }
+    }
+}
+
+/// A volume that is open. Usable from any thread; for input and output, [`Volume::attach`] it to a reactor.
+#[derive(Clone)]
+pub struct Volume {
+    shared: Arc<VolumeShared>,
+    pool: Pool,
+}
+
+/// A stretch of a volume that holds data, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub length: u64,
+    /// True if it holds data; otherwise it reads as zeros.
+    pub data: bool,
+}
+
+impl Volume {
+    pub(crate) fn new(shared: Arc<VolumeShared>, pool: Pool) -> Self {
+        Self { shared, pool }
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Size in bytes, now.
+    pub fn size(&self) -> u64 {
+        self.shared.size.load(Ordering::Acquire)
+    }
+
+    /// Sector size that it offers, in bytes.
+    pub fn sector(&self) -> u32 {
+        self.shared.sector
+    }
+
+    /// The pool that it belongs to.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The volume for the reactor that runs on this thread.
+    pub fn attach(&self) -> AttachedVolume {
+        let shards = self.pool.shards().iter().map(|home| match home.local() {
+            Some(shard) => ShardAccess::Here(shard),
+            None => ShardAccess::There(home.clone()),
+        });
+        AttachedVolume {
+            shared: self.shared.clone(),
+            slices: Slices::new(self.pool.shards().len()),
+            shards: shards.collect(),
+            _pool: self.pool.clone(),
+        }
+    }
+}
+
+enum ShardAccess {
+    Here(Rc<Shard>),
+    There(Home<Shard>),
+}
+
+/// A volume as one reactor uses it.
+pub struct AttachedVolume {
+    shared: Arc<VolumeShared>,
+    slices: Slices,
+    shards: Vec<ShardAccess>,
+    _pool: Pool,
+}
+
+/// A piece of a request, within one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    shard: usize,
+    block: u64,
+    blocks: u64,
+    /// Byte of the request at which it starts.
+    at: u64,
+}
+
+impl AttachedVolume {
+    /// Size in bytes, now.
+    pub fn size(&self) -> u64 {
+        self.shared.size.load(Ordering::Acquire)
+    }
+
+    /// Sector size that it offers, in bytes.
+    pub fn sector(&self) -> u32 {
+        self.shared.sector
+    }
+
+    /// Fills `into` with the bytes from `offset` on. Offset and length are whole sectors.
+    ///
+    /// # Errors
+    /// `Invalid` beyond the end; `Corrupt` for what cannot be read; nothing is known of `into` then.
+    pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
+        self.check(offset, into.len() as u64)?;
+        if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
+            let (shard, block) = self.slices.place(offset / BLOCK as u64);
+            return self.read_piece(Piece { shard, block, blocks: 1, at: 0 }, into.clone()).await;
+        }
+        if !is_aligned(offset, into.len()) {
+            return self.read_unaligned(offset, into).await;
+        }
+        self.read_aligned(offset, into).await
+    }
+
+    async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
+        let pieces = self.cut(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PIECE);
+        match pieces.as_slice() {
+            [only] => self.read_piece(*only, into.clone()).await,
+            _ => all(pieces.iter().map(|piece| self.read_piece(*piece, part(into, piece)))).await,
+        }
+    }
+
+    /// Reads the blocks around, and copies what was asked for.
+    async fn read_unaligned(&self, offset: u64, into: &Span) -> Result<()> {
+        let start = offset - offset % BLOCK as u64;
+        let end = (offset + into.len() as u64).next_multiple_of(BLOCK as u64);
+        let around = Buffer::new(usize::try_from(end - start).unwrap_or(usize::MAX));
+        self.read_aligned(start, &around.span()).await?;
+        let skip = usize::try_from(offset - start).unwrap_or(usize::MAX);
+        into.copy_from(0, around.as_slice().get(skip..skip + into.len()).unwrap_or(&[]));
+        Ok(())
+    }
+
+    async fn read_piece(&self, piece: Piece, into: Span) -> Result<()> {
+        let layer = self.shared.layer;
+        match self.shard(piece.shard)? {
+            ShardAccess::Here(shard) => shard.read(layer, piece.block, &into).await,
+            ShardAccess::There(home) => {
+                home.call(move |shard| async move { shard.read(layer, piece.block, &into).await }).await?
+            }
+        }
+    }
+
+    /// Writes `data` from `offset` on. Offset and length are whole sectors. Durable after a later [`Self::flush`].
+    ///
+    /// # Errors
+    /// `Invalid` beyond the end; `NoSpace` in a full pool; `PoolFailed` when too many drives are lost.
+    pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
+        self.check(offset, data.len() as u64)?;
+        if !is_aligned(offset, data.len()) {
+            return self.write_unaligned(offset, data).await;
+        }
+        self.write_aligned(offset, data).await
+    }
+
+    async fn write_aligned(&self, offset: u64, data: &Span) -> Result<()> {
+        let pieces = self.cut(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PIECE);
+        match pieces.as_slice() {
+            [only] => self.write_piece(*only, data.clone()).await,
+            _ => all(pieces.iter().map(|piece| self.write_piece(*piece, part(data, piece)))).await,
+        }
+    }
+
+    async fn write_piece(&self, piece: Piece, data: Span) -> Result<()> {
+        let layer = self.shared.layer;
+        match self.shard(piece.shard)? {
+            ShardAccess::Here(shard) => shard.write(layer, piece.block, &data).await,
+            ShardAccess::There(home) => {
+                home.call(move |shard| async move { shard.write(layer, piece.block, &data).await }).await?
+            }
+        }
+    }
+
+    /// A write with partial blocks at its ends: those one by one, under their locks.
+    async fn write_unaligned(&self, offset: u64, data: &Span) -> Result<()> {
+        let end = offset + data.len() as u64;
+        let mut at = offset;
+        while at < end {
+            let skip = usize::try_from(at - offset).unwrap_or(usize::MAX);
+            let within = at % BLOCK as u64;
+            let whole = end - end % BLOCK as u64;
+            let next = if within != 0 || at >= whole { end.min(at - within + BLOCK as u64) } else { whole };
+            let length = usize::try_from(next - at).unwrap_or(usize::MAX);
+            let bytes = data.slice(skip..skip + length);
+            if within == 0 && length.is_multiple_of(BLOCK) {
+                self.write_aligned(at, &bytes).await?;
+            } else {
+                self.write_part(at, bytes).await?;
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    async fn write_part(&self, offset: u64, data: Span) -> Result<()> {
+        let (shard, block) = self.slices.place(offset / BLOCK as u64);
+        let within = usize::try_from(offset % BLOCK as u64).unwrap_or(usize::MAX);
+        let layer = self.shared.layer;
+        match self.shard(shard)? {
+            ShardAccess::Here(shard) => shard.write_part(layer, block, within, &data).await,
+            ShardAccess::There(home) => {
+                let write = move |shard: Rc<Shard>| async move { shard.write_part(layer, block, within, &data).await };
+                home.call(write).await?
+            }
+        }
+    }
+
+    /// Makes the range read as zeros and frees what it held. Offset and length are whole sectors.
+    ///
+    /// # Errors
+    /// `Invalid` beyond the end; `PoolFailed` when too many drives are lost.
+    pub async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
+        self.check(offset, length)?;
+        let (first, end) = (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
+        if first >= end {
+            return self.zero_bytes(offset, length).await;
+        }
+        self.zero_bytes(offset, first - offset).await?;
+        let blocks = (end - first) / BLOCK as u64;
+        for (index, shard) in self.shards.iter().enumerate() {
+            let block = first / BLOCK as u64;
+            let (from, to) = (self.slices.local_bound(index, block), self.slices.local_bound(index, block + blocks));
+            if from >= to {
+                continue;
+            }
+            let layer = self.shared.layer;
+            match shard {
+                ShardAccess::Here(shard) => shard.unmap(layer, from, to - from).await?,
+                ShardAccess::There(home) => {
+                    home.call(move |shard| async move { shard.unmap(layer, from, to - from).await }).await??;
+                }
+            }
+        }
+        self.zero_bytes(end, offset + length - end).await
+    }
+
+    /// Zeroes a range smaller than a block, within one block or over a border.
+    async fn zero_bytes(&self, offset: u64, length: u64) -> Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        let zeros = Buffer::zeroed(usize::try_from(length).unwrap_or(usize::MAX));
+        self.write_unaligned(offset, &zeros.span()).await
+    }
+
+    /// Tells that the range is no longer wanted: whole blocks in it are freed and read as zeros, partial ones keep
+    /// their bytes.
+    ///
+    /// # Errors
+    /// As [`Self::write_zeroes`].
+    pub async fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        self.check(offset, length)?;
+        let (first, end) = (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
+        if first >= end {
+            return Ok(());
+        }
+        self.write_zeroes(first, end - first).await
+    }
+
+    /// Makes every write that was answered by now durable.
+    ///
+    /// # Errors
+    /// When the pool has failed: what was not flushed before may be lost.
+    pub async fn flush(&self) -> Result<()> {
+        all(self.shards.iter().map(|shard| async move {
+            match shard {
+                ShardAccess::Here(shard) => shard.flush().await,
+                ShardAccess::There(home) => home.call(|shard| async move { shard.flush().await }).await?,
+            }
+        }))
+        .await
+    }
+
+    /// What of the range holds data, in order; the lengths add up to `length`.
+    ///
+    /// # Errors
+    /// `Invalid` beyond the end; those of reading the map.
+    pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>> {
+        self.check(offset, length)?;
+        let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
+        let mut extents: Vec<Extent> = Vec::new();
+        for piece in self.cut(first, end - first, SLICE) {
+            let layer = self.shared.layer;
+            let found = match self.shard(piece.shard)? {
+                ShardAccess::Here(shard) => shard.extents(layer, piece.block, piece.blocks).await?,
+                ShardAccess::There(home) => {
+                    let look = move |shard: Rc<Shard>| async move { shard.extents(layer, piece.block, piece.blocks).await };
+                    home.call(look).await??
+                }
+            };
+            for (blocks, data) in found {
+                let length = blocks * BLOCK as u64;
+                match extents.last_mut() {
+                    Some(last) if last.data == data => last.length += length,
+                    _ => extents.push(Extent { length, data }),
+                }
+            }
+        }
+        trim_to(&mut extents, offset % BLOCK as u64, length);
+        Ok(extents)
+    }
+
+    fn shard(&self, index: usize) -> Result<&ShardAccess> {
+        self.shards.get(index).ok_or_else(|| Error::new(ErrorKind::Closed, "the pool was closed"))
+    }
+
+    fn check(&self, offset: u64, length: u64) -> Result<()> {
+        if self.shared.gone.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the volume was deleted"));
+        }
+        let size = self.size();
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            let message = format!("bytes {offset} to {offset}+{length} lie beyond the volume's end at {size}");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
+    /// Cuts a range of blocks at slice borders, into pieces of at most `most` bytes.
+    fn cut(&self, block: u64, blocks: u64, most: u64) -> SmallVec<[Piece; 4]> {
+        let mut pieces = SmallVec::new();
+        let end = block + blocks;
+        let mut next = block;
+        while next < end {
+            let (shard, local) = self.slices.place(next);
+            let slice_end = (next / Slices::BLOCKS + 1) * Slices::BLOCKS;
+            let until = end.min(slice_end).min(next + most / BLOCK as u64);
+            pieces.push(Piece { shard, block: local, blocks: until - next, at: (next - block) * BLOCK as u64 });
+            next = until;
+        }
+        pieces
+    }
+}
+
+fn is_aligned(offset: u64, length: usize) -> bool {
+    offset.is_multiple_of(BLOCK as u64) && length.is_multiple_of(BLOCK)
+}
+
+/// The bytes of a request that belong to a piece.
+fn part(span: &Span, piece: &Piece) -> Span {
+    let at = usize::try_from(piece.at).unwrap_or(usize::MAX);
+    let length = usize::try_from(piece.blocks).unwrap_or(usize::MAX) * BLOCK;
+    span.slice(at..at + length)
+}
+
+/// Cuts `skip` bytes off the front of a list of extents and ends it after `length` more.
+fn trim_to(extents: &mut Vec<Extent>, skip: u64, length: u64) {
+    if let Some(first) = extents.first_mut() {
+        first.length -= skip;
+    }
+    let mut left = length;
+    for extent in &mut *extents {
+        extent.length = extent.length.min(left);
+        left -= extent.length;
+    }
+    extents.retain(|extent| extent.length > 0);
+}
+
+/// Runs futures side by side; gives the first error, after all have ended.
+async fn all<F: Future<Output = Result<()>>>(futures: impl Iterator<Item = F>) -> Result<()> {
+    let mut running: Vec<Option<Pin<Box<F>>>> = futures.map(|future| Some(Box::pin(future))).collect();
+    let mut result = Ok(());
+    std::future::poll_fn(|context| {
+        let mut left = false;
+        for place in &mut running {
+            let Some(future) = place else { continue };
+            match future.as_mut().poll(context) {
+                Poll::Ready(ended) => {
+                    if result.is_ok() {
+                        result = ended;
+                    }
+                    *place = None;
+                }
+                Poll::Pending => left = true,
+            }
+        }
+        if left { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    result
+}
+
+#[cfg(test)]
+#[path = "volume_tests.rs"]
+mod tests;
