@@ -4,6 +4,7 @@
 //! they live; decoding is the `Decoder`'s.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::implementation::Implementation;
 use crate::matrix::{Matrix, coefficient};
@@ -92,7 +93,13 @@ impl Code {
     /// # Panics
     /// If there are not k data and m parity columns, or not all of one length.
     pub fn encode(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) {
-        self.implementation.combine(&self.generator, data, parity);
+        let length = data.first().map_or(0, |column| column.len());
+        self.encode_part(data, parity, 0..length);
+    }
+
+    /// As [`Code::encode`] for some bytes of each column, which must be there.
+    pub(crate) fn encode_part(&self, data: &[&[u8]], parity: &mut [&mut [u8]], part: Range<usize>) {
+        self.implementation.combine(&self.generator, data, parity, part);
     }
 
     /// Plans how to compute the columns `wanted` from k columns of `present`: from the lowest k, which is all of them if

@@ -56,7 +56,8 @@ impl Decoder {
     /// # Panics
     /// If there are not as many of each, or not all of one length.
     pub fn apply(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-        self.implementation.combine(&self.matrix, inputs, outputs);
+        let length = inputs.first().map_or(0, |column| column.len());
+        self.implementation.combine(&self.matrix, inputs, outputs, 0..length);
     }
 }
 

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::matrix::Matrix;
@@ -122,19 +123,25 @@ impl Implementation {
         self.crc32c_append(0, copy)
     }
 
-    /// Output r = the sum over c of matrix(r, c) * input c.
+    /// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
     ///
     /// # Panics
-    /// If the columns are not as many as the matrix says, or not all of one length.
-    pub(crate) fn combine(self, matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+    /// If the columns are not as many as the matrix says, or not all of one length, or the part is not in them.
+    pub(crate) fn combine(
+        self,
+        matrix: &Matrix,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        part: Range<usize>,
+    ) {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value of this kind is made only where avx512::is_available().
-            Kind::Avx512 => unsafe { avx512::combine(matrix, inputs, outputs) },
+            Kind::Avx512 => unsafe { avx512::combine(matrix, inputs, outputs, part) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value of this kind is made only where avx2::is_available().
-            Kind::Avx2 => unsafe { avx2::combine(matrix, inputs, outputs) },
-            Kind::Scalar | Kind::Portable => scalar::combine(matrix, inputs, outputs),
+            Kind::Avx2 => unsafe { avx2::combine(matrix, inputs, outputs, part) },
+            Kind::Scalar | Kind::Portable => scalar::combine(matrix, inputs, outputs, part),
         }
     }
 }

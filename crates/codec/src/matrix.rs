@@ -8,6 +8,8 @@
     reason = "loop bounds beside each index, all below the array's fixed size"
 )]
 
+use std::ops::Range;
+
 use crate::MAX_COLUMNS;
 use crate::field::{inverse, multiply, power_of_two};
 
@@ -95,17 +97,17 @@ impl Matrix {
         self.sums_first
     }
 
-    /// Checks the shapes of what is to be multiplied: as many columns as the matrix has, all of one length, which it gives.
+    /// Checks the shapes of what is to be multiplied.
     ///
     /// # Panics
-    /// If they are not.
-    pub(crate) fn check(&self, inputs: &[&[u8]], outputs: &[&mut [u8]]) -> usize {
+    /// If there are not as many columns as the matrix has, or not all of one length, or the part is not in them.
+    pub(crate) fn check(&self, inputs: &[&[u8]], outputs: &[&mut [u8]], part: &Range<usize>) {
         assert_eq!(inputs.len(), self.columns(), "as many input columns as the code says");
         assert_eq!(outputs.len(), self.rows(), "as many output columns as the code says");
         let length = inputs.first().map_or(0, |input| input.len());
         let equal = inputs.iter().all(|i| i.len() == length) && outputs.iter().all(|o| o.len() == length);
         assert!(equal, "all columns are of one length");
-        length
+        assert!(part.start <= part.end && part.end <= length, "the part is within the columns");
     }
 
     /// The elements of one row.

@@ -68,24 +68,27 @@ impl<'p> Pass<'p, '_> {
     }
 }
 
-/// Calls `pass` for all that there is to do. Gives whether these passes were told to stream, which needs a fence after.
+/// Calls `pass` for all that there is to do in a part of the columns. Gives whether these passes were told to stream, which
+/// needs a fence after.
 ///
 /// # Panics
-/// If the columns are not as many as the matrix says, or not all of one length.
+/// As [`Matrix::check`].
 #[inline(always)]
 pub(crate) fn for_each_pass(
     matrix: &Matrix,
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
+    part: Range<usize>,
     mut pass: impl FnMut(Pass<'_, '_>),
 ) -> bool {
-    let length = matrix.check(inputs, outputs);
-    let large = (inputs.len() + outputs.len()) * length > STREAM;
-    let stream = large && outputs.iter().all(|output| output.as_ptr().addr().is_multiple_of(ALIGNMENT));
-    let tile = if outputs.len() > MOST { TILE } else { length };
-    let mut from = 0;
-    while from < length {
-        let to = length.min(from + tile);
+    matrix.check(inputs, outputs, &part);
+    let large = (inputs.len() + outputs.len()) * part.len() > STREAM;
+    let stream =
+        large && outputs.iter().all(|output| output[part.start..].as_ptr().addr().is_multiple_of(ALIGNMENT));
+    let tile = if outputs.len() > MOST { TILE } else { part.len() };
+    let mut from = part.start;
+    while from < part.end {
+        let to = part.end.min(from + tile);
         let mut first = 0;
         for outputs in outputs.chunks_mut(MOST) {
             let made = outputs.len();

@@ -8,6 +8,8 @@
 #![allow(unsafe_code)]
 #![allow(clippy::indexing_slicing, reason = "all shapes are checked before the first index is made")]
 
+use std::ops::Range;
+
 use crate::{Code, Implementation, MAX_COLUMNS};
 
 /// What a data cell is to hold.
@@ -57,9 +59,9 @@ impl Code {
         parity: &mut [&mut [u8]],
     ) {
         let cell = cells.first().map_or(0, |cell| cell.len());
-        let record = Record::new(self, Shape { cell, rows: 1, held: 0 }, sources, cells, crcs, parity);
+        let shape = Shape { cell, rows: 1, held: 0 };
         // SAFETY: the caller's contract.
-        unsafe { record.fill(self) };
+        unsafe { Record { code: self, shape, sources, columns: cells, crcs, parity }.fill() };
     }
 
     /// As [`Code::encode_row_copy`] from plain slices, `None` for a cell of zeros.
@@ -113,9 +115,9 @@ impl Code {
         assert!(cell > 0, "a record's cells hold something");
         let rows = columns.first().map_or(0, |column| column.len()) / cell;
         assert!(held <= rows, "rows held back are rows of the record");
-        let record = Record::new(self, Shape { cell, rows, held }, sources, columns, crcs, parity);
+        let shape = Shape { cell, rows, held };
         // SAFETY: the caller's contract.
-        unsafe { record.fill(self) };
+        unsafe { Record { code: self, shape, sources, columns, crcs, parity }.fill() };
     }
 }
 
@@ -129,114 +131,92 @@ struct Shape {
     held: usize,
 }
 
-/// A record whose shapes have been checked: columns as addresses, valid for `rows` cells.
-struct Record<'a> {
-    shape: Shape,
-    sources: &'a [Source],
-    crcs: &'a mut [u32],
-    columns: [*mut u8; MAX_COLUMNS],
-    parity: [*mut u8; MAX_COLUMNS],
+impl Shape {
+    /// Where a row's cells are in their columns.
+    fn cells(self, row: usize) -> Range<usize> {
+        row * self.cell..(row + 1) * self.cell
+    }
 }
 
-impl<'a> Record<'a> {
-    fn new(
-        code: &Code,
-        shape: Shape,
-        sources: &'a [Source],
-        columns: &'a mut [&mut [u8]],
-        crcs: &'a mut [u32],
-        parity: &'a mut [&mut [u8]],
-    ) -> Self {
-        let (k, m) = (usize::from(code.data_columns()), usize::from(code.parity_columns()));
-        assert!(columns.len() == k && parity.len() == m, "k data and m parity columns");
-        assert!(
-            sources.len() == k * shape.rows && crcs.len() == sources.len(),
-            "a source and a sum for each cell"
-        );
-        Self { shape, sources, crcs, columns: addresses(columns, shape), parity: addresses(parity, shape) }
+/// A record whose shapes have been checked.
+struct Record<'a, 'd, 'p> {
+    code: &'a Code,
+    shape: Shape,
+    sources: &'a [Source],
+    columns: &'a mut [&'d mut [u8]],
+    crcs: &'a mut [u32],
+    parity: &'a mut [&'p mut [u8]],
+}
+
+impl Record<'_, '_, '_> {
+    fn check(&self) {
+        let (k, m) = (usize::from(self.code.data_columns()), usize::from(self.code.parity_columns()));
+        let (cells, length) = (k * self.shape.rows, self.shape.rows * self.shape.cell);
+        assert!(self.columns.len() == k && self.parity.len() == m, "k data and m parity columns");
+        assert!(self.sources.len() == cells && self.crcs.len() == cells, "a source and a sum for each cell");
+        let equal = self.columns.iter().chain(self.parity.iter()).all(|column| column.len() == length);
+        assert!(equal, "all columns are of one length, whole cells");
     }
 
     /// # Safety
     /// As [`Code::encode_row_copy`].
-    unsafe fn fill(mut self, code: &Code) {
-        let k = usize::from(code.data_columns());
+    unsafe fn fill(&mut self) {
+        self.check();
         for row in 0..self.shape.rows {
-            for column in 0..k {
-                let next = self.source_after(column, row, k);
+            for column in 0..self.columns.len() {
                 // SAFETY: the caller's contract.
-                unsafe { self.fill_cell(code.implementation(), column, row, next) };
+                unsafe { self.fill_cell(column, row) };
             }
             if row >= self.shape.held {
-                self.encode(code, row);
+                self.encode(row);
             }
+        }
+    }
+
+    /// # Safety
+    /// As [`Code::encode_row_copy`].
+    #[inline]
+    unsafe fn fill_cell(&mut self, column: usize, row: usize) {
+        let implementation = self.code.implementation();
+        let index = column * self.shape.rows + row;
+        let next = self.source_after(column, row);
+        let cell = &mut self.columns[column][self.shape.cells(row)];
+        self.crcs[index] = match self.sources[index] {
+            Source::InPlace => implementation.crc32c_append(0, cell),
+            Source::Zero => {
+                cell.fill(0);
+                zero_crc(implementation, cell)
+            }
+            Source::Copy(source) => {
+                let next = next.unwrap_or(source);
+                // SAFETY: the source is as the caller's contract says.
+                unsafe { implementation.copy_crc32c(source, cell.as_mut_ptr(), cell.len(), next) }
+            }
+        };
+    }
+
+    /// The address that the cell after this one, in the order of the work, is copied from.
+    #[inline]
+    fn source_after(&self, column: usize, row: usize) -> Option<*const u8> {
+        let below = (column + 1) * self.shape.rows + row;
+        match self.sources.get(if column + 1 < self.columns.len() { below } else { row + 1 }) {
+            Some(&Source::Copy(source)) => Some(source),
+            _ => None,
         }
     }
 
     /// Makes the parity cells of a row whose data cells are there.
-    fn encode(&mut self, code: &Code, row: usize) {
-        let (k, m) = (usize::from(code.data_columns()), usize::from(code.parity_columns()));
-        let (offset, length) = (row * self.shape.cell, self.shape.cell);
-        let mut cells: [&[u8]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
-        for (cell, column) in cells.iter_mut().zip(&self.columns[..k]) {
-            // SAFETY: the first k columns were checked to have this cell, and only shared slices of it are made here.
-            *cell = unsafe { std::slice::from_raw_parts(column.add(offset), length) };
-        }
-        let mut parity: [&mut [u8]; MAX_COLUMNS] = std::array::from_fn(|_| Default::default());
-        for (cell, column) in parity.iter_mut().zip(&self.parity[..m]) {
-            // SAFETY: the first m columns were checked to have this cell, and mutable columns overlap nothing.
-            *cell = unsafe { std::slice::from_raw_parts_mut(column.add(offset), length) };
-        }
-        code.encode(&cells[..k], &mut parity[..m]);
-    }
-
-    /// The source that follows that of a cell in the order of the work; if there is none, its own, which costs nothing
-    /// to fetch.
-    fn source_after(&self, column: usize, row: usize, k: usize) -> *const u8 {
-        let here = column * self.shape.rows + row;
-        let next = if column + 1 < k { here + self.shape.rows } else { row + 1 };
-        [next, here]
-            .into_iter()
-            .find_map(|index| match self.sources.get(index) {
-                Some(Source::Copy(source)) => Some(*source),
-                _ => None,
-            })
-            .unwrap_or(std::ptr::null())
-    }
-
-    /// # Safety
-    /// As [`Code::encode_row_copy`].
-    unsafe fn fill_cell(
-        &mut self,
-        implementation: Implementation,
-        column: usize,
-        row: usize,
-        next: *const u8,
-    ) {
-        let length = self.shape.cell;
-        let cell = self.columns[column].wrapping_add(row * length);
-        let index = column * self.shape.rows + row;
-        // SAFETY: the cell is within its column; the source is the caller's contract.
-        self.crcs[index] = unsafe {
-            match self.sources[index] {
-                Source::Copy(source) => implementation.copy_crc32c(source, cell, length, next),
-                Source::InPlace => implementation.crc32c_append(0, std::slice::from_raw_parts(cell, length)),
-                Source::Zero => {
-                    cell.write_bytes(0, length);
-                    zero_crc(implementation, std::slice::from_raw_parts(cell, length))
-                }
-            }
-        };
+    fn encode(&mut self, row: usize) {
+        let cells = self.shape.cells(row);
+        self.code.encode_part(as_shared(self.columns), self.parity, cells);
     }
 }
 
-/// The addresses of columns, which are all as long as the shape says.
-fn addresses(columns: &mut [&mut [u8]], shape: Shape) -> [*mut u8; MAX_COLUMNS] {
-    let mut addresses = [std::ptr::null_mut(); MAX_COLUMNS];
-    for (address, column) in addresses.iter_mut().zip(columns) {
-        assert_eq!(column.len(), shape.rows * shape.cell, "all columns are of one length, whole cells");
-        *address = column.as_mut_ptr();
-    }
-    addresses
+/// Mutable slices behind a shared reference are shared slices: the same in memory, and all that can be done with them.
+fn as_shared<'a>(slices: &'a [&mut [u8]]) -> &'a [&'a [u8]] {
+    // SAFETY: both kinds of slice are an address and a length, and the inner lifetime is shortened to the outer one, during
+    // which nothing can be written through the original.
+    unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
 }
 
 /// The CRC-32C of a cell of zeros.

@@ -1,19 +1,22 @@
 //! Everything in plain loops over bytes: the oracle that the other implementations are held to.
 //!
 //! Owns no method worth reading twice: where clear and fast disagree, this file is clear. Always compiled, runs anywhere.
-#![allow(clippy::indexing_slicing, reason = "the tables' indices are bytes")]
+#![allow(clippy::indexing_slicing, reason = "the tables' indices are bytes, and the part was checked")]
+
+use std::ops::Range;
 
 use crate::checksum::times_x;
 use crate::field::multiply;
 use crate::matrix::Matrix;
 
-/// Output r = the sum over c of matrix(r, c) * input c.
-pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-    matrix.check(inputs, outputs);
+/// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
+pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]], part: Range<usize>) {
+    matrix.check(inputs, outputs, &part);
     for (row, output) in outputs.iter_mut().enumerate() {
+        let output = &mut output[part.clone()];
         output.fill(0);
         for (input, &factor) in inputs.iter().zip(matrix.row(row)) {
-            add_product(factor, input, output);
+            add_product(factor, &input[part.clone()], output);
         }
     }
 }

@@ -1,42 +1,69 @@
-//! CRC-32C of 4 KiB blocks: codec against ISA-L and crc-fast.
+//! CRC-32C of 4 KiB blocks: codec against ISA-L and crc-fast; and looking for zeros.
 //!
 //! Owns these comparisons, over blocks that lie in the first cache, the second, and memory.
 
+use std::hint::black_box;
+
 use crate::isal;
 use crate::measure::{Contestant, Effort, compare};
-use crate::memory::Stripes;
+use crate::memory::{MEMORY, Stripes};
 use crate::report::Case;
 
 const BLOCK: usize = 4096;
 
 /// One case for each place the blocks lie in.
 pub fn compare_crc(effort: Effort) -> Vec<Case> {
-    [("L1", 4), ("L2", 128), ("memory", (192 << 20) / BLOCK)].map(|(resident, count)| case(effort, resident, count)).into()
+    [("L1", 4), ("L2", 128), ("memory", MEMORY / BLOCK)]
+        .map(|(resident, count)| case(effort, resident, count))
+        .into()
 }
 
 fn case(effort: Effort, resident: &'static str, count: usize) -> Case {
     let stripes = Stripes::new(count, 1, BLOCK);
     // SAFETY: nothing writes the blocks.
     let block = |turn| unsafe { stripes.slice(stripes.columns(turn)[0]) };
-    let expected = codec::crc32c(block(0));
-    let right = [isal::crc32c(block(0)), crc_fast::crc32_iscsi(block(0))];
-    let mut contestants = [
-        Contestant::new("codec", |turn| {
-            std::hint::black_box(codec::crc32c(block(turn)));
-        }),
-        Contestant::new("isal crc32_iscsi", |turn| {
-            std::hint::black_box(isal::crc32c(block(turn)));
-        }),
-        Contestant::new("crc-fast", |turn| {
-            std::hint::black_box(crc_fast::crc32_iscsi(block(turn)));
-        }),
+    let ways: [(&'static str, &dyn Fn(&[u8]) -> u32); 3] = [
+        ("codec", &codec::crc32c),
+        ("isal crc32_iscsi", &isal::crc32c),
+        ("crc-fast", &crc_fast::crc32_iscsi),
     ];
+    let expected = codec::crc32c(block(0));
+    let right = ways.iter().filter(|(_, way)| way(block(0)) == expected).count();
+    let mut contestants: Vec<Contestant<'_>> = ways
+        .iter()
+        .map(|&(name, way)| {
+            Contestant::new(name, move |turn| {
+                black_box(way(block(turn)));
+            })
+        })
+        .collect();
     Case {
         work: "crc32c".into(),
         column: BLOCK,
-        resident,
+        resident: resident.into(),
         bytes: BLOCK,
-        right: (1 + right.iter().filter(|&&r| r == expected).count(), 3),
+        right: (right, contestants.len()),
         outcomes: compare(effort, &mut contestants),
     }
+}
+
+/// A block of zeros in the first cache, and one that is not.
+pub fn compare_zero(effort: Effort) -> Vec<Case> {
+    let zeros = [0u8; BLOCK];
+    let mut noise = zeros;
+    noise[3] = 1;
+    let case = |work: &str, block: &[u8; BLOCK], zero: bool| Case {
+        work: work.into(),
+        column: BLOCK,
+        resident: "L1".into(),
+        bytes: BLOCK,
+        right: (usize::from(codec::is_zero(block) == zero), 1),
+        outcomes: compare(
+            effort,
+            &mut [Contestant::new("codec", |_| {
+                black_box(codec::is_zero(black_box(block)));
+            })],
+        ),
+    };
+    vec![case("is_zero of zeros", &zeros, true), case("is_zero of others", &noise, false)]
 }

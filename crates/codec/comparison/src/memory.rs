@@ -5,6 +5,9 @@
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
+/// Bytes that no cache of this machine holds: its last level has 32 MiB.
+pub const MEMORY: usize = 192 << 20;
+
 /// Stripes of `columns` columns of `length` bytes, one after the other.
 pub struct Stripes {
     base: *mut u8,

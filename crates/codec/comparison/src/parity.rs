@@ -1,27 +1,146 @@
 //! Encoding, and decoding one lost column: codec against ISA-L's table code and its XOR and P+Q.
 //!
-//! Owns these comparisons. ISA-L's table code gets codec's own coefficients, so that both must give the same bytes.
+//! Owns these comparisons. ISA-L's table code gets codec's own coefficients, so that both must give the same bytes; P+Q
+//! has them by itself.
+
+use std::hint::black_box;
 
 use codec::{Code, ColumnSet, Decoder};
 
 use crate::isal::{self, Tables};
 use crate::measure::{Contestant, Effort, compare};
-use crate::memory::Stripes;
+use crate::memory::{MEMORY, Stripes};
 use crate::report::Case;
 
-/// More than this machine's last-level cache holds (32 MiB), several times.
-const MEMORY: usize = 192 << 20;
-
-/// All comparisons of one scheme at one column length.
-pub fn compare_scheme(effort: Effort, k: u8, m: u8, column: usize) -> Vec<Case> {
-    let stripe = column * usize::from(k + m);
+/// All comparisons of K+M with columns of `column` bytes.
+pub fn compare_scheme<const K: usize, const M: usize>(effort: Effort, column: usize) -> Vec<Case> {
+    let stripe = column * (K + M);
     let mut cases = Vec::new();
     for (resident, stripes) in [("cache", 1), ("memory", MEMORY / stripe)] {
-        let stripes = Stripes::new(stripes, usize::from(k + m), column);
-        cases.push(encode(effort, k, m, resident, &stripes));
-        cases.push(decode(effort, k, m, resident, &stripes));
+        let stripes = Stripes::new(stripes, K + M, column);
+        cases.push(encode::<K, M>(effort, resident, &stripes));
+        cases.push(decode::<K, M>(effort, resident, &stripes));
     }
     cases
+}
+
+fn encode<const K: usize, const M: usize>(effort: Effort, resident: &'static str, stripes: &Stripes) -> Case {
+    let length = stripes.length;
+    let code = Code::new(K as u8, M as u8).expect("a scheme that exists");
+    let tables = Tables::new(K, M, &coefficients(&code));
+    let ours = |turn: usize| {
+        let (inputs, outputs) = stripes.columns(turn).split_at(K);
+        // SAFETY: the columns are apart and nothing else runs.
+        let inputs: [&[u8]; K] = std::array::from_fn(|j| unsafe { stripes.slice(inputs[j]) });
+        // SAFETY: as above.
+        let mut outputs: [&mut [u8]; M] = std::array::from_fn(|i| unsafe { stripes.slice_mut(outputs[i]) });
+        code.encode(&inputs, &mut outputs);
+    };
+    let theirs = |turn: usize| {
+        let (inputs, outputs) = stripes.columns(turn).split_at(K);
+        // SAFETY: the columns are apart and as long as said.
+        unsafe { tables.encode(length, inputs, outputs) };
+    };
+    // SAFETY: as above; page-aligned.
+    let theirs_raid = |turn: usize| match M {
+        1 => unsafe { isal::xor_gen(length, stripes.columns(turn)) },
+        _ => unsafe { isal::pq_gen(length, stripes.columns(turn)) },
+    };
+    let parities = |run: &dyn Fn(usize)| sums(stripes, run, &stripes.columns(0)[K..]);
+    let expected = parities(&ours);
+    let right = [parities(&theirs) == expected, parities(&theirs_raid) == expected];
+    let mut contestants = [
+        Contestant::new("codec", ours),
+        Contestant::new("isal ec_encode_data", theirs),
+        Contestant::new(if M == 1 { "isal xor_gen" } else { "isal pq_gen" }, theirs_raid),
+    ];
+    Case {
+        work: format!("encode {K}+{M}"),
+        column: length,
+        resident: resident.into(),
+        bytes: K * length,
+        right: (1 + right.iter().filter(|&&r| r).count(), 3),
+        outcomes: compare(effort, &mut contestants),
+    }
+}
+
+/// Data column 0 is lost. It comes back from the other data columns and the last parity: with M = 1 that is the XOR, else
+/// the general case.
+fn decode<const K: usize, const M: usize>(effort: Effort, resident: &'static str, stripes: &Stripes) -> Case {
+    let length = stripes.length;
+    let code = Code::new(K as u8, M as u8).expect("a scheme that exists");
+    let present: ColumnSet = (1..K as u8).chain([(K + M - 1) as u8]).collect();
+    let decoder = code.decoder(present, &[0]).expect("k columns are there");
+    let tables = Tables::new(K, 1, &decoding_row(&decoder, K));
+    let sources = |turn: usize| -> [*mut u8; K] {
+        let columns = stripes.columns(turn);
+        std::array::from_fn(|j| columns[usize::from(decoder.sources()[j])])
+    };
+    let ours = |turn: usize| {
+        // SAFETY: the columns are apart and nothing else runs.
+        let inputs: [&[u8]; K] = sources(turn).map(|column| unsafe { stripes.slice(column) });
+        // SAFETY: column 0 is not among the sources.
+        decoder.apply(&inputs, &mut [unsafe { stripes.slice_mut(stripes.columns(turn)[0]) }]);
+    };
+    let theirs = |turn: usize| {
+        // SAFETY: the columns are apart and as long as said.
+        unsafe { tables.encode(length, &sources(turn), &stripes.columns(turn)[..1]) };
+    };
+    let theirs_xor = |turn: usize| {
+        let mut columns = [stripes.columns(turn)[0]; 33];
+        columns[..K].copy_from_slice(&sources(turn));
+        // SAFETY: as above; page-aligned.
+        unsafe { isal::xor_gen(length, &columns[..=K]) };
+    };
+    let lost = |run: &dyn Fn(usize)| sums(stripes, run, &stripes.columns(0)[..1]);
+    let expected = lost(&ours);
+    let mut right = 1 + usize::from(lost(&theirs) == expected);
+    let mut contestants =
+        vec![Contestant::new("codec", ours), Contestant::new("isal ec_encode_data", theirs)];
+    if M == 1 {
+        right += usize::from(lost(&theirs_xor) == expected);
+        contestants.push(Contestant::new("isal xor_gen", theirs_xor));
+    }
+    Case {
+        work: format!("decode 1 of {K}+{M}"),
+        column: length,
+        resident: resident.into(),
+        bytes: K * length,
+        right: (right, contestants.len()),
+        outcomes: compare(effort, &mut contestants),
+    }
+}
+
+/// How long it takes to plan a decoding: for one lost data column of 4+1, of 8+2 without its first parity, and for two.
+pub fn compare_plans(effort: Effort) -> Vec<Case> {
+    let plan = |k: u8, m: u8, lost: &'static [u8]| {
+        let code = Code::new(k, m).expect("a scheme that exists");
+        let present: ColumnSet = ColumnSet::first(k + m).difference(lost.iter().copied().collect());
+        let wanted: Vec<u8> = lost.iter().copied().filter(|&column| column < k).collect();
+        let mut contestants = [Contestant::new("codec", move |_| {
+            black_box(code.decoder(black_box(present), &wanted).expect("k columns are there"));
+        })];
+        Case {
+            work: format!("plan {lost:?} of {k}+{m}"),
+            column: 0,
+            resident: "cache".into(),
+            bytes: 0,
+            right: (1, 1),
+            outcomes: compare(effort, &mut contestants),
+        }
+    };
+    vec![plan(4, 1, &[0]), plan(8, 2, &[0, 8]), plan(8, 2, &[0, 1])]
+}
+
+/// Runs turn 0 and gives the checksums of some columns after it.
+fn sums(stripes: &Stripes, run: &dyn Fn(usize), columns: &[*mut u8]) -> Vec<u32> {
+    for &column in columns {
+        // SAFETY: nothing else runs.
+        unsafe { stripes.slice_mut(column) }.fill(0xAA);
+    }
+    run(0);
+    // SAFETY: nothing else runs.
+    columns.iter().map(|&column| codec::crc32c(unsafe { stripes.slice(column) })).collect()
 }
 
 /// codec's m x k coefficients, column by column as the parities of unit vectors.
@@ -40,111 +159,6 @@ fn coefficients(code: &Code) -> Vec<u8> {
         }
     }
     matrix
-}
-
-fn encode(effort: Effort, k: u8, m: u8, resident: &'static str, stripes: &Stripes) -> Case {
-    let (data, parity, length) = (usize::from(k), usize::from(m), stripes.length);
-    let code = Code::new(k, m).expect("a scheme that exists");
-    let tables = Tables::new(data, parity, &coefficients(&code));
-    let ours = |turn: usize| {
-        let columns = stripes.columns(turn);
-        // SAFETY: the columns are apart and nothing else runs.
-        let inputs: [&[u8]; 8] = std::array::from_fn(|j| unsafe { stripes.slice(columns[j.min(data - 1)]) });
-        // SAFETY: as above; only the first m are used, which are apart.
-        let mut outputs: [&mut [u8]; 2] =
-            std::array::from_fn(|i| unsafe { stripes.slice_mut(columns[data + i.min(parity - 1)]) });
-        code.encode(&inputs[..data], &mut outputs[..parity]);
-    };
-    let theirs = |turn: usize| {
-        let (inputs, outputs) = stripes.columns(turn).split_at(data);
-        // SAFETY: the columns are apart and as long as said.
-        unsafe { tables.encode(length, inputs, outputs) };
-    };
-    // SAFETY: as above; page-aligned.
-    let theirs_raid = |turn: usize| match m {
-        1 => unsafe { isal::xor_gen(length, stripes.columns(turn)) },
-        _ => unsafe { isal::pq_gen(length, stripes.columns(turn)) },
-    };
-    // P+Q has another Q (powers of 2), so that only its P is looked at.
-    let check = |run: &dyn Fn(usize), columns: usize| {
-        let parities = |turn| stripes.columns(turn)[data..data + columns].to_vec();
-        run(0);
-        parities(0).into_iter().map(|p| codec::crc32c(unsafe { stripes.slice(p) })).collect::<Vec<_>>()
-    };
-    let expected = check(&ours, parity);
-    let right = [check(&theirs, parity) == expected, check(&theirs_raid, 1)[..] == expected[..1]];
-    let mut contestants = [
-        Contestant::new("codec", ours),
-        Contestant::new("isal ec_encode_data", theirs),
-        Contestant::new(if m == 1 { "isal xor_gen" } else { "isal pq_gen" }, theirs_raid),
-    ];
-    Case {
-        work: format!("encode {k}+{m}"),
-        column: length,
-        resident,
-        bytes: data * length,
-        right: (1 + right.iter().filter(|&&r| r).count(), 3),
-        outcomes: compare(effort, &mut contestants),
-    }
-}
-
-/// Data column 0 is lost; it comes back from the other data columns and parity 0 if m = 1, and from parity 1 in its place
-/// else (the general case: the first parity is a plain XOR). It is written where the last column is.
-fn decode(effort: Effort, k: u8, m: u8, resident: &'static str, stripes: &Stripes) -> Case {
-    let (data, length) = (usize::from(k), stripes.length);
-    let code = Code::new(k, m).expect("a scheme that exists");
-    let present: ColumnSet = (1..k).chain([k + m - 1]).collect();
-    let decoder = code.decoder(present, &[0]).expect("k columns are there");
-    let tables = Tables::new(data, 1, &decoding_row(&decoder, data));
-    // The last parity is a source: the lost column's own place takes the result.
-    let ours = |turn: usize| {
-        let columns = stripes.columns(turn);
-        let inputs: [&[u8]; 8] = std::array::from_fn(|j| {
-            let column = decoder.sources().get(j).map_or(usize::from(k), |&c| usize::from(c));
-            // SAFETY: the columns are apart and nothing else runs.
-            unsafe { stripes.slice(columns[column]) }
-        });
-        // SAFETY: column 0 is not among the sources.
-        decoder.apply(&inputs[..data], &mut [unsafe { stripes.slice_mut(columns[0]) }]);
-    };
-    let sources = |turn: usize| {
-        let columns = stripes.columns(turn);
-        let mut sources = [columns[0]; 9];
-        for (slot, &column) in sources.iter_mut().zip(decoder.sources()) {
-            *slot = columns[usize::from(column)];
-        }
-        sources[data] = columns[0];
-        sources
-    };
-    let theirs = |turn: usize| {
-        let sources = sources(turn);
-        // SAFETY: the columns are apart and as long as said.
-        unsafe { tables.encode(length, &sources[..data], &sources[data..=data]) };
-    };
-    let theirs_xor = |turn: usize| {
-        // SAFETY: as above; page-aligned.
-        unsafe { isal::xor_gen(length, &sources(turn)[..=data]) };
-    };
-    let check = |run: &dyn Fn(usize)| {
-        run(0);
-        // SAFETY: nothing else runs.
-        codec::crc32c(unsafe { stripes.slice(stripes.columns(0)[0]) })
-    };
-    let expected = check(&ours);
-    let mut right = usize::from(check(&theirs) == expected);
-    let mut contestants = vec![Contestant::new("codec", ours), Contestant::new("isal ec_encode_data", theirs)];
-    if m == 1 {
-        right += usize::from(check(&theirs_xor) == expected);
-        contestants.push(Contestant::new("isal xor_gen", theirs_xor));
-    }
-    Case {
-        work: format!("decode 1 of {k}+{m}"),
-        column: length,
-        resident,
-        bytes: data * length,
-        right: (1 + right, contestants.len()),
-        outcomes: compare(effort, &mut contestants),
-    }
 }
 
 /// The decoder's factors, from unit vectors.

@@ -10,8 +10,9 @@ pub struct Case {
     pub work: String,
     /// Bytes of a column.
     pub column: usize,
-    /// `cache` (one stripe again and again) or `memory` (more than the caches hold).
-    pub resident: &'static str,
+    /// Where the bytes lie: `cache` (one stripe again and again), `memory` (more than the caches hold), or more exactly;
+    /// `L3>L2` from one place to another.
+    pub resident: String,
     /// Bytes that the rate is reckoned with: the data of one turn.
     pub bytes: usize,
     /// Contestants whose result was bit for bit the expected one / contestants.
@@ -23,13 +24,13 @@ pub struct Case {
 /// A line for each contestant. GB/s are 10^9 bytes of data a second.
 pub fn print_table(cases: &[Case]) {
     println!(
-        "{:<22} {:>7} {:<7} {:<26} {:>11} {:>8} {:>7}  right",
+        "{:<18} {:>7} {:<13} {:<22} {:>11} {:>8} {:>7}  right",
         "work", "column", "in", "by", "ns", "GB/s", "ratio"
     );
     for case in cases {
         for outcome in &case.outcomes {
             println!(
-                "{:<22} {:>7} {:<7} {:<26} {:>11.1} {:>8.2} {:>7.3}  {}/{}",
+                "{:<18} {:>7} {:<13} {:<22} {:>11.1} {:>8.2} {:>7.3}  {}/{}",
                 case.work,
                 case.column,
                 case.resident,
@@ -46,7 +47,8 @@ pub fn print_table(cases: &[Case]) {
 
 /// An array of one object a contestant. No text in it needs escaping.
 pub fn print_json(cases: &[Case]) {
-    let lines: Vec<String> = cases.iter().flat_map(|case| case.outcomes.iter().map(move |o| json(case, o))).collect();
+    let lines: Vec<String> =
+        cases.iter().flat_map(|case| case.outcomes.iter().map(move |o| json(case, o))).collect();
     println!("[\n{}\n]", lines.join(",\n"));
 }
 

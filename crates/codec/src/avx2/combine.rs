@@ -10,6 +10,7 @@
 )]
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use crate::field::NIBBLES;
 use crate::matrix::Matrix;
@@ -22,10 +23,10 @@ const UNROLL: usize = 2;
 /// Bytes of each column that a step does.
 const STEP: usize = UNROLL * VECTOR;
 
-/// Output r = the sum over c of matrix(r, c) * input c.
+/// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
 #[target_feature(enable = "avx2")]
-pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-    for_each_pass(matrix, inputs, outputs, |pass| match (pass.outputs(), pass.sums_first()) {
+pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]], part: Range<usize>) {
+    for_each_pass(matrix, inputs, outputs, part, |pass| match (pass.outputs(), pass.sums_first()) {
         (1, true) => combine_rows::<1, true>(pass),
         (2, true) => combine_rows::<2, true>(pass),
         (3, true) => combine_rows::<3, true>(pass),

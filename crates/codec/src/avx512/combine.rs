@@ -11,6 +11,7 @@
 )]
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use crate::MAX_COLUMNS;
 use crate::field::AFFINE;
@@ -20,19 +21,20 @@ use crate::passes::{Pass, for_each_pass};
 /// Bytes of a vector.
 const VECTOR: usize = 64;
 
-/// Output r = the sum over c of matrix(r, c) * input c.
+/// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
-pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-    let streamed = for_each_pass(matrix, inputs, outputs, |pass| match (pass.outputs(), pass.sums_first()) {
-        (1, true) => combine_rows::<1, true>(pass),
-        (2, true) => combine_rows::<2, true>(pass),
-        (3, true) => combine_rows::<3, true>(pass),
-        (4, true) => combine_rows::<4, true>(pass),
-        (1, false) => combine_rows::<1, false>(pass),
-        (2, false) => combine_rows::<2, false>(pass),
-        (3, false) => combine_rows::<3, false>(pass),
-        _ => combine_rows::<4, false>(pass),
-    });
+pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]], part: Range<usize>) {
+    let streamed =
+        for_each_pass(matrix, inputs, outputs, part, |pass| match (pass.outputs(), pass.sums_first()) {
+            (1, true) => combine_rows::<1, true>(pass),
+            (2, true) => combine_rows::<2, true>(pass),
+            (3, true) => combine_rows::<3, true>(pass),
+            (4, true) => combine_rows::<4, true>(pass),
+            (1, false) => combine_rows::<1, false>(pass),
+            (2, false) => combine_rows::<2, false>(pass),
+            (3, false) => combine_rows::<3, false>(pass),
+            _ => combine_rows::<4, false>(pass),
+        });
     if streamed {
         // Streaming stores are ordered with nothing: they must have happened before anyone is told of the result.
         _mm_sfence();

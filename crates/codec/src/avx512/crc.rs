@@ -72,6 +72,9 @@ const CHAINS: [u64; 3] = [
 pub(crate) fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
     let (blocks, rest) = data.as_chunks::<BLOCK>();
     let state = blocks.iter().fold(!crc, |state, data| block(state, data));
+    if rest.is_empty() {
+        return !state;
+    }
     let (vectors, rest) = rest.split_at(whole_lanes(rest.len()));
     // SAFETY: a slice is valid for reads of its length.
     let state = unsafe {
@@ -94,12 +97,15 @@ pub(crate) unsafe fn copy_crc32c(
     next: *const u8,
 ) -> u32 {
     let most = whole_lanes(length);
-    // SAFETY: the caller's contract; `most` is at most `length`. The rest is copied, and only the copy is looked at.
+    // SAFETY: the caller's contract; `most` is at most `length`.
     unsafe {
         let state = lanes::<true>(!0, source, destination, most, next);
-        let rest = std::slice::from_raw_parts_mut(destination.add(most), length - most);
-        source.add(most).copy_to_nonoverlapping(rest.as_mut_ptr(), rest.len());
-        !words(state, rest)
+        if most == length {
+            return !state;
+        }
+        // The rest is copied first, and then only the copy is looked at.
+        source.add(most).copy_to_nonoverlapping(destination.add(most), length - most);
+        !words(state, std::slice::from_raw_parts(destination.add(most), length - most))
     }
 }
 

@@ -9,7 +9,7 @@ fn sums_products() {
     let matrix = Matrix::new(2, 3, |r, c| factors[usize::from(r)][usize::from(c)]);
     let mut outputs = [[0xAA; 300], [0xAA; 300]];
     let [first, second] = &mut outputs;
-    combine(&matrix, &inputs.each_ref().map(|i| &i[..]), &mut [first, second]);
+    combine(&matrix, &inputs.each_ref().map(|i| &i[..]), &mut [first, second], 0..300);
     for (factors, output) in factors.iter().zip(&outputs) {
         for (at, &byte) in output.iter().enumerate() {
             let sum = (0..3).fold(0, |sum, j| sum ^ multiply(factors[j], inputs[j][at]));
