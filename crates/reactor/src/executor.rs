@@ -20,7 +20,7 @@ use crossbeam_queue::SegQueue;
 use slab::Slab;
 
 use crate::remote::Remote;
-use crate::timer::Timers;
+use crate::timer::{TimerKey, Timers};
 use crate::{Clock, Instant};
 
 /// A spawned task: await it for its result, [`Task::detach`] it to let it run; dropping it cancels it.
@@ -49,6 +49,9 @@ pub trait Rouse: Send + Sync {
     /// Ends the sleep now, or the next one at once.
     fn rouse(&self);
 }
+
+/// Messages of each kind taken in one cycle: senders that never stop must not keep the tasks from running.
+const MESSAGES_PER_CYCLE: usize = 256;
 
 /// A job from another thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -237,7 +240,7 @@ impl Reactor {
 
     /// Waits until `due`.
     pub fn sleep_until(&self, due: Instant) -> Sleep {
-        Sleep { reactor: self.clone(), due, set: false }
+        Sleep { reactor: self.clone(), due, timer: None }
     }
 
     /// Waits for `length`.
@@ -258,11 +261,11 @@ impl Reactor {
         let (main_waker, main_woken) = self.main_waker();
         let result = loop {
             // Asked before it is swapped: a swap locks the cache line, every cycle.
-            if main_woken.load(Ordering::Relaxed)
-                && main_woken.swap(false, Ordering::Acquire)
-                && let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&main_waker))
-            {
-                break result;
+            if main_woken.load(Ordering::Relaxed) && main_woken.swap(false, Ordering::Acquire) {
+                self.mark_busy();
+                if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&main_waker)) {
+                    break result;
+                }
             }
             self.cycle(&main_woken);
         };
@@ -300,7 +303,7 @@ impl Reactor {
         worked |= if may_sleep { driver.poll_before_sleep() } else { driver.poll() };
         worked |= self.fire_timers();
         if worked {
-            self.inner.busy_at.set(Instant::from_nanos(u64::MAX));
+            self.mark_busy();
         }
         if more() {
             return;
@@ -323,6 +326,11 @@ impl Reactor {
         ready > 0
     }
 
+    /// Something happened: the time of polling begins anew. The clock is read only once the reactor turns idle.
+    fn mark_busy(&self) {
+        self.inner.busy_at.set(Instant::from_nanos(u64::MAX));
+    }
+
     /// True while the time since the last work is shorter than the polling time.
     fn keep_polling(&self) -> bool {
         let poll_for = self.inner.poll_for.get();
@@ -330,7 +338,7 @@ impl Reactor {
             return false;
         }
         let now = self.now();
-        // `u64::MAX` marks "busy until just now": the clock is read only once the reactor turns idle.
+        // See `mark_busy`.
         if self.inner.busy_at.get() > now {
             self.inner.busy_at.set(now);
         }
@@ -344,12 +352,20 @@ impl Reactor {
         }
         // Swapped before the queues are emptied: what is pushed meanwhile raises it again.
         shared.mail.swap(false, Ordering::AcqRel);
-        while let Some(task) = shared.woken.pop() {
-            shared.schedule(task);
+        for _ in 0..MESSAGES_PER_CYCLE {
+            let (task, job) = (shared.woken.pop(), shared.jobs.pop());
+            if task.is_none() && job.is_none() {
+                return true;
+            }
+            if let Some(task) = task {
+                shared.schedule(task);
+            }
+            if let Some(job) = job {
+                job();
+            }
         }
-        while let Some(job) = shared.jobs.pop() {
-            job();
-        }
+        // There may be more: they come after the tasks that are ready now.
+        shared.mail.store(true, Ordering::Release);
         true
     }
 
@@ -424,11 +440,11 @@ impl Drop for Restore {
     }
 }
 
-/// See [`Reactor::sleep`].
+/// See [`Reactor::sleep`]. Dropping it forgets the timer.
 pub struct Sleep {
     reactor: Reactor,
     due: Instant,
-    set: bool,
+    timer: Option<TimerKey>,
 }
 
 impl Future for Sleep {
@@ -438,11 +454,29 @@ impl Future for Sleep {
         if self.reactor.now() >= self.due {
             return Poll::Ready(());
         }
-        if !self.set {
-            self.set = true;
-            self.reactor.inner.timers.borrow_mut().set(self.due, context.waker().clone());
+        let due = self.due;
+        let mut timers = self.reactor.inner.timers.borrow_mut();
+        match self.timer {
+            Some(key) => {
+                let replaced = timers.change(key, context.waker());
+                drop((timers, replaced));
+            }
+            None => {
+                let key = timers.set(due, context.waker().clone());
+                drop(timers);
+                self.timer = Some(key);
+            }
         }
         Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let Some(key) = self.timer else { return };
+        // Dropped after the timers are let go of: a waker may be the last hold on a task that sets timers itself.
+        let waker = self.reactor.inner.timers.borrow_mut().cancel(key);
+        drop(waker);
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::{BACKENDS, start};
 use crate::{Home, ParkDriver, SystemClock};
 
 fn reactor() -> Reactor {
@@ -104,4 +105,177 @@ fn shutting_down_drops_tasks_that_wait() {
     reactor.shut_down();
     drop(reactor);
     assert_eq!(Rc::strong_count(&held), 1);
+}
+
+/// A clock that goes on by `tick` each time it is read, and a driver that counts what it is asked for and sleeps by
+/// setting that clock.
+struct Fake {
+    now: Cell<u64>,
+    tick: u64,
+    polls: Cell<u32>,
+    sleeps: RefCell<Vec<Option<u64>>>,
+    /// What happens in the next sleep.
+    dream: Cell<Option<Box<dyn FnOnce()>>>,
+}
+
+impl Fake {
+    fn new(tick: u64) -> (Rc<Self>, Reactor) {
+        let fake = Rc::new(Self {
+            now: Cell::new(0),
+            tick,
+            polls: Cell::new(0),
+            sleeps: RefCell::default(),
+            dream: Cell::default(),
+        });
+        (fake.clone(), Reactor::new(fake.clone(), fake))
+    }
+}
+
+impl Clock for Fake {
+    fn now(&self) -> Instant {
+        self.now.set(self.now.get() + self.tick);
+        Instant::from_nanos(self.now.get())
+    }
+}
+
+struct NotRoused;
+
+impl Rouse for NotRoused {
+    fn rouse(&self) {
+        panic!("roused from its own thread");
+    }
+}
+
+impl Driver for Fake {
+    fn poll(&self) -> bool {
+        self.polls.set(self.polls.get() + 1);
+        false
+    }
+
+    fn sleep(&self, until: Option<Instant>) {
+        self.sleeps.borrow_mut().push(until.map(Instant::as_nanos));
+        if let Some(dream) = self.dream.take() {
+            dream();
+            return;
+        }
+        let until = until.expect("a sleep that nothing ends");
+        self.now.set(self.now.get().max(until.as_nanos()));
+    }
+
+    fn rouser(&self) -> Arc<dyn Rouse> {
+        Arc::new(NotRoused)
+    }
+}
+
+#[test]
+fn an_idle_reactor_sleeps_once_until_its_timer() {
+    let (fake, reactor) = Fake::new(0);
+    reactor.run(reactor.sleep(Duration::from_secs(1)));
+    assert_eq!(*fake.sleeps.borrow(), [Some(1_000_000_000)]);
+    assert_eq!(fake.polls.get(), 2, "one before the sleep and one after");
+}
+
+#[test]
+fn without_timers_the_sleep_has_no_end() {
+    let (fake, reactor) = Fake::new(0);
+    let notify = Rc::new(crate::Notify::default());
+    let inside = notify.clone();
+    fake.dream.set(Some(Box::new(move || inside.notify())));
+    reactor.run(notify.notified());
+    assert_eq!(*fake.sleeps.borrow(), [None]);
+}
+
+#[test]
+fn a_reactor_polls_for_the_set_time_after_work_and_then_sleeps() {
+    let (fake, reactor) = Fake::new(10);
+    reactor.set_poll_before_sleep(Duration::from_nanos(1000));
+    reactor.run(reactor.sleep(Duration::from_secs(1)));
+    let polls = fake.polls.get();
+    // Each poll reads the clock at most three times.
+    assert!((1000 / 10 / 3..=1000 / 10 + 3).contains(&polls), "{polls} polls");
+    assert_eq!(fake.sleeps.borrow().len(), 1);
+    // Work makes the time begin anew.
+    reactor.run(async {
+        reactor.sleep(Duration::from_nanos(900)).await;
+        assert_eq!(fake.sleeps.borrow().len(), 1);
+        reactor.sleep(Duration::from_nanos(900)).await;
+        assert_eq!(fake.sleeps.borrow().len(), 1);
+        reactor.sleep(Duration::from_secs(1)).await;
+    });
+    assert_eq!(fake.sleeps.borrow().len(), 2);
+}
+
+#[test]
+fn a_timer_that_nobody_waits_for_wakes_nobody() {
+    let (fake, reactor) = Fake::new(0);
+    let short = reactor.sleep(Duration::from_nanos(5));
+    let inside = reactor.clone();
+    let abandoned = reactor.spawn(async move { inside.sleep(Duration::from_nanos(3)).await });
+    reactor.run(async {
+        let mut short = pin!(short);
+        // Set by this task, then by another: the last one is woken.
+        std::future::poll_fn(|context| Poll::Ready(short.as_mut().poll(context).is_pending())).await;
+        reactor.yield_now().await;
+        abandoned.cancel().await;
+        short.await;
+    });
+    assert_eq!(*fake.sleeps.borrow(), [Some(5)]);
+}
+
+#[test]
+fn a_message_always_ends_the_sleep() {
+    const CALLS: u64 = 50_000;
+    for backend in BACKENDS {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let (_platform, reactor) = start(backend);
+            let home = Home::settle(&reactor, Rc::new((reactor.clone(), Cell::new(0u64))));
+            let (stop, stopped) = futures_channel::oneshot::channel::<()>();
+            sender.send((home.clone(), stop)).unwrap();
+            reactor.run(stopped).unwrap();
+            home.evict();
+        });
+        let (home, stop) = receiver.recv().unwrap();
+        let (_platform, here) = start(backend);
+        here.run(async {
+            for call in 1..=CALLS {
+                // Both sides poll for a time that differs from call to call, so that messages meet reactors that poll,
+                // that are about to sleep, and that sleep. A message that goes unnoticed stops everything.
+                let polling = |step: u64| Duration::from_nanos(call * step % 4001);
+                here.set_poll_before_sleep(polling(7919));
+                let there = polling(6101);
+                let answer = home.call(async move |resident| {
+                    resident.0.set_poll_before_sleep(there);
+                    resident.1.set(resident.1.get() + 1);
+                    resident.1.get()
+                });
+                assert_eq!(answer.await, Ok(call));
+            }
+        });
+        stop.send(()).unwrap();
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_job_is_run_or_dropped_when_the_reactor_shuts_down_meanwhile() {
+    for _ in 0..200 {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let reactor = reactor();
+            sender.send(reactor.remote()).unwrap();
+            reactor.run(reactor.yield_now());
+            reactor.shut_down();
+        });
+        let remote = receiver.recv().unwrap();
+        let held = Arc::new(());
+        loop {
+            let held = held.clone();
+            if remote.post(move || drop(held)).is_err() {
+                break;
+            }
+        }
+        thread.join().unwrap();
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
 }

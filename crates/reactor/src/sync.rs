@@ -107,8 +107,36 @@ pub struct Semaphore {
 }
 
 struct Turn {
-    granted: Cell<bool>,
+    state: Cell<TurnState>,
     waker: Cell<Option<Waker>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TurnState {
+    /// In the queue.
+    Waiting,
+    /// Out of the queue, with a permit that its task has not seen yet.
+    Granted,
+    /// Out of the queue; the permit is the task's.
+    Taken,
+}
+
+/// A task's place in the queue. Given up before the permit was taken, it passes it on.
+struct Queued<'a> {
+    semaphore: &'a Semaphore,
+    turn: Rc<Turn>,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        match self.turn.state.get() {
+            TurnState::Waiting => {
+                self.semaphore.queue.borrow_mut().retain(|turn| !Rc::ptr_eq(turn, &self.turn));
+            }
+            TurnState::Granted => self.semaphore.release(),
+            TurnState::Taken => {}
+        }
+    }
 }
 
 /// A permit of a [`Semaphore`]; dropping it gives it back.
@@ -128,16 +156,18 @@ impl Semaphore {
             self.free.set(self.free.get() - 1);
             return Permit { semaphore: self.clone() };
         }
-        let turn = Rc::new(Turn { granted: Cell::new(false), waker: Cell::new(None) });
+        let turn = Rc::new(Turn { state: Cell::new(TurnState::Waiting), waker: Cell::new(None) });
         self.queue.borrow_mut().push_back(turn.clone());
+        let queued = Queued { semaphore: self, turn };
         std::future::poll_fn(|context| {
-            if turn.granted.get() {
+            if queued.turn.state.get() == TurnState::Granted {
                 return Poll::Ready(());
             }
-            turn.waker.set(Some(context.waker().clone()));
+            queued.turn.waker.set(Some(context.waker().clone()));
             Poll::Pending
         })
         .await;
+        queued.turn.state.set(TurnState::Taken);
         Permit { semaphore: self.clone() }
     }
 
@@ -145,7 +175,7 @@ impl Semaphore {
         let next = self.queue.borrow_mut().pop_front();
         match next {
             Some(turn) => {
-                turn.granted.set(true);
+                turn.state.set(TurnState::Granted);
                 if let Some(waker) = turn.waker.take() {
                     waker.wake();
                 }

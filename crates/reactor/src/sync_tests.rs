@@ -74,3 +74,27 @@ fn a_signal_is_kept_until_taken() {
     reactor.run(notify.notified());
     assert!(!notify.raised.get());
 }
+
+#[test]
+fn a_waiter_that_gives_up_passes_its_permit_on() {
+    let reactor = reactor();
+    let semaphore = Semaphore::new(1);
+    reactor.run(async {
+        let held = semaphore.acquire().await;
+        let waiters: Vec<_> = (0..4)
+            .map(|_| {
+                let semaphore = semaphore.clone();
+                reactor.spawn(async move { semaphore.acquire().await })
+            })
+            .collect();
+        reactor.yield_now().await;
+        let [first, second, third, fourth] = <[_; 4]>::try_from(waiters).ok().unwrap();
+        // One gives up while it waits, one after it was granted the permit and before it saw that.
+        first.cancel().await;
+        drop(held);
+        second.cancel().await;
+        drop(third.await);
+        drop(fourth.await);
+        drop(semaphore.acquire().await);
+    });
+}

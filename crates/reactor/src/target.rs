@@ -47,6 +47,12 @@ impl Drop for LockedFile {
     }
 }
 
+impl Target {
+    pub(crate) fn is_drive(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+}
+
 impl AsFd for Target {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {

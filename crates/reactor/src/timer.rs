@@ -1,52 +1,48 @@
 //! Timers of one reactor: which wakers to wake when.
+//!
+//! Always true: a timer that nobody waits for any more is gone. Equal moments fire in the order in which they were set,
+//! so that runs replay exactly.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 use crate::Instant;
 
-/// Pending timers, earliest first; among equal moments in the order they were set (so that runs replay exactly).
+/// Pending timers, earliest first.
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<Entry>>,
+    pending: BTreeMap<TimerKey, Waker>,
     next: u64,
 }
 
-struct Entry {
+/// Names a timer that was set.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct TimerKey {
     due: Instant,
     order: u64,
-    waker: Waker,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due, self.order).cmp(&(other.due, other.order))
-    }
 }
 
 impl Timers {
-    pub(crate) fn set(&mut self, due: Instant, waker: Waker) {
-        self.heap.push(Reverse(Entry { due, order: self.next, waker }));
+    pub(crate) fn set(&mut self, due: Instant, waker: Waker) -> TimerKey {
+        let key = TimerKey { due, order: self.next };
         self.next += 1;
+        self.pending.insert(key, waker);
+        key
+    }
+
+    /// Has a timer that has not fired wake `waker` instead. The waker it had, to be dropped.
+    pub(crate) fn change(&mut self, key: TimerKey, waker: &Waker) -> Option<Waker> {
+        let current = self.pending.get_mut(&key)?;
+        (!current.will_wake(waker)).then(|| std::mem::replace(current, waker.clone()))
+    }
+
+    /// Forgets a timer, unless it has fired. The waker it had, to be dropped.
+    pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Waker> {
+        self.pending.remove(&key)
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse(entry)| entry.due)
+        self.pending.first_key_value().map(|(key, _)| key.due)
     }
 
     /// Takes one waker that is due at `now`.
@@ -54,6 +50,6 @@ impl Timers {
         if self.next_due()? > now {
             return None;
         }
-        self.heap.pop().map(|Reverse(entry)| entry.waker)
+        self.pending.pop_first().map(|(_, waker)| waker)
     }
 }

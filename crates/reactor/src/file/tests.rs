@@ -310,6 +310,43 @@ fn what_is_no_drive_is_refused_by_kind() {
 }
 
 #[test]
+fn a_filesystem_without_room_says_so_when_space_is_reserved() {
+    // The shared memory filesystem knows at once that it will never have this much; nothing is written to it.
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("drive");
+    let size = 1 << 44;
+    create_file(&path, size).unwrap();
+    let handle = open(&path);
+    on_each_backend(async |platform, _| {
+        let drive = handle.open_on(&platform);
+        assert_eq!(drive.reserve(0, size).await.unwrap_err().kind(), IoErrorKind::NoSpace);
+        assert_eq!(drive.reserve(0, 4096).await, Ok(0));
+    });
+}
+
+#[test]
+fn what_somebody_runs_or_may_not_be_written_is_refused_by_kind() {
+    let program = std::env::current_exe().unwrap();
+    assert_eq!(kind(&program, DriveOptions::default()), OpenDriveErrorKind::InUse);
+    assert!(FileDrive::open(&program, READ_ONLY).is_ok());
+    use rustix::io::Errno;
+    let refusals = [
+        (Errno::ACCESS, OpenDriveErrorKind::Denied),
+        (Errno::PERM, OpenDriveErrorKind::Denied),
+        (Errno::ROFS, OpenDriveErrorKind::ReadOnly),
+        (Errno::NXIO, OpenDriveErrorKind::NotFound),
+        (Errno::BUSY, OpenDriveErrorKind::InUse),
+        (Errno::NOSPC, OpenDriveErrorKind::NoSpace),
+        (Errno::IO, OpenDriveErrorKind::Other),
+    ];
+    for (errno, kind) in refusals {
+        let error = OpenDriveError::from_errno(errno, "some/path".as_ref(), "open");
+        assert_eq!(error.kind(), kind);
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}
+
+#[test]
 fn the_ring_is_chosen_where_there_is_one() {
     let (platform, _) = start(Backend::Auto);
     assert_eq!(platform.backend(), Backend::Uring);

@@ -38,6 +38,8 @@ pub(crate) struct Uring {
     flights: RefCell<Slab<Flight>>,
     /// How many operations are in flight.
     flying: Cell<usize>,
+    /// How many of them are a drive's.
+    on_drives: Cell<usize>,
     tickets: Tickets,
     slots: RefCell<FreeSlots>,
     event: Arc<Event>,
@@ -64,6 +66,7 @@ impl Uring {
             ring: RefCell::new(ring),
             flights: RefCell::new(Slab::with_capacity(entries as usize)),
             flying: Cell::new(0),
+            on_drives: Cell::new(0),
             tickets: Tickets::new(),
             slots: RefCell::new(FreeSlots::new(slots)),
             event: Event::new()?,
@@ -106,6 +109,7 @@ impl Uring {
         let ticket = self.tickets.issue(vacancy.key());
         let flight = vacancy.insert(Flight { ticket, target, operation, scratch: None, completer });
         self.flying.set(self.flying.get() + 1);
+        self.on_drives.set(self.on_drives.get() + usize::from(flight.target.is_drive()));
         self.launch(flight, Flags::empty());
         (io, ticket)
     }
@@ -154,7 +158,7 @@ impl Uring {
             None => Wait::Forever,
             Some(until) => Wait::For(until.since(self.clock.now())),
         };
-        let idle = self.flying.get() == 0;
+        let idle = self.on_drives.get() == 0;
         self.ring.borrow_mut().enter(wait, idle);
         self.reap();
     }
@@ -209,6 +213,7 @@ impl Uring {
         let flight = flights.remove(ticket.key());
         drop(flights);
         self.flying.set(self.flying.get() - 1);
+        self.on_drives.set(self.on_drives.get() - usize::from(flight.target.is_drive()));
         // The spans go first: whoever is woken may look at its buffer at once.
         let Flight { target, operation, scratch, completer, .. } = flight;
         drop((operation, scratch, target));

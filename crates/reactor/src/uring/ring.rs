@@ -28,6 +28,11 @@ pub(crate) struct Completion {
     pub(crate) more: bool,
 }
 
+/// Entries handed over together. A longer batch costs less time per entry, but the kernel keeps a drive waiting until it
+/// has prepared all of them: reads at depth 32 from a drive that answers in bursts were a fifth slower without a limit,
+/// and an eighth slower with a limit of 16.
+const HAND_OVER: usize = 4;
+
 /// How long [`Ring::enter`] stays in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
@@ -89,24 +94,31 @@ impl Ring {
     fn prove(&mut self) -> io::Result<()> {
         // SAFETY: a no-op names no memory.
         unsafe { self.push(opcode::Nop::new().build()) };
-        self.ring.submit_and_wait(1)?;
+        while let Err(error) = self.ring.submit_and_wait(1) {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
         match self.ring.completion().next() {
             Some(_) => Ok(()),
             None => Err(Errno::NOSYS.into()),
         }
     }
 
-    /// Queues an entry, which goes to the kernel with the next [`Ring::enter`].
+    /// Queues an entry, which goes to the kernel with the next [`Ring::enter`] or when enough of them are queued.
     ///
     /// # Safety
     /// The memory that the entry names stays valid until its last completion has been taken.
     pub(crate) unsafe fn push(&mut self, entry: squeue::Entry) {
         if self.backlog.is_empty() {
             // SAFETY: the caller's promise.
-            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+            let pushed = unsafe { self.ring.submission().push(&entry) }.is_ok();
+            if !pushed || self.ring.submission().len() >= HAND_OVER {
+                self.enter(Wait::No, false);
+            }
+            if pushed {
                 return;
             }
-            self.enter(Wait::No, false);
             // SAFETY: the caller's promise.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
@@ -126,7 +138,8 @@ impl Ring {
         queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Hands over what is queued, lets the kernel post completions, and waits. `idle` says that no drive is waited for.
+    /// Hands over what is queued, lets the kernel post completions, and waits. `idle` says that no drive is waited for:
+    /// the wait is not to be counted as one for I/O.
     pub(crate) fn enter(&mut self, wait: Wait, idle: bool) {
         while !self.backlog.is_empty() {
             if !self.refill() {
