@@ -84,6 +84,18 @@ impl Implementation {
         }
     }
 
+    /// CRC-32C of each `size` bytes, not 0, of which `data` has as many as there are sums.
+    pub(crate) fn crc32c_blocks(self, data: &[u8], size: usize, crcs: &mut [u32]) {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == Kind::Avx512 {
+            // SAFETY: a value of this kind is made only where avx512::is_available().
+            return unsafe { avx512::crc32c_blocks(data, size, crcs) };
+        }
+        for (crc, block) in crcs.iter_mut().zip(data.chunks_exact(size)) {
+            *crc = self.crc32c_append(0, block);
+        }
+    }
+
     /// As [`is_zero`](crate::is_zero), computed this way.
     #[must_use]
     pub fn is_zero(self, data: &[u8]) -> bool {

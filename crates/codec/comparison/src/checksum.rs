@@ -47,6 +47,45 @@ fn case(effort: Effort, resident: &'static str, count: usize) -> Case {
     }
 }
 
+/// Runs of 64 blocks, as a long read brings them: one call against one for each.
+pub fn compare_blocks(effort: Effort) -> Vec<Case> {
+    const RUN: usize = 64;
+    [("L2", 1), ("memory", MEMORY / BLOCK / RUN)]
+        .map(|(resident, count)| {
+            let stripes = Stripes::new(count, 1, RUN * BLOCK);
+            // SAFETY: nothing writes the blocks.
+            let run = |turn| unsafe { stripes.slice(stripes.columns(turn)[0]) };
+            let at_once = |turn| {
+                let mut crcs = [0; RUN];
+                codec::crc32c_blocks(run(turn), BLOCK, &mut crcs);
+                crcs
+            };
+            let ways: [(&'static str, &dyn Fn(usize) -> [u32; RUN]); 3] = [
+                ("crc32c_blocks", &at_once),
+                ("crc32c", &|turn| std::array::from_fn(|i| codec::crc32c(&run(turn)[i * BLOCK..][..BLOCK]))),
+                ("isal crc32_iscsi", &|turn| {
+                    std::array::from_fn(|i| isal::crc32c(&run(turn)[i * BLOCK..][..BLOCK]))
+                }),
+            ];
+            let expected = at_once(0);
+            let right = ways.iter().filter(|(_, way)| way(0) == expected).count();
+            let mut contestants = ways.map(|(name, way)| {
+                Contestant::new(name, move |turn| {
+                    black_box(way(turn));
+                })
+            });
+            Case {
+                work: "crc32c of 64".into(),
+                column: BLOCK,
+                resident: resident.into(),
+                bytes: RUN * BLOCK,
+                right: (right, contestants.len()),
+                outcomes: compare(effort, &mut contestants),
+            }
+        })
+        .into()
+}
+
 /// A block of zeros in the first cache, and one that is not.
 pub fn compare_zero(effort: Effort) -> Vec<Case> {
     let zeros = [0u8; BLOCK];

@@ -41,6 +41,7 @@ fn main() {
     }
     if named("crc32c") {
         cases.extend(checksum::compare_crc(effort));
+        cases.extend(checksum::compare_blocks(effort));
     }
     if named("is_zero") {
         cases.extend(checksum::compare_zero(effort));

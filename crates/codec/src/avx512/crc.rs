@@ -16,6 +16,7 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use crate::checksum::power_of_x;
 
@@ -70,8 +71,28 @@ const CHAINS: [u64; 3] = [
 /// CRC-32C of what gave `crc` followed by `data`.
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(crate) fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
+    append(crc, data, false)
+}
+
+/// CRC-32C of each `size` bytes.
+#[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+pub(crate) fn crc32c_blocks(data: &[u8], size: usize, crcs: &mut [u32]) {
+    let last = crcs.len().saturating_sub(1);
+    for (i, (crc, block)) in crcs.iter_mut().zip(data.chunks_exact(size)).enumerate() {
+        *crc = append(0, block, i < last);
+    }
+}
+
+/// As [`crc32c_append`]. If `more` data lies behind that will be needed next, it is fetched into the cache.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+fn append(crc: u32, data: &[u8], more: bool) -> u32 {
     let (blocks, rest) = data.as_chunks::<BLOCK>();
-    let state = blocks.iter().fold(!crc, |state, data| block(state, data));
+    let mut state = !crc;
+    for (i, data) in blocks.iter().enumerate() {
+        let ahead = more || i + 1 < blocks.len();
+        state = if ahead { block::<true>(state, data) } else { block::<false>(state, data) };
+    }
     if rest.is_empty() {
         return !state;
     }
@@ -114,12 +135,14 @@ fn whole_lanes(length: usize) -> usize {
     length - length % (LANES * VECTOR)
 }
 
-/// A state and 4096 bytes more.
+/// A state and 4096 bytes more. With AHEAD the 4096 bytes behind them are fetched into the first cache, which takes a third
+/// off the time of the next block if it is in memory, and adds a fifteenth if it is not.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-fn block(state: u32, data: &[u8; BLOCK]) -> u32 {
+fn block<const AHEAD: bool>(state: u32, data: &[u8; BLOCK]) -> u32 {
     const STEPS: usize = FOLDED / LANES - 1;
     const EACH: usize = CHAIN / STEPS;
+    const FETCHED: usize = BLOCK / VECTOR / STEPS;
     let vector = |i: usize| {
         debug_assert!((i + 1) * VECTOR <= BLOCK);
         // SAFETY: i is below FOLDED in all that follows.
@@ -130,6 +153,11 @@ fn block(state: u32, data: &[u8; BLOCK]) -> u32 {
         debug_assert!(at + 8 <= BLOCK);
         // SAFETY: chain is below 3 and i below CHAIN in all that follows.
         u64::from_le(unsafe { data.as_ptr().add(at).cast::<u64>().read_unaligned() })
+    };
+    let fetch = |vectors: Range<usize>| {
+        for i in vectors {
+            _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(BLOCK + i * VECTOR).cast());
+        }
     };
     let four = FOUR.in_all_lanes();
     let mut sums = [add_state(vector(0), state), vector(1), vector(2), vector(3)];
@@ -143,11 +171,17 @@ fn block(state: u32, data: &[u8; BLOCK]) -> u32 {
                 chains[chain] = _mm_crc32_u64(chains[chain], word(chain, (step - 1) * EACH + i));
             }
         }
+        if AHEAD {
+            fetch((step - 1) * FETCHED..step * FETCHED);
+        }
     }
     for i in STEPS * EACH..CHAIN {
         for chain in 0..3 {
             chains[chain] = _mm_crc32_u64(chains[chain], word(chain, i));
         }
+    }
+    if AHEAD {
+        fetch(STEPS * FETCHED..BLOCK / VECTOR);
     }
     // Three vectors are left, for the lanes whose turn it is: the fourth lane's sum is now the first.
     const LAST: usize = (STEPS + 1) * LANES;

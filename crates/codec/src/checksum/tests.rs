@@ -38,13 +38,16 @@ fn all_implementations_agree_on_all_lengths() {
 
 #[test]
 fn blocks_are_summed_one_by_one() {
-    let data = noise(2, 4096 * 5);
-    let mut crcs = [0; 5];
-    crc32c_blocks(&data, 4096, &mut crcs);
-    assert_eq!(crcs.to_vec(), data.chunks(4096).map(crc32c).collect::<Vec<_>>());
-    let mut crcs = [1; 3];
-    crc32c_blocks(&[], 0, &mut crcs);
-    assert_eq!(crcs, [0; 3]);
+    let data = noise(2, 4096 * 6);
+    for size in [4096, 8192, 512, 1000] {
+        let data = &data[..data.len() / size * size];
+        let mut crcs = vec![0; data.len() / size];
+        for implementation in implementations() {
+            implementation.crc32c_blocks(data, size, &mut crcs);
+            assert_eq!(crcs, data.chunks(size).map(crc32c).collect::<Vec<_>>(), "{implementation} {size}");
+        }
+    }
+    crc32c_blocks(&[], 4096, &mut []);
 }
 
 #[test]
