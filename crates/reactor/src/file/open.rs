@@ -19,10 +19,8 @@ use super::probe::{self, Alignment, Nature};
 use crate::target::LockedFile;
 use crate::{ALIGNMENT, DriveProperties, Platform};
 
-/// How long a block device's lock is waited for: udev holds it for moments after a device was last closed.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Pause between two attempts at it.
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// Pause between two attempts at a drive that is in use.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// How a drive is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +29,14 @@ pub struct DriveOptions {
     pub read_only: bool,
     /// Reads and writes pass the page cache by, where the filesystem lets them. On by default.
     pub direct: bool,
+    /// How long a drive that somebody else uses is waited for; half a second by default. A process that was killed
+    /// lets go of its drives only when the kernel has ended its I/O, and udev holds a device while it looks at it.
+    pub patience: Duration,
 }
 
 impl Default for DriveOptions {
     fn default() -> Self {
-        Self { read_only: false, direct: true }
+        Self { read_only: false, direct: true, patience: Duration::from_millis(500) }
     }
 }
 
@@ -57,7 +58,7 @@ pub(super) struct Opened {
 }
 
 impl FileDrive {
-    /// Opens and locks a block device or a regular file. Blocks, a little.
+    /// Opens and locks a block device or a regular file. Blocks the thread, for [`DriveOptions::patience`] if it must.
     ///
     /// # Errors
     /// See [`OpenDriveErrorKind`](crate::OpenDriveErrorKind).
@@ -66,8 +67,7 @@ impl FileDrive {
         let failed = |operation| move |errno| OpenDriveError::from_errno(errno, path, operation);
         let found = rustix::fs::stat(path).map_err(failed("open"))?;
         let nature = Nature::of(&found).ok_or_else(|| OpenDriveError::new(Kind::NotADrive, path, "open"))?;
-        let (fd, direct) = open_descriptor(path, nature, options).map_err(failed("open"))?;
-        lock(&fd, nature, options.read_only).map_err(failed("lock"))?;
+        let (fd, direct) = open_locked(path, nature, options).map_err(failed("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(failed("examine"))?;
         if Nature::of(&stat) != Some(nature) {
             return Err(OpenDriveError::new(Kind::NotADrive, path, "open"));
@@ -168,20 +168,31 @@ fn open_descriptor(
     Ok((rustix::fs::open(path, flags, Mode::empty())?, None))
 }
 
-fn lock(fd: &OwnedFd, nature: Nature, read_only: bool) -> Result<(), Errno> {
+/// Opens and locks the descriptor, waiting for whoever has it.
+fn open_locked(
+    path: &Path,
+    nature: Nature,
+    options: DriveOptions,
+) -> Result<(OwnedFd, Option<Alignment>), Errno> {
+    let start = Instant::now();
+    loop {
+        let opened = open_descriptor(path, nature, options);
+        let locked = opened.and_then(|opened| lock(&opened.0, options.read_only).map(|()| opened));
+        match locked {
+            Err(Errno::BUSY | Errno::AGAIN) if start.elapsed() < options.patience => {
+                std::thread::sleep(PAUSE)
+            }
+            result => return result,
+        }
+    }
+}
+
+fn lock(fd: &OwnedFd, read_only: bool) -> Result<(), Errno> {
     let operation = match read_only {
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
-    let patience = if nature == Nature::BlockDevice { LOCK_PATIENCE } else { Duration::ZERO };
-    let start = Instant::now();
-    loop {
-        match rustix::fs::flock(fd, operation) {
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if start.elapsed() < patience => std::thread::sleep(LOCK_PAUSE),
-            result => return result,
-        }
-    }
+    rustix::fs::flock(fd, operation)
 }
 
 fn check(properties: &DriveProperties) -> Result<(), Kind> {

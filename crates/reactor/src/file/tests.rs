@@ -1,6 +1,7 @@
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -19,15 +20,16 @@ fn file() -> (TempDir, PathBuf) {
 }
 
 fn open(path: &PathBuf) -> DriveHandle {
-    FileDrive::open(path, DriveOptions::default()).unwrap()
+    FileDrive::open(path, AT_ONCE).unwrap()
 }
 
 fn kind(path: impl AsRef<std::path::Path>, options: DriveOptions) -> OpenDriveErrorKind {
     FileDrive::open(path, options).unwrap_err().kind()
 }
 
-const READ_ONLY: DriveOptions = DriveOptions { read_only: true, direct: true };
-const BUFFERED: DriveOptions = DriveOptions { read_only: false, direct: false };
+const AT_ONCE: DriveOptions = DriveOptions { read_only: false, direct: true, patience: Duration::ZERO };
+const READ_ONLY: DriveOptions = DriveOptions { read_only: true, ..AT_ONCE };
+const BUFFERED: DriveOptions = DriveOptions { direct: false, ..AT_ONCE };
 
 async fn read(drive: &dyn Drive, offset: u64, len: usize) -> Vec<u8> {
     let span = Buffer::new(len).span();
@@ -38,7 +40,7 @@ async fn read(drive: &dyn Drive, offset: u64, len: usize) -> Vec<u8> {
 #[test]
 fn what_was_written_is_read() {
     let (_directory, path) = file();
-    for options in [DriveOptions::default(), BUFFERED] {
+    for options in [AT_ONCE, BUFFERED] {
         let handle = FileDrive::open(&path, options).unwrap();
         assert_eq!(handle.is_direct(), options.direct);
         on_each_backend(async |platform, _| {
@@ -150,7 +152,7 @@ fn nothing_is_asked_for_past_the_end() {
 
 #[test]
 fn a_file_that_was_cut_off_reads_as_out_of_range() {
-    for options in [DriveOptions::default(), BUFFERED] {
+    for options in [AT_ONCE, BUFFERED] {
         let (_directory, path) = file();
         let handle = FileDrive::open(&path, options).unwrap();
         // In the middle of a sector: what is there is given up to, and then there is nothing.
@@ -208,14 +210,29 @@ fn a_drive_opened_for_reading_refuses_changes() {
 fn a_drive_belongs_to_one_writer_or_to_readers() {
     let (_directory, path) = file();
     let writer = open(&path);
-    assert_eq!(kind(&path, DriveOptions::default()), OpenDriveErrorKind::InUse);
+    assert_eq!(kind(&path, AT_ONCE), OpenDriveErrorKind::InUse);
     assert_eq!(kind(&path, READ_ONLY), OpenDriveErrorKind::InUse);
     drop(writer);
     let reader = FileDrive::open(&path, READ_ONLY).unwrap();
     let another = FileDrive::open(&path, READ_ONLY).unwrap();
-    assert_eq!(kind(&path, DriveOptions::default()), OpenDriveErrorKind::InUse);
+    assert_eq!(kind(&path, AT_ONCE), OpenDriveErrorKind::InUse);
     drop((reader, another));
     open(&path);
+}
+
+#[test]
+fn a_drive_in_use_is_waited_for() {
+    let (_directory, path) = file();
+    let first = open(&path);
+    let (opening, opened) = std::sync::mpsc::channel();
+    let second = std::thread::spawn(move || {
+        opening.send(()).unwrap();
+        // Longer than any test takes: that it ends shows that it ends early.
+        FileDrive::open(&path, DriveOptions { patience: Duration::from_secs(3600), ..AT_ONCE }).map(drop)
+    });
+    opened.recv().unwrap();
+    drop(first);
+    second.join().unwrap().unwrap();
 }
 
 #[test]
@@ -226,7 +243,7 @@ fn the_lock_goes_with_the_last_drive_and_its_operations() {
         let drive = open(&path).open_on(&platform);
         let write = drive.write(0, &[span_of(&[1; 4096])]);
         drop(drive);
-        assert_eq!(kind(&path, DriveOptions::default()), OpenDriveErrorKind::InUse);
+        assert_eq!(kind(&path, AT_ONCE), OpenDriveErrorKind::InUse);
         assert_eq!(reactor.run(write), Ok(4096));
         // The platform lives on; nothing of the drive may.
         open(&path);
@@ -292,7 +309,7 @@ fn one_drive_serves_several_reactors() {
 #[test]
 fn what_is_no_drive_is_refused_by_kind() {
     let directory = tempfile::tempdir().unwrap();
-    let options = DriveOptions::default();
+    let options = AT_ONCE;
     assert_eq!(kind(directory.path().join("missing"), options), OpenDriveErrorKind::NotFound);
     assert_eq!(kind(directory.path(), options), OpenDriveErrorKind::NotADrive);
     assert_eq!(kind("/dev/null", options), OpenDriveErrorKind::NotADrive);
@@ -327,7 +344,7 @@ fn a_filesystem_without_room_says_so_when_space_is_reserved() {
 #[test]
 fn what_somebody_runs_or_may_not_be_written_is_refused_by_kind() {
     let program = std::env::current_exe().unwrap();
-    assert_eq!(kind(&program, DriveOptions::default()), OpenDriveErrorKind::InUse);
+    assert_eq!(kind(&program, AT_ONCE), OpenDriveErrorKind::InUse);
     assert!(FileDrive::open(&program, READ_ONLY).is_ok());
     use rustix::io::Errno;
     let refusals = [
