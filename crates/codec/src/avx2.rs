@@ -4,6 +4,7 @@
 //! bit for bit what `scalar` gives. Checksums are crc-fast's here.
 
 mod combine;
+mod nibbles;
 
 pub(crate) use combine::combine;
 

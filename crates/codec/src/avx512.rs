@@ -3,8 +3,10 @@
 //! Owns the list of features its kernels may use: `Implementation` hands these functions out only where all of them are
 //! there. Must give bit for bit what `scalar` gives.
 
+mod affine;
 mod combine;
 mod crc;
+mod fold;
 mod zero;
 
 pub(crate) use combine::combine;

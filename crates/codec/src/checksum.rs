@@ -9,18 +9,6 @@ use crate::Implementation;
 /// The Castagnoli polynomial 0x1EDC6F41 with its bits reversed: bit 31 is the factor of x^0.
 pub(crate) const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// x^n mod P, bits reversed as in [`POLYNOMIAL`]: what moves a checksum n bits ahead in its message. Takes n steps: for
-/// constants.
-pub(crate) const fn power_of_x(n: u32) -> u32 {
-    let mut power = 0x8000_0000;
-    let mut i = 0;
-    while i < n {
-        power = times_x(power);
-        i += 1;
-    }
-    power
-}
-
 /// A polynomial times x mod P. Also one step of the checksum's register over a zero bit.
 pub(crate) const fn times_x(polynomial: u32) -> u32 {
     polynomial >> 1 ^ if polynomial & 1 == 1 { POLYNOMIAL } else { 0 }

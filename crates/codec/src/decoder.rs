@@ -77,7 +77,8 @@ fn check(code: &Code, present: ColumnSet, wanted: &[u8]) -> Result<(), CodeError
     Ok(())
 }
 
-/// The matrix that makes the columns `wanted` of the `sources` (k of them, ascending).
+/// The matrix that makes the columns `wanted` of the `sources` (k of them, ascending). Most often one column of a RAID 5 is
+/// lost and it is a row of ones.
 ///
 /// The data columns missing among the sources are unknowns, and each parity among them is an equation: parity p less the
 /// data that is there is the sum of coefficient(p, u) times the unknown u. Solving these few equations instead of
@@ -85,10 +86,8 @@ fn check(code: &Code, present: ColumnSet, wanted: &[u8]) -> Result<(), CodeError
 fn plan_matrix(k: u8, sources: &[u8], wanted: &[u8]) -> Matrix {
     let data = sources.iter().take_while(|&&c| c < k).count();
     let (data, parities) = sources.split_at(data);
-    if parities.is_empty() || is_sum(k, sources, wanted) {
-        return Matrix::new(wanted.len() as u8, k, |row, source| {
-            if parities.is_empty() { direct(k, wanted[usize::from(row)], source) } else { 1 }
-        });
+    if is_sum(k, sources, wanted) {
+        return Matrix::new(1, k, |_, _| 1);
     }
     let unknowns = missing(k, data);
     let solved = Square::new(parities.len(), |p, u| coefficient(parities[p] - k, unknowns[u]))
@@ -111,7 +110,7 @@ fn plan_matrix(k: u8, sources: &[u8], wanted: &[u8]) -> Matrix {
     })
 }
 
-/// Whether the plan is the plain XOR of the sources: one column of the first k+1 is wanted and the others are there.
+/// Whether one column of the first k+1 is wanted and the others are the sources, whose XOR it is.
 fn is_sum(k: u8, sources: &[u8], wanted: &[u8]) -> bool {
     matches!(wanted, &[column] if column <= k && sources.iter().all(|&c| c <= k && c != column))
 }

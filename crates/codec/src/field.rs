@@ -1,8 +1,8 @@
 //! Arithmetic in GF(2^8) = GF(2)\[x\] / (x^8 + x^4 + x^3 + x^2 + 1), polynomial 0x11D, one element at a time.
 //!
-//! Owns the field and the constant tables the kernels multiply with. Addition is XOR and has no function here.
+//! Owns the field. Addition is XOR and has no function here.
 //! The polynomial is part of what is on the drives: changing it makes every stored parity wrong.
-//! Must not know about columns, codes or instruction sets (beyond the shape of the tables they look up).
+//! Must not know about columns, codes or instruction sets.
 #![allow(
     clippy::indexing_slicing,
     reason = "every index is a u8 into a table of 256, or a loop bound beside it"
@@ -56,55 +56,6 @@ pub(crate) const fn inverse(a: u8) -> u8 {
 /// 2^exponent, for exponents below 510.
 pub(crate) const fn power_of_two(exponent: u16) -> u8 {
     EXP[exponent as usize]
-}
-
-/// For each element c the products with every low nibble (c * 0x00..=0x0F), then with every high nibble
-/// (c * 0x00, 0x10, ..., 0xF0): `c * x == NIBBLES[c][x & 15] ^ NIBBLES[c][16 + (x >> 4)]`. This is the table of Plank,
-/// Greenan and Miller, "Screaming Fast Galois Field Arithmetic Using Intel SIMD Instructions" (FAST 2013), two `pshufb`
-/// a multiplication.
-pub(crate) static NIBBLES: [[u8; 32]; 256] = nibbles();
-
-const fn nibbles() -> [[u8; 32]; 256] {
-    let mut tables = [[0u8; 32]; 256];
-    let mut c = 0;
-    while c < 256 {
-        let mut x = 0;
-        while x < 16 {
-            tables[c][x] = multiply(c as u8, x as u8);
-            tables[c][16 + x] = multiply(c as u8, (x << 4) as u8);
-            x += 1;
-        }
-        c += 1;
-    }
-    tables
-}
-
-/// For each element c the 8 x 8 bit matrix of "times c" in the order `gf2p8affineqb` wants: byte 7 - i of the word is the
-/// row that yields bit i. GFNI's own multiplication is fixed to the polynomial 0x11B; the affine instruction does any
-/// field, since multiplication by a constant is linear over GF(2).
-pub(crate) static AFFINE: [u64; 256] = affine();
-
-const fn affine() -> [u64; 256] {
-    let mut matrices = [0u64; 256];
-    let mut c = 0;
-    while c < 256 {
-        let mut matrix = 0u64;
-        let mut j = 0;
-        while j < 8 {
-            let product = multiply(c as u8, 1 << j);
-            let mut i = 0;
-            while i < 8 {
-                if product >> i & 1 == 1 {
-                    matrix |= 1 << (8 * (7 - i) + j);
-                }
-                i += 1;
-            }
-            j += 1;
-        }
-        matrices[c] = matrix;
-        c += 1;
-    }
-    matrices
 }
 
 #[cfg(test)]

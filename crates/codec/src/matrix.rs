@@ -93,6 +93,7 @@ impl Matrix {
     }
 
     /// Whether row 0 is all ones, so that it is a plain XOR.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for the SIMD kernels"))]
     pub(crate) fn sums_first(&self) -> bool {
         self.sums_first
     }

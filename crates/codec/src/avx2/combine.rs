@@ -12,7 +12,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use crate::field::NIBBLES;
+use super::nibbles::NIBBLES;
 use crate::matrix::Matrix;
 use crate::passes::{Pass, for_each_pass};
 

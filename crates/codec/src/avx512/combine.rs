@@ -13,8 +13,8 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use super::affine::AFFINE;
 use crate::MAX_COLUMNS;
-use crate::field::AFFINE;
 use crate::matrix::Matrix;
 use crate::passes::{Pass, for_each_pass};
 

@@ -30,27 +30,3 @@ fn inverses_multiply_to_one() {
         assert_eq!(multiply(a, inverse(a)), 1, "{a}");
     }
 }
-
-#[test]
-fn nibble_tables_multiply() {
-    for (c, table) in NIBBLES.iter().enumerate() {
-        for x in 0..=255u8 {
-            let product = table[usize::from(x & 15)] ^ table[16 + usize::from(x >> 4)];
-            assert_eq!(product, multiply(c as u8, x));
-        }
-    }
-}
-
-/// The pseudocode of gf2p8affineqb: bit i of the result is the parity of matrix byte 7 - i and the operand.
-fn affine_byte(matrix: u64, x: u8) -> u8 {
-    (0..8).fold(0, |out, i| out | (((matrix.to_le_bytes()[7 - i] & x).count_ones() as u8 & 1) << i))
-}
-
-#[test]
-fn affine_matrices_multiply() {
-    for (c, &matrix) in AFFINE.iter().enumerate() {
-        for x in 0..=255u8 {
-            assert_eq!(affine_byte(matrix, x), multiply(c as u8, x));
-        }
-    }
-}
