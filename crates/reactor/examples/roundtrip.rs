@@ -27,16 +27,10 @@ fn main() -> Outcome {
         ["calls", "polling"] => calls(Duration::from_millis(10)),
         ["idle", seconds] => idle(seconds.parse()?),
         ["reads", drive] => reads(drive, Backend::Auto, 2.0),
-        ["reads", drive, backend] => reads(drive, backend_of(backend)?, 2.0),
-        ["reads", drive, backend, seconds] => reads(drive, backend_of(backend)?, seconds.parse()?),
+        ["reads", drive, backend] => reads(drive, backend.parse()?, 2.0),
+        ["reads", drive, backend, seconds] => reads(drive, backend.parse()?, seconds.parse()?),
         _ => Err("usage: roundtrip tasks | calls | idle SECONDS | reads DRIVE [BACKEND] [SECONDS]".into()),
     }
-}
-
-fn backend_of(name: &str) -> Result<Backend, Box<dyn Error>> {
-    let backends = [Backend::Auto, Backend::Uring, Backend::Threads];
-    let found = backends.into_iter().find(|backend| backend.to_string() == name);
-    found.ok_or_else(|| format!("no backend is called {name}").into())
 }
 
 fn start(backend: Backend) -> Result<(Rc<Platform>, Reactor), Box<dyn Error>> {

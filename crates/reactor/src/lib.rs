@@ -40,6 +40,6 @@ pub use executor::{Driver, Reactor, Rouse, Sleep, Task, Yield};
 pub use file::{DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file};
 pub use memory::{Memory, MemoryDrive};
 pub use net::{DetachedStream, Listener, NetError, NetErrorKind, Peer, Stream};
-pub use platform::{Backend, Platform, PlatformError};
+pub use platform::{Backend, Platform, PlatformError, UnknownBackend};
 pub use remote::{Home, ParkDriver, ReactorGone, Remote};
 pub use sync::{Gate, LocalReceiver, LocalSender, Notify, Permit, Semaphore, WaitList, local_oneshot};

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -42,6 +43,21 @@ impl fmt::Display for Backend {
             Self::Uring => "io_uring",
             Self::Threads => "threads",
         })
+    }
+}
+
+/// A name that is no backend's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no backend is called {0:?}: there are auto, io_uring and threads")]
+pub struct UnknownBackend(String);
+
+impl FromStr for Backend {
+    type Err = UnknownBackend;
+
+    fn from_str(name: &str) -> Result<Self, UnknownBackend> {
+        let found =
+            [Self::Auto, Self::Uring, Self::Threads].into_iter().find(|backend| backend.to_string() == name);
+        found.ok_or_else(|| UnknownBackend(name.to_owned()))
     }
 }
 
@@ -94,6 +110,12 @@ impl Platform {
             },
         };
         Ok(Rc::new(Self { system }))
+    }
+
+    /// A platform on a ring that a test has set up.
+    #[cfg(test)]
+    pub(crate) fn on_ring(uring: Rc<Uring>) -> Rc<Self> {
+        Rc::new(Self { system: System::Uring(uring) })
     }
 
     /// What is in use: never [`Backend::Auto`].

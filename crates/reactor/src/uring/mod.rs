@@ -60,7 +60,10 @@ struct Flight {
 impl Uring {
     /// A ring with room for `entries` entries between two visits to the kernel.
     pub(crate) fn open(entries: u32, clock: Rc<dyn Clock>) -> std::io::Result<Rc<Self>> {
-        let ring = Ring::open(entries)?;
+        Self::with_ring(Ring::open(entries)?, entries, clock)
+    }
+
+    fn with_ring(ring: Ring, entries: u32, clock: Rc<dyn Clock>) -> std::io::Result<Rc<Self>> {
         let slots = if ring.register_table(SLOTS) { SLOTS } else { 0 };
         let uring = Self {
             ring: RefCell::new(ring),
@@ -248,3 +251,7 @@ impl Drop for Uring {
         self.ring.borrow_mut().unregister_table();
     }
 }
+
+#[cfg(test)]
+#[path = "uring_tests.rs"]
+mod tests;

@@ -53,8 +53,11 @@ pub(crate) struct Ring {
     idle_flag: EnterFlags,
 }
 
+/// Chooses what a ring is to be set up with.
+pub(super) type Setup = fn(&mut Builder);
+
 /// What a kernel may offer, best first: 6.6, 6.1, 5.19, 5.18, older.
-const SETUPS: [fn(&mut Builder); 5] = [
+pub(super) const SETUPS: [Setup; 5] = [
     |builder| {
         builder.setup_no_sqarray().setup_single_issuer().setup_defer_taskrun();
         builder.setup_taskrun_flag().setup_submit_all();
@@ -77,7 +80,12 @@ impl Ring {
     /// # Errors
     /// When the kernel has no io_uring, refuses it, or has one too old to sleep in.
     pub(crate) fn open(entries: u32) -> io::Result<Self> {
-        let ring = build(entries)?;
+        Self::open_with(entries, &SETUPS)
+    }
+
+    /// As [`Ring::open`], with the first of `setups` that the kernel knows.
+    pub(super) fn open_with(entries: u32, setups: &[Setup]) -> io::Result<Self> {
+        let ring = build(entries, setups)?;
         if !ring.params().is_feature_nodrop() || !ring.params().is_feature_ext_arg() {
             return Err(Errno::NOSYS.into());
         }
@@ -213,10 +221,10 @@ impl Ring {
     }
 }
 
-/// The best ring that this kernel gives.
-fn build(entries: u32) -> io::Result<IoUring> {
+/// A ring with the first of `setups` that the kernel knows.
+fn build(entries: u32, setups: &[Setup]) -> io::Result<IoUring> {
     let mut refusal = Errno::NOSYS.into();
-    for setup in SETUPS {
+    for setup in setups {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_clamp().setup_cqsize(entries.saturating_mul(4));
         setup(&mut builder);
