@@ -37,6 +37,17 @@ impl Geometry {
         u32::try_from(self.zone_bytes / BLOCK_BYTES).unwrap_or(u32::MAX)
     }
 
+    /// Blocks up to which a write goes into one record, so that it is there whole after a crash or not at all: 64, less
+    /// where segments are tiny.
+    pub(crate) fn atomic_blocks(&self) -> u32 {
+        (self.rows() * u32::from(self.scheme.data()) / 4).clamp(1, 64)
+    }
+
+    /// Nodes or table blocks that go into one request: it must fit any segment.
+    pub(crate) fn meta_blocks(&self) -> usize {
+        (self.rows() as usize * usize::from(self.scheme.data()) / 4).clamp(1, 128)
+    }
+
     /// Zones of a drive of `size` bytes.
     pub(crate) fn zones(&self, size: u64) -> u32 {
         let zones = size.saturating_sub(self.data_start) / self.zone_bytes;

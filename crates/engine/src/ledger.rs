@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use format::{Address, LayerBlock, MapEntry, NODE_ENTRIES, SegmentId, UnmapMode};
+use format::{Address, LayerBlock, LayerId, MapEntry, NODE_ENTRIES, SegmentId, UnmapMode};
 
 use crate::geometry::RecordLayout;
 use crate::map::{Map, NodeRef};
@@ -98,6 +98,19 @@ impl Ledger {
         if let Some(mark) = self.mark.borrow_mut().as_mut() {
             mark.replaced(old, entry);
         }
+    }
+
+    /// A layer, empty by now, is gone.
+    pub(crate) fn drop_layer(&self, layer: LayerId) {
+        self.map.borrow_mut().drop_layer(layer);
+        self.forget_dropped();
+    }
+
+    /// Frees the nodes of dropped layers that no running checkpoint needs any more.
+    pub(crate) fn forget_dropped(&self) {
+        let places = self.map.borrow_mut().forget_dropped();
+        let mut segments = self.rows.segments.borrow_mut();
+        places.into_iter().for_each(|entry| segments.replaced(entry, MapEntry::ABSENT));
     }
 
     /// Takes back the pins of leaves.

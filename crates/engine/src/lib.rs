@@ -28,4 +28,4 @@ pub use pool::{
     create, identify, open,
 };
 pub use shard::ShardCounters;
-pub use volume::{ATOMIC_WRITE_BYTES, AttachedVolume, Extent, Volume};
+pub use volume::{AttachedVolume, Extent, Volume};

@@ -16,12 +16,10 @@ use reactor::{Buffer, Home, Span};
 use smallvec::SmallVec;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{ATOMIC_BLOCKS, REQUEST_BLOCKS_MAX};
+use crate::log::REQUEST_BLOCKS_MAX;
 use crate::pool::{Pool, VolumeShared};
 use crate::shard::Shard;
 
-/// Bytes up to which a write is atomic.
-pub const ATOMIC_WRITE_BYTES: u64 = ATOMIC_BLOCKS as u64 * BLOCK as u64;
 /// Bytes of the largest piece that goes to a shard at once.
 const PIECE: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
 

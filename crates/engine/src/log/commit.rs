@@ -62,7 +62,7 @@ impl Log {
             && room.rows > 0
         {
             let scheme = self.scheme_of(class);
-            let batch = Batch::gather(self.queues.borrow_mut().of(stream), scheme, room.rows);
+            let batch = Batch::gather(self.queues.borrow_mut().of(stream), scheme, room.rows, self.geometry.atomic_blocks());
             if !batch.requests.is_empty() {
                 self.write_record(segment, room, scheme, batch, stream);
                 if class == SegmentClass::Hot {
@@ -285,7 +285,7 @@ impl Log {
             Item::Move { block, from, .. } => self.ledger.moved(leaves, block, from, &payload),
             Item::Unmap { block, count, mode, .. } => self.ledger.unmap(leaves, block, count, mode),
             Item::Node { .. } | Item::Table { .. } => entries.push(payload.entry(0)),
-            Item::DropLayer { layer } => self.ledger.map.borrow_mut().drop_layer(layer),
+            Item::DropLayer { layer } => self.ledger.drop_layer(layer),
         }
     }
 

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use format::{PoolId, PoolKey, SegmentId, Sequence, ShardIndex, ShardRecord};
 use reactor::{Notify, Reactor, WaitList, local_oneshot};
 
-pub(crate) use request::{ATOMIC_BLOCKS, Effect, REQUEST_BLOCKS_MAX, Request, Stream};
+pub(crate) use request::{Effect, REQUEST_BLOCKS_MAX, Request, Stream};
 
 use crate::control::ControlLink;
 use crate::error::{Error, ErrorKind, Result};

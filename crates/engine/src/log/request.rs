@@ -12,8 +12,6 @@ use crate::map::{NodeRef, Pins};
 
 /// Payload blocks that a record gathers at most; the last row is filled up beyond it.
 pub(super) const GATHER_BLOCKS: u32 = 320;
-/// A write of at most this many blocks is never split over records: it is there whole after a crash, or not at all.
-pub(crate) const ATOMIC_BLOCKS: u32 = 64;
 /// Payload blocks of one request at most.
 pub(crate) const REQUEST_BLOCKS_MAX: u32 = 256;
 
@@ -62,12 +60,12 @@ impl Request {
 
     /// Takes the first `blocks` blocks off a large plain write. They need no answer of their own: records land in
     /// order, so the rest answers for both.
-    fn split_front(&mut self, blocks: u32) -> Option<Request> {
+    fn split_front(&mut self, blocks: u32, atomic: u32) -> Option<Request> {
         let (Effect::Leaves(_), [Item::Write { layer, block, count }]) = (&self.effect, self.items.as_mut_slice())
         else {
             return None;
         };
-        if u32::from(*count) <= ATOMIC_BLOCKS.max(blocks) || blocks == 0 {
+        if u32::from(*count) <= atomic.max(blocks) || blocks == 0 {
             return None;
         }
         let taken = u16::try_from(blocks).ok()?;
@@ -137,7 +135,8 @@ impl Batch {
 
     /// Takes from `queue` what goes into one record of `scheme` within `rows` rows: whole requests up to
     /// [`GATHER_BLOCKS`], then a piece of a large one to fill the last row. Empty if the first request does not fit.
-    pub(super) fn gather(queue: &mut VecDeque<Request>, scheme: Scheme, rows: u32) -> Self {
+    /// Writes of up to `atomic` blocks are never taken apart.
+    pub(super) fn gather(queue: &mut VecDeque<Request>, scheme: Scheme, rows: u32, atomic: u32) -> Self {
         let mut batch = Self::default();
         let cells = rows * u32::from(scheme.data());
         while let Some(request) = queue.front() {
@@ -150,12 +149,12 @@ impl Batch {
             let Some(request) = queue.pop_front() else { break };
             batch.add(request);
         }
-        batch.fill_up(queue, scheme, cells);
+        batch.fill_up(queue, scheme, cells, atomic);
         batch
     }
 
     /// Fills the last row, or the rest of the segment, with the front of a large write.
-    fn fill_up(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme, cells: u32) {
+    fn fill_up(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme, cells: u32, atomic: u32) {
         let Some(next) = queue.front_mut() else { return };
         let items_bytes = next.items.first().map_or(0, Item::encoded_bytes);
         if self.items + 1 > RECORD_ITEMS_MAX {
@@ -172,13 +171,13 @@ impl Batch {
         if room == 0 || (!self.requests.is_empty() && self.header_blocks_with(items_bytes, room) != self.header_blocks) {
             return;
         }
-        if self.requests.is_empty() && room < ATOMIC_BLOCKS {
+        if self.requests.is_empty() && room < atomic {
             return;
         }
         if let Effect::Leaves(pins) = &next.effect {
             self.borrowed.extend_from_slice(pins);
         }
-        match next.split_front(room) {
+        match next.split_front(room, atomic) {
             Some(front) => self.add(front),
             None => self.borrowed.clear(),
         }

@@ -152,9 +152,6 @@ impl Map {
     pub(crate) fn thaw(&mut self) -> FrozenLayers {
         let Some(freeze) = self.freeze.take() else { panic!("no checkpoint is running") };
         assert_eq!(freeze.remaining(), 0, "a checkpoint ended before its nodes were stored");
-        for layer in std::mem::take(&mut self.dropped) {
-            self.drop_layer(layer);
-        }
         let layers = freeze.layers.into_values().map(|layer| {
             let height = if layer.record.root.address().is_some() { layer.record.height } else { 0 };
             LayerRecord { height, ..layer.record }
@@ -172,9 +169,6 @@ impl Map {
                 node.dirty = Some(self.period);
                 self.dirty.push(at);
             }
-        }
-        for layer in std::mem::take(&mut self.dropped) {
-            self.drop_layer(layer);
         }
     }
 }

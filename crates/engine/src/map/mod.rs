@@ -108,20 +108,32 @@ impl Map {
         self.layers.get(&layer).map_or(0, |layer| layer.stored)
     }
 
-    /// Forgets a layer that stores nothing; at the end of the running checkpoint, which still writes it, if there is one.
+    /// Forgets a layer that stores nothing, with [`Map::forget_dropped`].
+    pub(crate) fn drop_layer(&mut self, layer: LayerId) {
+        self.dropped.push(layer);
+    }
+
+    /// Forgets the layers that were dropped, unless a running checkpoint still writes them. Gives the places of their
+    /// nodes, which nothing points to any more.
     ///
     /// # Panics
-    /// If it still stores blocks: they would never be freed.
-    pub(crate) fn drop_layer(&mut self, layer: LayerId) {
+    /// If one still stores blocks: they would never be freed.
+    pub(crate) fn forget_dropped(&mut self) -> Vec<MapEntry> {
+        let mut places = Vec::new();
         if self.freeze.is_some() {
-            self.dropped.push(layer);
-            return;
+            return places;
         }
-        let Some(dropped) = self.layers.remove(&layer) else { return };
-        assert_eq!(dropped.stored, 0, "layer {layer} dropped while it stores blocks");
-        let nodes = &self.nodes;
-        self.dirty.retain(|at| nodes[*at].layer != layer);
-        self.nodes.remove_layer(layer);
+        for layer in std::mem::take(&mut self.dropped) {
+            let Some(dropped) = self.layers.remove(&layer) else { continue };
+            assert_eq!(dropped.stored, 0, "layer {layer} dropped while it stores blocks");
+            // Every stored node had a block, whose unmapping made it and its ancestors dirty: all are in memory (M1).
+            places.push(dropped.root_entry);
+            let nodes = &self.nodes;
+            self.dirty.retain(|at| nodes[*at].layer != layer);
+            self.nodes.remove_layer(layer, &mut places);
+        }
+        places.retain(|entry| entry.address().is_some());
+        places
     }
 
     /// Nodes in memory.

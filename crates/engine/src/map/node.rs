@@ -135,11 +135,17 @@ impl Nodes {
         self.slab.get_mut(position).map(|node| (NodeRef(key), node))
     }
 
-    /// Forgets all nodes of a dropped layer.
-    pub(super) fn remove_layer(&mut self, layer: LayerId) {
+    /// Forgets all nodes of a dropped layer, collecting where their children lie.
+    pub(super) fn remove_layer(&mut self, layer: LayerId, places: &mut Vec<MapEntry>) {
         self.slab.retain(|_, node| {
-            assert!(node.layer != layer || node.pins == 0, "a node of a dropped layer is pinned");
-            node.layer != layer
+            if node.layer != layer {
+                return true;
+            }
+            assert!(node.pins == 0, "a node of a dropped layer is pinned");
+            if node.level > 0 {
+                places.extend(node.entries.iter().copied());
+            }
+            false
         });
     }
 }

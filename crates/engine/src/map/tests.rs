@@ -74,7 +74,8 @@ impl Harness {
     }
 
     fn unmap(&mut self, layer: LayerId, at: u64, count: u64) {
-        let pins = self.retry(|map| map.prepare_unmap(layer, at, count));
+        let mut pins = Pins::new();
+        self.retry(|map| map.prepare_unmap(layer, at, count, &mut pins));
         for leaf in &pins {
             let start = self.map.leaf_start(*leaf);
             for slot in 0..NODE_ENTRIES {
@@ -249,5 +250,6 @@ fn an_empty_layer_leaves_nothing_behind() {
     let layers = harness.map.thaw();
     assert_eq!(layers, [LayerRecord { layer: A, height: 0, root: MapEntry::ABSENT, stored: 0 }]);
     harness.map.drop_layer(A);
+    assert_eq!(harness.map.forget_dropped(), []);
     assert_eq!(harness.map.node_count(), 0);
 }

@@ -107,29 +107,35 @@ impl Map {
         Ok(pins)
     }
 
-    /// Pins every leaf that exists within `block..block + count`.
+    /// Pins every leaf that exists within `block..block + count`, in `pins`, which is in block order.
     ///
     /// # Errors
-    /// A node to be read first; nothing is pinned then.
-    pub(crate) fn prepare_unmap(&mut self, layer: LayerId, block: u64, count: u64) -> Result<Pins, Load> {
-        let mut pins = Pins::new();
+    /// A node to be read first. What is pinned by then stays so: a range of more leaves than the memory budget would
+    /// never be in memory as a whole otherwise. The caller comes back, or takes the pins back.
+    pub(crate) fn prepare_unmap(
+        &mut self,
+        layer: LayerId,
+        block: u64,
+        count: u64,
+        pins: &mut Pins,
+    ) -> Result<(), Load> {
         let end = block + count;
         let mut next = block;
         while next < end {
             next = match self.reach(layer, next) {
                 Reached::Leaf(leaf) => {
-                    self.nodes[leaf].pins += 1;
-                    pins.push(leaf);
-                    (next | (NODE_ENTRIES as u64 - 1)) + 1
+                    let start = self.leaf_start(leaf);
+                    if let Err(at) = pins.binary_search_by_key(&start, |pinned| self.leaf_start(*pinned)) {
+                        self.nodes[leaf].pins += 1;
+                        pins.insert(at, leaf);
+                    }
+                    start + NODE_ENTRIES as u64
                 }
                 Reached::Nothing { level, .. } => subtree_end(next, level),
-                Reached::Unread(load) => {
-                    self.unpin(&pins);
-                    return Err(load);
-                }
+                Reached::Unread(load) => return Err(load),
             };
         }
-        Ok(pins)
+        Ok(())
     }
 
     /// Where to read a node that a walk missed: its stored entry, and what to wait for if it is being read already.

@@ -62,6 +62,7 @@ struct Inner {
     name: String,
     scheme: Scheme,
     zone_bytes: u64,
+    atomic_blocks: u32,
     control: Home<Control>,
     catalogue: Home<Catalogue>,
     shards: Arc<[Home<Shard>]>,
@@ -132,6 +133,11 @@ impl Pool {
     /// Scheme of new data.
     pub fn scheme(&self) -> Scheme {
         self.inner.scheme
+    }
+
+    /// Bytes up to which a write within one slice (4 MiB of a volume) is there whole after a crash, or not at all.
+    pub fn atomic_write_bytes(&self) -> u64 {
+        u64::from(self.inner.atomic_blocks) * format::limits::BLOCK_BYTES
     }
 
     pub(crate) fn catalogue(&self) -> &Home<Catalogue> {

@@ -143,6 +143,7 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
         name: superblock.name.clone(),
         scheme: superblock.scheme,
         zone_bytes: superblock.zone_bytes,
+        atomic_blocks: Geometry::of(&superblock).atomic_blocks(),
         control: home,
         catalogue,
         shards,

@@ -18,8 +18,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Effect, Request, Stream};
 use crate::map::NodeImage;
 
-/// Nodes in one request.
-const NODES_PER_REQUEST: usize = 128;
 /// Requests of nodes that are under way at once.
 const REQUESTS_MAX: usize = 4;
 
@@ -61,6 +59,7 @@ impl Shard {
         let result = self.checkpoint_alone(replayed).await;
         if result.is_err() {
             self.ledger.map.borrow_mut().abandon_freeze();
+            self.ledger.forget_dropped();
             *self.ledger.mark.borrow_mut() = None;
         }
         self.checkpointing.set(false);
@@ -76,6 +75,7 @@ impl Shard {
             self.store_level(level).await?;
         }
         let layers = self.ledger.map.borrow_mut().thaw();
+        self.ledger.forget_dropped();
         let root = self.store_tables(sequence, &layers).await?;
         let mark = self.ledger.mark.borrow_mut().take();
         let Some(mark) = mark else { return Err(Error::new(ErrorKind::Closed, "the checkpoint was given up")) };
@@ -107,7 +107,7 @@ impl Shard {
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut outcome = Ok(());
         loop {
-            let images = self.ledger.map.borrow_mut().take_level(level, NODES_PER_REQUEST);
+            let images = self.ledger.map.borrow_mut().take_level(level, self.geometry.meta_blocks());
             if images.is_empty() || outcome.is_err() {
                 // Images handed out after a failure are given back dirty.
                 images.iter().for_each(|image| self.ledger.map.borrow_mut().node_failed(image.node));
@@ -177,7 +177,7 @@ impl Shard {
         };
         let contents = TableContents {
             root,
-            table_width: self.geometry.table_width,
+            geometry: self.geometry,
             segments: stored,
             live: mark.live.clone(),
             layers: layers.to_vec(),

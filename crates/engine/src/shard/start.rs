@@ -194,11 +194,11 @@ impl Shard {
                 self.ledger.unpin(&pins);
             }
             Item::Unmap { layer, block, count, mode } => {
-                let pins = self.walk(|map| map.prepare_unmap(layer, block.get(), count)).await?;
+                let pins = self.prepare_unmap(layer, block.get(), count).await?;
                 self.ledger.unmap(&pins, block, count, mode);
                 self.ledger.unpin(&pins);
             }
-            Item::DropLayer { layer } => self.ledger.map.borrow_mut().drop_layer(layer),
+            Item::DropLayer { layer } => self.ledger.drop_layer(layer),
             // Only checkpoints point to these, and this one's are loaded.
             Item::Node { .. } | Item::Table { .. } => {}
         }

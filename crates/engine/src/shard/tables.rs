@@ -17,11 +17,9 @@ use smallvec::SmallVec;
 
 use super::read_entry;
 use crate::error::{Error, Place, Result};
+use crate::geometry::Geometry;
 use crate::log::{Effect, Log, Request, Stream};
 use crate::rows::Rows;
-
-/// Table blocks in one request.
-const BLOCKS_PER_REQUEST: usize = 128;
 
 /// Where the tables of the last checkpoint lie.
 #[derive(Default)]
@@ -48,7 +46,7 @@ struct Known {
 /// What a checkpoint stores in tables.
 pub(super) struct TableContents {
     pub(super) root: CheckpointRoot,
-    pub(super) table_width: u8,
+    pub(super) geometry: Geometry,
     pub(super) segments: Vec<Option<SegmentRecord>>,
     pub(super) live: Vec<u32>,
     pub(super) layers: Vec<LayerRecord>,
@@ -63,7 +61,7 @@ pub(super) struct LoadedTables {
 impl StoredTables {
     /// Stores the tables and gives the entry of their root. Pointers into segments are counted as they change (S1).
     pub(super) async fn store(&self, log: &Rc<Log>, rows: &Rows, contents: &TableContents) -> Result<MapEntry> {
-        let width = contents.table_width;
+        let (width, most) = (contents.geometry.table_width, contents.geometry.meta_blocks());
         let segments: Vec<_> = contents
             .segments
             .chunks(segments_per_block(width))
@@ -73,14 +71,14 @@ impl StoredTables {
         let layers: Vec<_> = contents.layers.chunks(LAYERS_PER_BLOCK).map(format::encode_layers).collect();
 
         let old_segments = std::mem::take(&mut self.inner.borrow_mut().segments);
-        let new_segments = store_blocks(log, 0, &segments).await?;
+        let new_segments = store_blocks(log, most, 0, &segments).await?;
         count_all(rows, &old_segments, &new_segments);
         self.inner.borrow_mut().segments = new_segments;
         let old_live = self.inner.borrow().live.clone();
-        let new_live = store_changed(log, rows, segments.len(), &live, old_live).await?;
+        let new_live = store_changed(log, rows, most, segments.len(), &live, old_live).await?;
         self.inner.borrow_mut().live = new_live;
         let old_layers = self.inner.borrow().layers.clone();
-        let new_layers = store_changed(log, rows, segments.len() + live.len(), &layers, old_layers).await?;
+        let new_layers = store_changed(log, rows, most, segments.len() + live.len(), &layers, old_layers).await?;
         self.inner.borrow_mut().layers = new_layers;
         self.store_root(log, rows, contents).await
     }
@@ -103,12 +101,12 @@ impl StoredTables {
             })
             .collect();
         let old = std::mem::take(&mut self.inner.borrow_mut().indexes);
-        let indexes = store_blocks(log, pointers.len(), &blocks).await?;
+        let indexes = store_blocks(log, contents.geometry.meta_blocks(), pointers.len(), &blocks).await?;
         count_all(rows, &old, &indexes);
         self.inner.borrow_mut().indexes.clone_from(&indexes);
 
         let root = CheckpointRoot { tables, indexes, ..contents.root.clone() };
-        let entries = store_blocks(log, pointers.len() + blocks.len(), &[root.encode()]).await?;
+        let entries = store_blocks(log, 1, pointers.len() + blocks.len(), &[root.encode()]).await?;
         let entry = entries.first().copied().unwrap_or_default();
         let old = std::mem::replace(&mut self.inner.borrow_mut().root, entry);
         count_all(rows, &[old], &[entry]);
@@ -195,11 +193,11 @@ impl Stored {
     }
 }
 
-/// Stores every block; gives their entries.
-async fn store_blocks(log: &Rc<Log>, first: usize, blocks: &[Vec<u8>]) -> Result<Vec<MapEntry>> {
+/// Stores every block, `most` at a time; gives their entries.
+async fn store_blocks(log: &Rc<Log>, most: usize, first: usize, blocks: &[Vec<u8>]) -> Result<Vec<MapEntry>> {
     let mut entries = Vec::with_capacity(blocks.len());
     let numbered: Vec<_> = (first..).zip(blocks.iter().map(Vec::as_slice)).collect();
-    for chunk in numbered.chunks(BLOCKS_PER_REQUEST) {
+    for chunk in numbered.chunks(most) {
         let mut items = SmallVec::new();
         let mut data = SmallVec::new();
         for (index, block) in chunk {
@@ -217,6 +215,7 @@ async fn store_blocks(log: &Rc<Log>, first: usize, blocks: &[Vec<u8>]) -> Result
 async fn store_changed(
     log: &Rc<Log>,
     rows: &Rows,
+    most: usize,
     first: usize,
     blocks: &[Vec<u8>],
     old: Vec<Known>,
@@ -232,7 +231,7 @@ async fn store_changed(
         known.push(Known { fingerprint, ..before });
     }
     let contents: Vec<_> = changed.iter().filter_map(|index| blocks.get(*index).cloned()).collect();
-    let entries = store_blocks(log, first, &contents).await?;
+    let entries = store_blocks(log, most, first, &contents).await?;
     for (index, entry) in changed.into_iter().zip(entries) {
         let Some(place) = known.get_mut(index) else { continue };
         let before = std::mem::replace(&mut place.entry, entry);

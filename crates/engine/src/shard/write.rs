@@ -68,7 +68,7 @@ impl Shard {
 
     async fn unmap_piece(&self, layer: LayerId, block: u64, count: u64) -> Result<()> {
         let pins = loop {
-            let pins = self.walk(|map| map.prepare_unmap(layer, block, count)).await?;
+            let pins = self.prepare_unmap(layer, block, count).await?;
             if !self.locks.any_held(layer, block, count) {
                 break pins;
             }
@@ -86,6 +86,17 @@ impl Shard {
             reply: None,
         };
         self.log.commit(Stream::Meta, request).await.map(|_| ())
+    }
+
+    /// Pins every leaf that exists in a range.
+    pub(super) async fn prepare_unmap(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
+        let mut pins = Pins::new();
+        let walked = self.walk(|map| map.prepare_unmap(layer, block, count, &mut pins)).await;
+        if let Err(error) = walked {
+            self.ledger.unpin(&pins);
+            return Err(error);
+        }
+        Ok(pins)
     }
 
     /// Frees everything that a layer holds, and forgets it. Nobody may use the layer any more.
