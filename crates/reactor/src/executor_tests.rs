@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{BACKENDS, start};
-use crate::{Home, ParkDriver, SystemClock};
+use crate::{Home, ParkDriver, Rouse, SystemClock};
 
 fn reactor() -> Reactor {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());

@@ -1,7 +1,7 @@
 //! Runs of memory as the kernel is told of them, without ever making Rust references to the bytes.
 //!
-//! Owns the `iovec` array of one system call. Always true: an iovec names memory that a [`Span`] keeps allocated; whoever
-//! hands it to the kernel keeps those spans until the kernel is done.
+//! Owns the `iovec` array of one system call. Always true: an iovec names memory that a [`Span`] keeps allocated;
+//! whoever hands it to the kernel keeps those spans until the kernel is done.
 #![allow(unsafe_code)]
 
 use std::io::{IoSlice, IoSliceMut};
@@ -106,7 +106,7 @@ impl Pieces {
 
 /// The runs as a system call's list of memory to read from.
 pub(crate) fn as_slices(iovecs: &[Iovec]) -> &[IoSlice<'_>] {
-    // SAFETY: same layout (asserted above). No reference to the bytes is made: the list is only passed to a system call.
+    // SAFETY: same layout (asserted above). No reference to the bytes is made: the list only goes to a system call.
     unsafe { std::slice::from_raw_parts(iovecs.as_ptr().cast(), iovecs.len()) }
 }
 

@@ -70,8 +70,8 @@ pub struct PlatformError {
     source: std::io::Error,
 }
 
-/// The [`Driver`] of a reactor that does real I/O, and what drives and sockets are opened on. Belongs to the thread that
-/// made it.
+/// The [`Driver`] of a reactor that does real I/O, and what drives and sockets are opened on. Belongs to the thread
+/// that made it.
 ///
 /// Dropped, it waits for the operations that the kernel has: their memory is free only after that.
 pub struct Platform {

@@ -14,8 +14,8 @@ use std::{any::Any, cell::RefCell};
 
 use futures_channel::oneshot;
 
-use crate::executor::{Rouse, Shared};
-use crate::{Clock, Driver, Instant, Reactor};
+use crate::shared::Shared;
+use crate::{Clock, Driver, Instant, Reactor, Rouse};
 
 /// A handle on another thread's reactor.
 #[derive(Clone)]

@@ -4,9 +4,11 @@
 //! so that runs replay exactly.
 
 use std::collections::BTreeMap;
-use std::task::Waker;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
-use crate::Instant;
+use crate::{Instant, Reactor};
 
 /// Pending timers, earliest first.
 #[derive(Default)]
@@ -17,13 +19,13 @@ pub(crate) struct Timers {
 
 /// Names a timer that was set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct TimerKey {
+struct TimerKey {
     due: Instant,
     order: u64,
 }
 
 impl Timers {
-    pub(crate) fn set(&mut self, due: Instant, waker: Waker) -> TimerKey {
+    fn set(&mut self, due: Instant, waker: Waker) -> TimerKey {
         let key = TimerKey { due, order: self.next };
         self.next += 1;
         self.pending.insert(key, waker);
@@ -31,13 +33,13 @@ impl Timers {
     }
 
     /// Has a timer that has not fired wake `waker` instead. The waker it had, to be dropped.
-    pub(crate) fn change(&mut self, key: TimerKey, waker: &Waker) -> Option<Waker> {
+    fn change(&mut self, key: TimerKey, waker: &Waker) -> Option<Waker> {
         let current = self.pending.get_mut(&key)?;
         (!current.will_wake(waker)).then(|| std::mem::replace(current, waker.clone()))
     }
 
     /// Forgets a timer, unless it has fired. The waker it had, to be dropped.
-    pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Waker> {
+    fn cancel(&mut self, key: TimerKey) -> Option<Waker> {
         self.pending.remove(&key)
     }
 
@@ -51,5 +53,51 @@ impl Timers {
             return None;
         }
         self.pending.pop_first().map(|(_, waker)| waker)
+    }
+}
+
+/// See [`Reactor::sleep`]. Dropping it forgets the timer.
+pub struct Sleep {
+    reactor: Reactor,
+    due: Instant,
+    timer: Option<TimerKey>,
+}
+
+impl Sleep {
+    pub(crate) fn new(reactor: Reactor, due: Instant) -> Self {
+        Self { reactor, due, timer: None }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.reactor.now() >= self.due {
+            return Poll::Ready(());
+        }
+        let due = self.due;
+        let mut timers = self.reactor.timers().borrow_mut();
+        match self.timer {
+            Some(key) => {
+                let replaced = timers.change(key, context.waker());
+                drop((timers, replaced));
+            }
+            None => {
+                let key = timers.set(due, context.waker().clone());
+                drop(timers);
+                self.timer = Some(key);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let Some(key) = self.timer else { return };
+        // Dropped after the timers are let go of: a waker may be the last hold on a task that sets timers itself.
+        let waker = self.reactor.timers().borrow_mut().cancel(key);
+        drop(waker);
     }
 }

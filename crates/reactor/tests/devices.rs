@@ -173,6 +173,30 @@ fn a_mounted_block_device_is_in_use() {
     device.open();
 }
 
+#[test]
+fn a_partition_is_a_drive_of_its_own() {
+    let Some(_turn) = turn() else { return };
+    let device = Loop::new(&["--partscan"]);
+    // In sectors of 512 bytes: 4 MiB from 1 MiB on.
+    run("addpart", &[&device.device, "1", "2048", "8192"]);
+    let partition = format!("{}p1", device.device);
+    let handle = FileDrive::open(&partition, AT_ONCE).unwrap();
+    let properties = handle.properties();
+    assert_eq!(properties.size, 4 << 20);
+    // Known of the whole device only.
+    assert!(properties.discard);
+    let whole = FileDrive::open(&device.device, AT_ONCE);
+    assert_eq!(whole.unwrap_err().kind(), OpenDriveErrorKind::InUse);
+    on_each_backend(async |platform| {
+        let drive = handle.open_on(&platform);
+        round_trip(&*drive, properties.size - 65536, 0).await;
+        let past = drive.read(properties.size, &[Buffer::zeroed(4096).span()]).await;
+        assert_eq!(past.unwrap_err().kind(), IoErrorKind::OutOfRange);
+    });
+    drop(handle);
+    run("delpart", &[&device.device, "1"]);
+}
+
 /// Something mounted on a directory of its own.
 struct Mount {
     directory: TempDir,

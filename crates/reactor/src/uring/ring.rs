@@ -28,9 +28,9 @@ pub(crate) struct Completion {
     pub(crate) more: bool,
 }
 
-/// Entries handed over together. A longer batch costs less time per entry, but the kernel keeps a drive waiting until it
-/// has prepared all of them: reads at depth 32 from a drive that answers in bursts were a fifth slower without a limit,
-/// and an eighth slower with a limit of 16.
+/// Entries handed over together. A longer batch costs less time per entry, but the kernel keeps a drive waiting until
+/// it has prepared all of them: reads at depth 32 from a drive that answers in bursts were a fifth slower without a
+/// limit, and an eighth slower with a limit of 16.
 const HAND_OVER: usize = 4;
 
 /// How long [`Ring::enter`] stays in the kernel.

@@ -1,0 +1,191 @@
+//! What other threads can reach of a reactor: its queues, and whether it sleeps.
+//!
+//! Always true: the ready tasks are touched on the reactor's own thread only; whoever pushes a message finds the
+//! reactor awake or rouses it. Knows nothing of drivers and timers.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, UnsafeCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use async_task::Runnable;
+use crossbeam_queue::SegQueue;
+
+use crate::Rouse;
+
+/// Messages of each kind taken in one cycle: senders that never stop must not keep the tasks from running.
+const MESSAGES_PER_CYCLE: usize = 256;
+
+/// A job from another thread.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// What other threads can reach of a reactor.
+pub(crate) struct Shared {
+    thread: u64,
+    /// Tasks ready to run. Touched by the reactor's own thread only.
+    ready: UnsafeCell<VecDeque<Runnable>>,
+    woken: SegQueue<Runnable>,
+    jobs: SegQueue<Job>,
+    /// Something was pushed to one of the queues above since they were last emptied: cheaper to ask than they are.
+    mail: AtomicBool,
+    asleep: AtomicBool,
+    closed: AtomicBool,
+    rouser: Arc<dyn Rouse>,
+}
+
+// SAFETY: `ready` is touched only after a check that the current thread is the reactor's own; the rest is Sync.
+unsafe impl Sync for Shared {}
+// SAFETY: as above. Runnables of non-Send futures are only moved between threads as handles and are run and dropped
+// on their own thread: async-task's local tasks check that themselves.
+unsafe impl Send for Shared {}
+
+/// An identity of the current thread, cheaper than the standard library's.
+fn thread_identity() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static IDENTITY: Cell<u64> = const { Cell::new(0) };
+    }
+    IDENTITY.with(|identity| {
+        if identity.get() == 0 {
+            identity.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        identity.get()
+    })
+}
+
+impl Shared {
+    /// What other threads reach of a reactor of this thread.
+    pub(crate) fn new(rouser: Arc<dyn Rouse>) -> Arc<Self> {
+        Arc::new(Self {
+            thread: thread_identity(),
+            ready: UnsafeCell::new(VecDeque::new()),
+            woken: SegQueue::new(),
+            jobs: SegQueue::new(),
+            mail: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            rouser,
+        })
+    }
+
+    /// Queues a task that has become ready, from any thread.
+    pub(crate) fn schedule(&self, task: Runnable) {
+        if self.thread == thread_identity() {
+            // SAFETY: on the reactor's own thread, and no other borrow of the queue is live: every access is one
+            // push, pop or swap that calls nothing.
+            unsafe { (*self.ready.get()).push_back(task) };
+            return;
+        }
+        self.woken.push(task);
+        self.deliver();
+    }
+
+    /// Queues a job; false if the reactor has shut down, and the job is dropped.
+    pub(crate) fn post(&self, job: Job) -> bool {
+        if self.closed.load(Ordering::Acquire) {
+            return false;
+        }
+        self.jobs.push(job);
+        self.deliver();
+        // `deliver` is a full fence: either the shutdown sees the job, or we see the shutdown and drop the job for it.
+        if self.closed.load(Ordering::Acquire) {
+            while let Some(job) = self.jobs.pop() {
+                drop(job);
+            }
+        }
+        true
+    }
+
+    /// Tells the reactor that something was pushed.
+    fn deliver(&self) {
+        self.mail.store(true, Ordering::Release);
+        self.rouse();
+    }
+
+    /// True on the reactor's own thread.
+    pub(crate) fn is_current(&self) -> bool {
+        self.thread == thread_identity()
+    }
+
+    /// Ends the reactor's sleep if it sleeps.
+    pub(crate) fn rouse(&self) {
+        // Pairs with the fence in `fall_asleep`: either the sleeper sees what was done before, or we see it asleep.
+        fence(Ordering::SeqCst);
+        if self.asleep.swap(false, Ordering::AcqRel) {
+            self.rouser.rouse();
+        }
+    }
+
+    /// The task that became ready first. On the reactor's own thread only.
+    pub(crate) fn next_ready(&self) -> Option<Runnable> {
+        assert!(self.is_current(), "the ready tasks were touched from another thread");
+        // SAFETY: called by the reactor on its own thread only; see `schedule`.
+        unsafe { (*self.ready.get()).pop_front() }
+    }
+
+    /// How many tasks are ready. On the reactor's own thread only.
+    pub(crate) fn ready_len(&self) -> usize {
+        assert!(self.is_current(), "the ready tasks were touched from another thread");
+        // SAFETY: as above.
+        unsafe { (*self.ready.get()).len() }
+    }
+
+    /// Makes the woken tasks ready and runs the jobs, up to a limit. True if there may have been any.
+    pub(crate) fn take_messages(&self) -> bool {
+        if !self.mail.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Swapped before the queues are emptied: what is pushed meanwhile raises it again.
+        self.mail.swap(false, Ordering::AcqRel);
+        for _ in 0..MESSAGES_PER_CYCLE {
+            let (task, job) = (self.woken.pop(), self.jobs.pop());
+            if task.is_none() && job.is_none() {
+                return true;
+            }
+            if let Some(task) = task {
+                self.schedule(task);
+            }
+            if let Some(job) = job {
+                job();
+            }
+        }
+        // There may be more: they come after the tasks that are ready now.
+        self.mail.store(true, Ordering::Release);
+        true
+    }
+
+    /// Announces a sleep. False if it must not begin, because there are messages. What else others do before they call
+    /// [`Shared::rouse`] is to be looked at after this.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        !self.mail.load(Ordering::Acquire)
+    }
+
+    /// The sleep is over, or did not begin.
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::Release);
+    }
+
+    /// Refuses jobs from now on.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // Pairs with the fence that `post` passes after it has pushed.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Drops every task that is ready or woken, and every job, and what these make ready by that.
+    pub(crate) fn drop_all(&self) {
+        loop {
+            while let Some(task) = self.woken.pop() {
+                drop(task);
+            }
+            while let Some(job) = self.jobs.pop() {
+                drop(job);
+            }
+            let Some(task) = self.next_ready() else { return };
+            drop(task);
+        }
+    }
+}
