@@ -112,11 +112,25 @@ impl Operation {
 
     fn failed(&mut self, errno: Errno) -> Step {
         match (self, errno) {
-            (_, Errno::INTR | Errno::AGAIN) | (Self::Accept(_), Errno::CONNABORTED) => Step::Again,
+            (_, Errno::INTR | Errno::AGAIN) => Step::Again,
+            (Self::Accept(_), errno) if was_of_the_connection(errno) => Step::Again,
             (Self::Allocate(allocate), errno) => allocate.failed(errno),
             (_, errno) => Step::Done(Err(errno.into())),
         }
     }
+}
+
+/// True for what an accept says of the one connection that it would have given, and not of the listener.
+fn was_of_the_connection(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNABORTED
+            | Errno::PROTO
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+    )
 }
 
 impl Transfer {

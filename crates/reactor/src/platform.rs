@@ -237,3 +237,7 @@ impl Drop for Cancellable {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "platform_tests.rs"]
+mod tests;

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::testing::{BACKENDS, bytes, on_each_backend, pattern, span_of, start};
-use crate::{Backend, Buffer, Drive, IoErrorKind, Platform, Span};
+use crate::{Buffer, Drive, IoErrorKind, Platform, Span};
 
 const SIZE: u64 = 8 << 20;
 
@@ -361,10 +361,4 @@ fn what_somebody_runs_or_may_not_be_written_is_refused_by_kind() {
         assert_eq!(error.kind(), kind);
         assert!(std::error::Error::source(&error).is_some());
     }
-}
-
-#[test]
-fn the_ring_is_chosen_where_there_is_one() {
-    let (platform, _) = start(Backend::Auto);
-    assert_eq!(platform.backend(), Backend::Uring);
 }

@@ -17,7 +17,7 @@ use super::error::NetError;
 use super::stream::Stream;
 use crate::operation::{Accepted, Operation};
 use crate::target::Target;
-use crate::{IoError, Platform};
+use crate::{IoError, IoErrorKind, Platform};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -74,13 +74,19 @@ impl Listener {
     /// # Errors
     /// When the process or the system has no room for another descriptor; the listener goes on all the same.
     pub async fn accept(&self) -> Result<Stream, IoError> {
-        let accepted: Accepted = Arc::new(Mutex::new(None));
-        let operation = Operation::Accept(accepted.clone());
-        self.platform.submit_cancellable(Target::Descriptor(self.socket.clone()), operation).await?;
-        let connection = accepted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        match connection {
-            Some(connection) => Stream::from_fd(&self.platform, connection),
-            None => unreachable!("an accept ended well without a connection"),
+        loop {
+            let accepted: Accepted = Arc::new(Mutex::new(None));
+            let operation = Operation::Accept(accepted.clone());
+            self.platform.submit_cancellable(Target::Descriptor(self.socket.clone()), operation).await?;
+            let connection = accepted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+            let Some(connection) = connection else {
+                unreachable!("an accept ended well without a connection")
+            };
+            match Stream::from_fd(&self.platform, connection) {
+                // Given up by the other end while it waited: nobody's concern.
+                Err(error) if error.kind() == IoErrorKind::Closed => {}
+                result => return result,
+            }
         }
     }
 

@@ -122,6 +122,21 @@ fn an_abandoned_accept_leaves_the_listener_fit() {
 }
 
 #[test]
+fn a_connection_reset_before_it_was_accepted_is_passed_over() {
+    on_each_backend(async |platform, _| {
+        let listener = Listener::bind_tcp(&platform, anywhere()).unwrap();
+        let address = listener.local_address().unwrap();
+        let given_up = std::net::TcpStream::connect(address).unwrap();
+        rustix::net::sockopt::set_socket_linger(&given_up, Some(std::time::Duration::ZERO)).unwrap();
+        drop(given_up);
+        let client = Stream::connect_tcp(&platform, address).await.unwrap();
+        let server = listener.accept().await.unwrap();
+        assert_eq!(client.write_all(&[span_of(b"x")]).await, Ok(1));
+        assert_eq!(read_exact(&server, 1).await, b"x");
+    });
+}
+
+#[test]
 fn a_platform_dropped_while_sockets_wait_is_closed_cleanly() {
     for backend in BACKENDS {
         let (platform, reactor) = start(backend);
