@@ -1,7 +1,7 @@
 //! AVX2: any x86-64 server of the last ten years.
 //!
-//! Owns the list of features its kernel may use: `Implementation` hands it out only where all of them are there. Must give
-//! bit for bit what `scalar` gives. Checksums are crc-fast's here.
+//! Owns the list of features its kernel may use: `Implementation` hands it out only where all of them are there.
+//! Must give bit for bit what `scalar` gives. Checksums are crc-fast's here.
 
 mod combine;
 mod nibbles;

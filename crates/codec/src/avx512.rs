@@ -1,7 +1,7 @@
 //! AVX-512 with GFNI and VPCLMULQDQ: Ice Lake and Zen 4 onwards.
 //!
-//! Owns the list of features its kernels may use: `Implementation` hands these functions out only where all of them are
-//! there. Must give bit for bit what `scalar` gives.
+//! Owns the list of features its kernels may use: `Implementation` hands these functions out only where all of
+//! them are there. Must give bit for bit what `scalar` gives.
 
 mod affine;
 mod combine;

@@ -1,7 +1,7 @@
 //! CRC-32C, by itself and fused with the copy that the write path makes.
 //!
-//! Owns which checksum it is (CRC-32C: iSCSI, RFC 3720 appendix B.4; on the drives, so it stays). Must not know what a
-//! block is used for.
+//! Owns which checksum it is (CRC-32C: iSCSI, RFC 3720 appendix B.4; on the drives, so it stays). Must not know
+//! what a block is used for.
 #![allow(unsafe_code)]
 
 use crate::Implementation;
@@ -26,8 +26,8 @@ pub fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
     Implementation::best().crc32c_append(crc, data)
 }
 
-/// CRC-32C of each `block` bytes of `data`, in order. Faster than one by one where the data is not in the caches (it was
-/// just read from a drive, say), since the next block is fetched while one is summed.
+/// CRC-32C of each `block` bytes of `data`, in order. Faster than one by one where the data is not in the caches
+/// (it was just read from a drive, say), since the next block is fetched while one is summed.
 ///
 /// # Panics
 /// If `data` is not `crcs.len()` blocks long, or `block` is 0.
@@ -47,12 +47,14 @@ pub fn copy_crc32c(source: &[u8], destination: &mut [u8]) -> u32 {
     unsafe { copy_crc32c_from(source.as_ptr(), destination) }
 }
 
-/// Copies `destination.len()` bytes from `source`, which others (a guest, say) may be changing meanwhile, and gives the
-/// CRC-32C of what arrived in `destination`: the checksum and the copy always agree, whatever the source does.
+/// Copies `destination.len()` bytes from `source`, which others (a guest, say) may be changing meanwhile, and
+/// gives the CRC-32C of what arrived in `destination`: the checksum and the copy always agree, whatever the source
+/// does.
 ///
 /// # Safety
-/// `source` must be valid for reads of `destination.len()` bytes and not overlap `destination`. It may be written by
-/// another process or a guest during the call, and by another thread of this one only with atomic or volatile writes.
+/// `source` must be valid for reads of `destination.len()` bytes and not overlap `destination`. It may be written
+/// by another process or a guest during the call, and by another thread of this one only with atomic or volatile
+/// writes.
 pub unsafe fn copy_crc32c_from(source: *const u8, destination: &mut [u8]) -> u32 {
     // SAFETY: the caller's contract is the callee's.
     unsafe { Implementation::best().copy_crc32c(source, destination.as_mut_ptr(), destination.len(), source) }

@@ -1,7 +1,7 @@
 //! A set of a code's columns, as one word.
 //!
-//! Owns `ColumnSet`. Columns are numbered from 0: the k data columns first, then the m parity columns; a set holds numbers
-//! below `MAX_COLUMNS` only. Must not know which columns are data and which are parity.
+//! Owns `ColumnSet`. Columns are numbered from 0: the k data columns first, then the m parity columns; a set holds
+//! numbers below `MAX_COLUMNS` only. Must not know which columns are data and which are parity.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Computing lost columns from k that are left.
 //!
-//! Owns `Decoder`, a plan made once for a pattern of losses and applied to any number of columns. Must not know why a
-//! column is wanted (lost drive, bad checksum, rebuild) or where the others come from.
+//! Owns `Decoder`, a plan made once for a pattern of losses and applied to any number of columns. Must not know
+//! why a column is wanted (lost drive, bad checksum, rebuild) or where the others come from.
 #![allow(
     clippy::indexing_slicing,
     reason = "column numbers were checked against k + m, loop bounds against k"
@@ -77,12 +77,12 @@ fn check(code: &Code, present: ColumnSet, wanted: &[u8]) -> Result<(), CodeError
     Ok(())
 }
 
-/// The matrix that makes the columns `wanted` of the `sources` (k of them, ascending). Most often one column of a RAID 5 is
-/// lost and it is a row of ones.
+/// The matrix that makes the columns `wanted` of the `sources` (k of them, ascending). Most often one column of a
+/// RAID 5 is lost and it is a row of ones.
 ///
-/// The data columns missing among the sources are unknowns, and each parity among them is an equation: parity p less the
-/// data that is there is the sum of coefficient(p, u) times the unknown u. Solving these few equations instead of
-/// inverting k x k keeps the plan small: e x e for e missing data columns.
+/// The data columns missing among the sources are unknowns, and each parity among them is an equation: parity p
+/// less the data that is there is the sum of coefficient(p, u) times the unknown u. Solving these few equations
+/// instead of inverting k x k keeps the plan small: e x e for e missing data columns.
 fn plan_matrix(k: u8, sources: &[u8], wanted: &[u8]) -> Matrix {
     let data = sources.iter().take_while(|&&c| c < k).count();
     let (data, parities) = sources.split_at(data);
@@ -130,7 +130,8 @@ fn missing(k: u8, data: &[u8]) -> [u8; MAX_COLUMNS / 2] {
     columns
 }
 
-/// The factor of each parity among the sources in `column`: the column's factors of the unknowns times the solution.
+/// The factor of each parity among the sources in `column`: the column's factors of the unknowns times the
+/// solution.
 fn parity_weights(k: u8, column: u8, unknowns: &[u8], solved: &Square) -> [u8; MAX_COLUMNS / 2] {
     let mut weights = [0u8; MAX_COLUMNS / 2];
     for (u, &unknown) in unknowns.iter().enumerate().take(solved.size()) {

@@ -8,7 +8,8 @@
     reason = "every index is a u8 into a table of 256, or a loop bound beside it"
 )]
 
-/// The field polynomial, as RAID 6, ISA-L and most storage codes use it. 2 is a generator of its 255 non-zero elements.
+/// The field polynomial, as RAID 6, ISA-L and most storage codes use it. 2 is a generator of its 255 non-zero
+/// elements.
 const POLYNOMIAL: u16 = 0x11D;
 
 /// `EXP[i]` is 2^i for i in 0..510, written twice so that a sum of two logarithms needs no reduction.

@@ -13,7 +13,8 @@ use crate::scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::{avx2, avx512};
 
-/// A way to compute parities and checksums. All give the same results. Having one means that this machine can run it.
+/// A way to compute parities and checksums. All give the same results. Having one means that this machine can run
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Implementation(Kind);
 
@@ -108,12 +109,12 @@ impl Implementation {
         }
     }
 
-    /// Copies `length` bytes and gives the CRC-32C of the copy. `next` is where the next copy will be made from, or
-    /// anything else: it may be fetched into the caches.
+    /// Copies `length` bytes and gives the CRC-32C of the copy. `next` is where the next copy will be made from,
+    /// or anything else: it may be fetched into the caches.
     ///
     /// # Safety
-    /// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. Others may
-    /// be writing to the source.
+    /// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. Others
+    /// may be writing to the source.
     pub(crate) unsafe fn copy_crc32c(
         self,
         source: *const u8,

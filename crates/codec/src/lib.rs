@@ -1,8 +1,8 @@
 //! Erasure code over GF(2^8) and checksums, scalar and SIMD.
 //!
 //! Owns the code k+m (what a parity byte is), CRC-32C, and the fastest ways this machine has to compute both.
-//! Always true: every implementation gives bit for bit what the scalar one gives. Must not know about I/O, drives, pools
-//! or the layout of records: it sees slices of bytes.
+//! Always true: every implementation gives bit for bit what the scalar one gives. Must not know about I/O, drives,
+//! pools or the layout of records: it sees slices of bytes.
 //!
 //! # Ways to compute
 //! [`implementations`] lists what the machine can do; the fastest is used unless another is asked for.
@@ -12,17 +12,19 @@
 //! - `scalar`: plain loops for everything, the oracle of the tests.
 //!
 //! # The write path, fused or not
-//! A write copies blocks, checksums each and computes parities. Measured on Zen 5 (comparison/README.md has the figures):
-//! - [`Code::encode_record_copy`] is 1.2 to 1.4 times as fast as separate steps where everything is in the second-level
-//!   cache, and 1.4 to 1.8 times where the sources come from memory. It copies and checksums a block in one pass, fetching
-//!   the next source meanwhile, and encodes a row while it is in the cache.
-//! - Fetching ahead is what counts: without it a fused pass from memory is hardly faster than separate ones. It is why a
-//!   whole record in one call beats a call for each row, and [`crc32c_blocks`] beats [`crc32c`] on each block.
-//! - Putting the parities into the same pass too was faster only if all of a row was in the first-level cache already. From
-//!   anywhere else it was slower: 2k + m streams at the same offset of a page are too many for a 12-way cache whose ways
-//!   are 4096 bytes, and for the prefetchers.
-//! - Writing past the caches pays for parities of long columns ([`Code::encode`] does it beyond 1 MiB a call), never for
-//!   rows of blocks, whose buffers are used again soon.
+//! A write copies blocks, checksums each and computes parities. Measured on Zen 5 (comparison/README.md has the
+//! figures):
+//! - [`Code::encode_record_copy`] is 1.2 to 1.4 times as fast as separate steps where everything is in the
+//!   second-level cache, and 1.4 to 1.8 times where the sources come from memory. It copies and checksums a block
+//!   in one pass, fetching the next source meanwhile, and encodes a row while it is in the cache.
+//! - Fetching ahead is what counts: without it a fused pass from memory is hardly faster than separate ones. It is
+//!   why a whole record in one call beats a call for each row, and [`crc32c_blocks`] beats [`crc32c`] on each
+//!   block.
+//! - Putting the parities into the same pass too was faster only if all of a row was in the first-level cache
+//!   already. From anywhere else it was slower: 2k + m streams at the same offset of a page are too many for a
+//!   12-way cache whose ways are 4096 bytes, and for the prefetchers.
+//! - Writing past the caches pays for parities of long columns ([`Code::encode`] does it beyond 1 MiB a call),
+//!   never for rows of blocks, whose buffers are used again soon.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -1,8 +1,8 @@
 //! The generator's coefficients, and small matrices of field elements.
 //!
-//! Owns which coefficient a data column has in a parity column (part of what is on the drives: a known-answer test holds
-//! it), and the solving of the small systems a decoder needs. A `Matrix` has at most k * m <= 256 elements, since
-//! k + m <= 32, so it lives without a heap. Must not know how a matrix is multiplied with columns of bytes.
+//! Owns which coefficient a data column has in a parity column (part of what is on the drives: a known-answer test
+//! holds it), and the solving of the small systems a decoder needs. A `Matrix` has at most k * m <= 256 elements,
+//! since k + m <= 32, so it lives without a heap. Must not know how a matrix is multiplied with columns of bytes.
 #![allow(
     clippy::indexing_slicing,
     reason = "loop bounds beside each index, all below the array's fixed size"
@@ -25,10 +25,10 @@ pub(crate) fn coefficient(parity: u8, data: u8) -> u8 {
 
 /// All factors, by parity and data column; those of k+m are the upper left corner.
 ///
-/// A Cauchy matrix 1 / (x_i + y_j), each column divided by its first element and then each row by its first, so that row 0
-/// and column 0 are all ones. With u(a) = a / (1 + a) the points are x_0 = 0, x_1 = 1, x_i = u(2^(256 - i)) and
-/// y_j = u(2^(j + 1)): all different, since u is one to one, is 0 for 0 only and never 1, and 2 has order 255. They are
-/// chosen so that row 1 is 2^j: (x_0 + y) / (x_1 + y) = u(a) / (1 + u(a)) = a.
+/// A Cauchy matrix 1 / (x_i + y_j), each column divided by its first element and then each row by its first, so
+/// that row 0 and column 0 are all ones. With u(a) = a / (1 + a) the points are x_0 = 0, x_1 = 1, x_i = u(2^(256 -
+/// i)) and y_j = u(2^(j + 1)): all different, since u is one to one, is 0 for 0 only and never 1, and 2 has order
+/// 255. They are chosen so that row 1 is 2^j: (x_0 + y) / (x_1 + y) = u(a) / (1 + u(a)) = a.
 static COEFFICIENTS: [[u8; MAX_COLUMNS]; MAX_COLUMNS - 1] = coefficients();
 
 const fn coefficients() -> [[u8; MAX_COLUMNS]; MAX_COLUMNS - 1] {
@@ -117,7 +117,8 @@ impl Matrix {
     }
 }
 
-/// A square matrix of at most 16 x 16, the part of the generator that says how the missing data is in the parities read.
+/// A square matrix of at most 16 x 16, the part of the generator that says how the missing data is in the parities
+/// read.
 pub(crate) struct Square {
     size: usize,
     elements: [[u8; MAX_MISSING]; MAX_MISSING],

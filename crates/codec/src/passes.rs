@@ -1,7 +1,7 @@
 //! How the SIMD kernels divide their work: which outputs and which part of the columns go into one pass.
 //!
-//! Owns the sizes that were measured (comparison/README.md). Every byte of every output is in exactly one pass. Must not
-//! know any instruction.
+//! Owns the sizes that were measured (comparison/README.md). Every byte of every output is in exactly one pass.
+//! Must not know any instruction.
 #![allow(clippy::indexing_slicing, reason = "rows are below the matrix' rows, and chunks within their slice")]
 
 use std::ops::Range;
@@ -10,12 +10,12 @@ use crate::matrix::Matrix;
 
 /// How many outputs a pass makes. More do not fit in the registers with their vectors of sums.
 pub(crate) const MOST: usize = 4;
-/// With more outputs than one pass makes, the inputs are walked in parts of this many bytes, which are still in the first
-/// cache when the next pass comes.
+/// With more outputs than one pass makes, the inputs are walked in parts of this many bytes, which are still in
+/// the first cache when the next pass comes.
 const TILE: usize = 1024;
-/// From so many bytes of inputs and outputs on, the outputs are written past the caches. It is the size of a second-level
-/// cache: where the columns are in it plain stores are up to twice as fast, and with larger ones streaming stores are
-/// never slower and up to a third faster.
+/// From so many bytes of inputs and outputs on, the outputs are written past the caches. It is the size of a
+/// second-level cache: where the columns are in it plain stores are up to twice as fast, and with larger ones
+/// streaming stores are never slower and up to a third faster.
 const STREAM: usize = 1 << 20;
 /// Streaming stores want their vector's alignment; this is the largest vector's.
 const ALIGNMENT: usize = 64;
@@ -68,8 +68,8 @@ impl<'p> Pass<'p, '_> {
     }
 }
 
-/// Calls `pass` for all that there is to do in a part of the columns. Gives whether these passes were told to stream, which
-/// needs a fence after.
+/// Calls `pass` for all that there is to do in a part of the columns. Gives whether these passes were told to
+/// stream, which needs a fence after.
 ///
 /// # Panics
 /// As [`Matrix::check`].

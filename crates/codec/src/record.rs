@@ -1,10 +1,11 @@
 //! The write path's one call: copy the data cells of a record, checksum each, and make the parity cells.
 //!
-//! Owns the order of the work. After it, each CRC and each parity byte is that of the cells as they are in memory, whatever
-//! the sources did meanwhile. Must not know what is in a cell.
+//! Owns the order of the work. After it, each CRC and each parity byte is that of the cells as they are in memory,
+//! whatever the sources did meanwhile. Must not know what is in a cell.
 //!
-//! The order is the one that measured best (comparison/README.md): each cell is copied and checksummed in one pass while
-//! the next cell's source is fetched into the cache, and each row is encoded when its cells have just been copied.
+//! The order is the one that measured best (comparison/README.md): each cell is copied and checksummed in one pass
+//! while the next cell's source is fetched into the cache, and each row is encoded when its cells have just been
+//! copied.
 #![allow(unsafe_code)]
 #![allow(clippy::indexing_slicing, reason = "all shapes are checked before the first index is made")]
 
@@ -25,7 +26,8 @@ pub enum Source {
 
 /// The length of a cell whose checksum, when it is all zeros, is known beforehand.
 const COMMON_CELL: usize = 4096;
-/// That checksum: the register after so many zero bits is the inverted x^n mod P, n more than the 32 it starts with.
+/// That checksum: the register after so many zero bits is the inverted x^n mod P, n more than the 32 it starts
+/// with.
 const COMMON_ZERO_CRC: u32 = zeros_crc(COMMON_CELL);
 
 const fn zeros_crc(length: usize) -> u32 {
@@ -39,15 +41,15 @@ const fn zeros_crc(length: usize) -> u32 {
 }
 
 impl Code {
-    /// Fills the k data cells of one row from their sources, gives the CRC-32C of each, and computes the m parity cells.
-    /// Each source is read once, so that copy, checksum and parity agree even if it changes.
+    /// Fills the k data cells of one row from their sources, gives the CRC-32C of each, and computes the m parity
+    /// cells. Each source is read once, so that copy, checksum and parity agree even if it changes.
     ///
     /// Cells are any equal length (bytes), usually 4096; multiples of 256 go fastest.
     ///
     /// # Safety
-    /// Each [`Source::Copy`] must be valid for reads of a cell's length and overlap no cell, data or parity. It may be
-    /// written by another process or a guest during the call, and by another thread of this one only with atomic or
-    /// volatile writes.
+    /// Each [`Source::Copy`] must be valid for reads of a cell's length and overlap no cell, data or parity. It
+    /// may be written by another process or a guest during the call, and by another thread of this one only with
+    /// atomic or volatile writes.
     ///
     /// # Panics
     /// If there are not k sources, k cells, k CRCs and m parity cells, or the cells are not all of one length.
@@ -88,15 +90,16 @@ impl Code {
         unsafe { self.encode_row_copy(&pointers[..sources.len()], cells, crcs, parity) };
     }
 
-    /// Does all rows of a record at once, which is faster than row by row: the next row's sources are fetched early.
+    /// Does all rows of a record at once, which is faster than row by row: the next row's sources are fetched
+    /// early.
     ///
-    /// Cells are `cell` bytes, not 0. `columns` are the k data and `parity` the m parity columns of the record, each the
-    /// same number R of cells long, one after the other. `sources` and `crcs` are k * R, by column and then by row: data
-    /// cell (column c, row r) is number c * R + r of both.
+    /// Cells are `cell` bytes, not 0. `columns` are the k data and `parity` the m parity columns of the record,
+    /// each the same number R of cells long, one after the other. `sources` and `crcs` are k * R, by column and
+    /// then by row: data cell (column c, row r) is number c * R + r of both.
     ///
-    /// All data cells are filled and checksummed. The first `held` rows are not encoded: they are for the caller, who
-    /// writes something into their cells that he only knows now (a header with the checksums), and then encodes them with
-    /// [`Code::encode`].
+    /// All data cells are filled and checksummed. The first `held` rows are not encoded: they are for the caller,
+    /// who writes something into their cells that he only knows now (a header with the checksums), and then
+    /// encodes them with [`Code::encode`].
     ///
     /// # Safety
     /// As [`Code::encode_row_copy`].
@@ -212,10 +215,11 @@ impl Record<'_, '_, '_> {
     }
 }
 
-/// Mutable slices behind a shared reference are shared slices: the same in memory, and all that can be done with them.
+/// Mutable slices behind a shared reference are shared slices: the same in memory, and all that can be done with
+/// them.
 fn as_shared<'a>(slices: &'a [&mut [u8]]) -> &'a [&'a [u8]] {
-    // SAFETY: both kinds of slice are an address and a length, and the inner lifetime is shortened to the outer one, during
-    // which nothing can be written through the original.
+    // SAFETY: both kinds of slice are an address and a length, and the inner lifetime is shortened to the outer
+    // one, during which nothing can be written through the original.
     unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
 }
 

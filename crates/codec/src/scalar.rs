@@ -1,6 +1,7 @@
 //! Everything in plain loops over bytes: the oracle that the other implementations are held to.
 //!
-//! Owns no method worth reading twice: where clear and fast disagree, this file is clear. Always compiled, runs anywhere.
+//! Owns no method worth reading twice: where clear and fast disagree, this file is clear. Always compiled, runs
+//! anywhere.
 #![allow(clippy::indexing_slicing, reason = "the tables' indices are bytes, and the part was checked")]
 
 use std::ops::Range;
@@ -21,7 +22,8 @@ pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8
     }
 }
 
-/// Adds `factor` times the input to the output. The sums of RAID 5 are worth their own loop, which compilers vectorise.
+/// Adds `factor` times the input to the output. The sums of RAID 5 are worth their own loop, which compilers
+/// vectorise.
 fn add_product(factor: u8, input: &[u8], output: &mut [u8]) {
     if factor == 1 {
         for (out, &byte) in output.iter_mut().zip(input) {

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use crate::isal;
-use crate::measure::{Contestant, Effort, compare};
+use crate::measure::{Contestant, Effort, Way, compare};
 use crate::memory::{MEMORY, Stripes};
 use crate::report::Case;
 
@@ -22,7 +22,7 @@ fn case(effort: Effort, resident: &'static str, count: usize) -> Case {
     let stripes = Stripes::new(count, 1, BLOCK);
     // SAFETY: nothing writes the blocks.
     let block = |turn| unsafe { stripes.slice(stripes.columns(turn)[0]) };
-    let ways: [(&'static str, &dyn Fn(&[u8]) -> u32); 3] = [
+    let ways: [Way<'_, &[u8], u32>; 3] = [
         ("codec", &codec::crc32c),
         ("isal crc32_iscsi", &isal::crc32c),
         ("crc-fast", &crc_fast::crc32_iscsi),
@@ -60,7 +60,7 @@ pub fn compare_blocks(effort: Effort) -> Vec<Case> {
                 codec::crc32c_blocks(run(turn), BLOCK, &mut crcs);
                 crcs
             };
-            let ways: [(&'static str, &dyn Fn(usize) -> [u32; RUN]); 3] = [
+            let ways: [Way<'_, usize, [u32; RUN]>; 3] = [
                 ("crc32c_blocks", &at_once),
                 ("crc32c", &|turn| std::array::from_fn(|i| codec::crc32c(&run(turn)[i * BLOCK..][..BLOCK]))),
                 ("isal crc32_iscsi", &|turn| {

@@ -1,7 +1,7 @@
 //! The functions of Intel's ISA-L that are compared with, under plain Rust signatures.
 //!
-//! Owns the extern declarations (isa-l/erasure_code.h, raid.h, crc.h). ISA-L finds the best of its versions for the
-//! machine at the first call. Must not know what is measured.
+//! Owns the extern declarations (isa-l/erasure_code.h, raid.h, crc.h). ISA-L finds the best of its versions for
+//! the machine at the first call. Must not know what is measured.
 
 use std::ffi::{c_int, c_uchar, c_uint, c_void};
 

@@ -1,10 +1,13 @@
 //! Timing contestants against each other: interleaved in one process, many rounds, medians of per-round ratios.
 //!
-//! Owns the clock and the statistics. What the machine does to one contestant (frequency, a neighbour's load) it does to
-//! the others within the same few milliseconds. Must not know what is computed.
+//! Owns the clock and the statistics. What the machine does to one contestant (frequency, a neighbour's load) it
+//! does to the others within the same few milliseconds. Must not know what is computed.
 
 use std::ffi::{c_int, c_long};
 use std::time::Duration;
+
+/// A name, and a function that gives something to compare with the others' before it is timed.
+pub type Way<'a, I, O> = (&'static str, &'a dyn Fn(I) -> O);
 
 /// One way to do the work: does turn number `turn`.
 pub struct Contestant<'a> {
@@ -31,11 +34,13 @@ pub struct Outcome {
     pub name: &'static str,
     /// Median over the rounds, nanoseconds a turn.
     pub nanoseconds: f64,
-    /// Median over the rounds of this contestant's time / the first one's in the same round: above 1, the first is faster.
+    /// Median over the rounds of this contestant's time / the first one's in the same round: above 1, the first is
+    /// faster.
     pub ratio: f64,
 }
 
-/// Runs all contestants in turn, for some rounds, each round starting with another one. The first is the reference.
+/// Runs all contestants in turn, for some rounds, each round starting with another one. The first is the
+/// reference.
 pub fn compare(effort: Effort, contestants: &mut [Contestant<'_>]) -> Vec<Outcome> {
     let turns: Vec<usize> = contestants.iter_mut().map(|c| calibrate(effort.slot, c)).collect();
     let mut times = vec![Vec::with_capacity(effort.rounds); contestants.len()];

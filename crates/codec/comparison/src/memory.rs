@@ -1,7 +1,7 @@
 //! The memory that is worked on: stripes of columns, page-aligned as the engine's are.
 //!
-//! Owns one allocation, filled with reproducible noise. All contestants of a comparison work on the same bytes at the same
-//! addresses, so that none has luck with caches or translations. Must not know what is computed.
+//! Owns one allocation, filled with reproducible noise. All contestants of a comparison work on the same bytes at
+//! the same addresses, so that none has luck with caches or translations. Must not know what is computed.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
@@ -22,7 +22,7 @@ pub struct Stripes {
 impl Stripes {
     /// Allocates and fills. Never freed: the program ends soon after.
     pub fn new(count: usize, columns: usize, length: usize) -> Self {
-        assert!(length % 4096 == 0 && count > 0);
+        assert!(length.is_multiple_of(4096) && count > 0);
         let bytes = count * columns * length;
         let layout = Layout::from_size_align(bytes, 4096).expect("a size that exists");
         // SAFETY: the size is not zero.

@@ -1,7 +1,7 @@
 //! Encoding, and decoding one lost column: codec against ISA-L's table code and its XOR and P+Q.
 //!
-//! Owns these comparisons. ISA-L's table code gets codec's own coefficients, so that both must give the same bytes; P+Q
-//! has them by itself.
+//! Owns these comparisons. ISA-L's table code gets codec's own coefficients, so that both must give the same
+//! bytes; P+Q has them by itself.
 
 use std::hint::black_box;
 
@@ -64,8 +64,8 @@ fn encode<const K: usize, const M: usize>(effort: Effort, resident: &'static str
     }
 }
 
-/// Data column 0 is lost. It comes back from the other data columns and the last parity: with M = 1 that is the XOR, else
-/// the general case.
+/// Data column 0 is lost. It comes back from the other data columns and the last parity: with M = 1 that is the
+/// XOR, else the general case.
 fn decode<const K: usize, const M: usize>(effort: Effort, resident: &'static str, stripes: &Stripes) -> Case {
     let length = stripes.length;
     let code = Code::new(K as u8, M as u8).expect("a scheme that exists");
@@ -111,7 +111,8 @@ fn decode<const K: usize, const M: usize>(effort: Effort, resident: &'static str
     }
 }
 
-/// How long it takes to plan a decoding: for one lost data column of 4+1, of 8+2 without its first parity, and for two.
+/// How long it takes to plan a decoding: for one lost data column of 4+1, of 8+2 without its first parity, and for
+/// two.
 pub fn compare_plans(effort: Effort) -> Vec<Case> {
     let plan = |k: u8, m: u8, lost: &'static [u8]| {
         let code = Code::new(k, m).expect("a scheme that exists");

@@ -1,12 +1,14 @@
 //! The write path: copying a record's blocks, their checksums and the parities, fused against separate.
 //!
-//! Owns this comparison. Records are as the engine's: K data and M parity columns of R blocks, sources in guests' pages.
+//! Owns this comparison. Records are as the engine's: K data and M parity columns of R blocks, sources in guests'
+//! pages.
 
 use std::hint::black_box;
+use std::ops::Range;
 
 use codec::{Code, Source, copy_crc32c_from, crc32c};
 
-use crate::measure::{Contestant, Effort, compare};
+use crate::measure::{Contestant, Effort, Way, compare};
 use crate::memory::{MEMORY, Stripes};
 use crate::report::Case;
 
@@ -33,6 +35,11 @@ struct Turn<'a, const K: usize, const M: usize> {
     parity: [&'a mut [u8]; M],
 }
 
+/// Where a row's blocks are in their columns.
+fn cells(row: usize) -> Range<usize> {
+    row * BLOCK..(row + 1) * BLOCK
+}
+
 impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
     fn new(sources: &'a Stripes, records: &'a Stripes, turn: usize) -> Self {
         let (data, parity) = records.columns(turn).split_at(K);
@@ -45,10 +52,80 @@ impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
         }
     }
 
+    fn rows(&self) -> usize {
+        self.sources.len() / K
+    }
+
+    fn at_once(mut self, code: &Code) -> Vec<u32> {
+        let sources: Vec<Source> = self.sources.iter().map(|&source| Source::Copy(source)).collect();
+        let mut crcs = vec![0; sources.len()];
+        // SAFETY: sources are blocks, apart from the record.
+        unsafe { code.encode_record_copy(BLOCK, 0, &sources, &mut self.data, &mut crcs, &mut self.parity) };
+        crcs
+    }
+
+    fn by_row(mut self, code: &Code) -> Vec<u32> {
+        let rows = self.rows();
+        let mut crcs = vec![0; K * rows];
+        for row in 0..rows {
+            let from: [Source; K] = std::array::from_fn(|c| Source::Copy(self.sources[c * rows + row]));
+            let mut data = self.data.each_mut().map(|column| &mut column[cells(row)]);
+            let mut parity = self.parity.each_mut().map(|column| &mut column[cells(row)]);
+            let mut sums = [0; K];
+            // SAFETY: sources are blocks, apart from the record.
+            unsafe { code.encode_row_copy(&from, &mut data, &mut sums, &mut parity) };
+            for (c, sum) in sums.into_iter().enumerate() {
+                crcs[c * rows + row] = sum;
+            }
+        }
+        crcs
+    }
+
+    fn by_cell(mut self, code: &Code) -> Vec<u32> {
+        let rows = self.rows();
+        let mut crcs = vec![0; K * rows];
+        for row in 0..rows {
+            for c in 0..K {
+                // SAFETY: sources are blocks, apart from the record.
+                crcs[c * rows + row] =
+                    unsafe { copy_crc32c_from(self.sources[c * rows + row], &mut self.data[c][cells(row)]) };
+            }
+            self.encode_row(code, row);
+        }
+        crcs
+    }
+
+    fn in_steps_by_row(mut self, code: &Code) -> Vec<u32> {
+        let rows = self.rows();
+        let mut crcs = vec![0; K * rows];
+        for row in 0..rows {
+            for c in 0..K {
+                let cell = self.data[c][cells(row)].as_mut_ptr();
+                // SAFETY: sources are blocks, apart from the record.
+                unsafe { self.sources[c * rows + row].copy_to_nonoverlapping(cell, BLOCK) };
+            }
+            for c in 0..K {
+                crcs[c * rows + row] = crc32c(&self.data[c][cells(row)]);
+            }
+            self.encode_row(code, row);
+        }
+        crcs
+    }
+
+    fn in_steps(mut self, code: &Code) -> Vec<u32> {
+        let blocks = self.data.iter_mut().flat_map(|column| column.chunks_exact_mut(BLOCK));
+        for (block, source) in blocks.zip(self.sources) {
+            // SAFETY: sources are blocks, apart from the record.
+            unsafe { source.copy_to_nonoverlapping(block.as_mut_ptr(), BLOCK) };
+        }
+        let crcs = self.data.iter().flat_map(|column| column.chunks_exact(BLOCK)).map(crc32c).collect();
+        code.encode(&self.data.each_ref().map(|column| &**column), &mut self.parity);
+        crcs
+    }
+
     fn encode_row(&mut self, code: &Code, row: usize) {
-        let cell = row * BLOCK..(row + 1) * BLOCK;
-        let data = self.data.each_ref().map(|column| &column[cell.clone()]);
-        let mut parity = self.parity.each_mut().map(|column| &mut column[cell.clone()]);
+        let data = self.data.each_ref().map(|column| &column[cells(row)]);
+        let mut parity = self.parity.each_mut().map(|column| &mut column[cells(row)]);
         code.encode(&data, &mut parity);
     }
 }
@@ -60,86 +137,24 @@ fn case<const K: usize, const M: usize, const R: usize>(
     records: &Stripes,
 ) -> Case {
     let code = &Code::new(K as u8, M as u8).expect("a scheme that exists");
-    let record = |turn| {
-        let Turn { sources, mut data, mut parity } = Turn::<K, M>::new(sources, records, turn);
-        let sources: Vec<Source> = sources.iter().map(|&source| Source::Copy(source)).collect();
-        let mut crcs = vec![0; K * R];
-        // SAFETY: sources are blocks, apart from the record.
-        unsafe { code.encode_record_copy(BLOCK, 0, &sources, &mut data, &mut crcs, &mut parity) };
-        crcs
-    };
-    let rows = |turn| {
-        let Turn { sources, mut data, mut parity } = Turn::<K, M>::new(sources, records, turn);
-        let mut crcs = vec![0; K * R];
-        for row in 0..R {
-            let cell = row * BLOCK..(row + 1) * BLOCK;
-            let from: [Source; K] = std::array::from_fn(|c| Source::Copy(sources[c * R + row]));
-            let mut data = data.each_mut().map(|column| &mut column[cell.clone()]);
-            let mut parity = parity.each_mut().map(|column| &mut column[cell.clone()]);
-            let mut sums = [0; K];
-            // SAFETY: sources are blocks, apart from the record.
-            unsafe { code.encode_row_copy(&from, &mut data, &mut sums, &mut parity) };
-            for (c, sum) in sums.into_iter().enumerate() {
-                crcs[c * R + row] = sum;
-            }
-        }
-        crcs
-    };
-    let cells = |turn| {
-        let mut record = Turn::<K, M>::new(sources, records, turn);
-        let mut crcs = vec![0; K * R];
-        for row in 0..R {
-            for c in 0..K {
-                let cell = &mut record.data[c][row * BLOCK..(row + 1) * BLOCK];
-                // SAFETY: sources are blocks, apart from the record.
-                crcs[c * R + row] = unsafe { copy_crc32c_from(record.sources[c * R + row], cell) };
-            }
-            record.encode_row(code, row);
-        }
-        crcs
-    };
-    let steps = |turn| {
-        let mut record = Turn::<K, M>::new(sources, records, turn);
-        let mut crcs = vec![0; K * R];
-        for row in 0..R {
-            for c in 0..K {
-                let cell = &mut record.data[c][row * BLOCK..(row + 1) * BLOCK];
-                // SAFETY: sources are blocks, apart from the record.
-                unsafe { record.sources[c * R + row].copy_to_nonoverlapping(cell.as_mut_ptr(), BLOCK) };
-            }
-            for c in 0..K {
-                crcs[c * R + row] = crc32c(&record.data[c][row * BLOCK..(row + 1) * BLOCK]);
-            }
-            record.encode_row(code, row);
-        }
-        crcs
-    };
-    let passes = |turn| {
-        let Turn { sources, mut data, mut parity } = Turn::<K, M>::new(sources, records, turn);
-        for (block, source) in data.iter_mut().flat_map(|column| column.chunks_exact_mut(BLOCK)).zip(sources)
-        {
-            // SAFETY: sources are blocks, apart from the record.
-            unsafe { source.copy_to_nonoverlapping(block.as_mut_ptr(), BLOCK) };
-        }
-        let crcs = data.iter().flat_map(|column| column.chunks_exact(BLOCK)).map(crc32c).collect();
-        code.encode(&data.each_ref().map(|column| &**column), &mut parity);
-        crcs
-    };
-    let done = |run: &dyn Fn(usize) -> Vec<u32>| {
-        records.columns(0).iter().for_each(|&column| unsafe { records.slice_mut(column) }.fill(0xAA));
-        let crcs = run(0);
-        let columns: Vec<u32> =
-            records.columns(0).iter().map(|&c| crc32c(unsafe { records.slice(c) })).collect();
-        (crcs, columns)
-    };
-    let expected = done(&passes);
-    let ways: [(&'static str, &dyn Fn(usize) -> Vec<u32>); 5] = [
-        ("encode_record_copy", &record),
-        ("encode_row_copy", &rows),
-        ("copy_crc32c, encode", &cells),
-        ("separate, row by row", &steps),
-        ("separate, all rows", &passes),
+    let record = |turn| Turn::<K, M>::new(sources, records, turn);
+    let ways: [Way<'_, usize, Vec<u32>>; 5] = [
+        ("encode_record_copy", &|turn| record(turn).at_once(code)),
+        ("encode_row_copy", &|turn| record(turn).by_row(code)),
+        ("copy_crc32c, encode", &|turn| record(turn).by_cell(code)),
+        ("separate, row by row", &|turn| record(turn).in_steps_by_row(code)),
+        ("separate, all rows", &|turn| record(turn).in_steps(code)),
     ];
+    // The sums, and those of all columns afterwards.
+    let done = |way: &dyn Fn(usize) -> Vec<u32>| {
+        // SAFETY: nothing else runs.
+        records.columns(0).iter().for_each(|&column| unsafe { records.slice_mut(column) }.fill(0xAA));
+        let crcs = way(0);
+        // SAFETY: nothing else runs.
+        let columns = records.columns(0).iter().map(|&column| crc32c(unsafe { records.slice(column) }));
+        (crcs, columns.collect::<Vec<u32>>())
+    };
+    let expected = done(ways[4].1);
     let right = ways.iter().filter(|(_, way)| done(way) == expected).count();
     let mut contestants = ways.map(|(name, way)| {
         Contestant::new(name, move |turn| {

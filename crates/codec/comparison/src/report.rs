@@ -10,8 +10,8 @@ pub struct Case {
     pub work: String,
     /// Bytes of a column.
     pub column: usize,
-    /// Where the bytes lie: `cache` (one stripe again and again), `memory` (more than the caches hold), or more exactly;
-    /// `L3>L2` from one place to another.
+    /// Where the bytes lie: `cache` (one stripe again and again), `memory` (more than the caches hold), or more
+    /// exactly; `L3>L2` from one place to another.
     pub resident: String,
     /// Bytes that the rate is reckoned with: the data of one turn.
     pub bytes: usize,

@@ -1,7 +1,7 @@
 //! Sums of columns times field elements, 32 bytes an instruction.
 //!
-//! A multiplication is two `pshufb` look-ups of nibbles, as in Plank, Greenan and Miller, "Screaming Fast Galois Field
-//! Arithmetic Using Intel SIMD Instructions" (FAST 2013). Must not know whether it encodes or decodes.
+//! A multiplication is two `pshufb` look-ups of nibbles, as in Plank, Greenan and Miller, "Screaming Fast Galois
+//! Field Arithmetic Using Intel SIMD Instructions" (FAST 2013). Must not know whether it encodes or decodes.
 #![allow(unsafe_code)]
 #![allow(
     clippy::indexing_slicing,

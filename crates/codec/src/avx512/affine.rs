@@ -5,9 +5,9 @@
 
 use crate::field::multiply;
 
-/// For each element c the 8 x 8 bit matrix of "times c" in the order `gf2p8affineqb` wants: byte 7 - i of the word is the
-/// row that yields bit i. GFNI's own multiplication is fixed to the polynomial 0x11B; the affine instruction does any
-/// field, since multiplication by a constant is linear over GF(2).
+/// For each element c the 8 x 8 bit matrix of "times c" in the order `gf2p8affineqb` wants: byte 7 - i of the word
+/// is the row that yields bit i. GFNI's own multiplication is fixed to the polynomial 0x11B; the affine
+/// instruction does any field, since multiplication by a constant is linear over GF(2).
 pub(super) static AFFINE: [u64; 256] = affine();
 
 const fn affine() -> [u64; 256] {

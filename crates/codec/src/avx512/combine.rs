@@ -1,8 +1,8 @@
 //! Sums of columns times field elements, 64 bytes an instruction: the one kernel behind encoding and decoding.
 //!
 //! Owns the order in which memory is touched: each byte of the inputs is loaded once for up to four outputs. A
-//! multiplication is one `gf2p8affineqb` (GFNI's affine instruction does any field polynomial; its own multiplication is
-//! fixed to 0x11B). Must not know whether it encodes or decodes.
+//! multiplication is one `gf2p8affineqb` (GFNI's affine instruction does any field polynomial; its own
+//! multiplication is fixed to 0x11B). Must not know whether it encodes or decodes.
 #![allow(unsafe_code)]
 #![allow(
     clippy::indexing_slicing,
@@ -20,6 +20,8 @@ use crate::passes::{Pass, for_each_pass};
 
 /// Bytes of a vector.
 const VECTOR: usize = 64;
+/// From so many bytes on a column is long.
+const LONG: usize = 16 << 10;
 
 /// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
@@ -46,6 +48,7 @@ pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8
 fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
     let outputs: [*mut u8; M] = std::array::from_fn(|r| pass.target(r));
     let done = match pass.sources().len() {
+        1 if M <= 2 => fixed::<1, M, SUM>(&pass, outputs),
         2 if M <= 2 => fixed::<2, M, SUM>(&pass, outputs),
         3 if M <= 2 => fixed::<3, M, SUM>(&pass, outputs),
         4 if M <= 2 => fixed::<4, M, SUM>(&pass, outputs),
@@ -62,18 +65,40 @@ fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
     }
 }
 
-/// The common shapes, K inputs and one or two outputs: all factors stay in registers. Gives where it ended, less than its
-/// step before the part's end.
+/// The common shapes, K inputs and one or two outputs. Gives where it ended, less than its step before the part's end.
 ///
-/// Only this kernel streams, since it reads nothing but the inputs: a load whose address has the low 12 bits of a
-/// streaming store that is still on its way waits for it, and a table or an array of addresses in memory meets such a
-/// store every 4096 bytes. That made the kernel below 2.5 times as slow (Zen 5).
+/// How many vectors of each column a step does was measured (Zen 5): two are best for the 4 KiB cells of a row; longer
+/// columns like to be read in longer runs, with two outputs above all.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
 fn fixed<const K: usize, const M: usize, const SUM: bool>(
     pass: &Pass<'_, '_>,
     outputs: [*mut u8; M],
 ) -> usize {
-    const UNROLL: usize = 2;
+    if SUM && pass.part().len() >= LONG {
+        long_steps::<K, M>(pass, outputs)
+    } else {
+        steps::<K, M, SUM, 2>(pass, outputs)
+    }
+}
+
+/// Apart from the short steps, which it would burden with its registers to save.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn long_steps<const K: usize, const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M]) -> usize {
+    if M == 1 { steps::<K, M, true, 4>(pass, outputs) } else { steps::<K, M, true, 8>(pass, outputs) }
+}
+
+/// Does steps of `UNROLL` vectors, with all factors in registers.
+///
+/// Only this kernel streams, since it reads nothing but the inputs: a load whose address has the low 12 bits of a
+/// streaming store that is still on its way waits for it, and a table or an array of addresses in memory meets such a
+/// store every 4096 bytes. That made the kernel below 2.5 times as slow (Zen 5).
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn steps<const K: usize, const M: usize, const SUM: bool, const UNROLL: usize>(
+    pass: &Pass<'_, '_>,
+    outputs: [*mut u8; M],
+) -> usize {
     let mut inputs = [std::ptr::null(); K];
     for (input, source) in inputs.iter_mut().zip(pass.sources()) {
         *input = source;
@@ -104,8 +129,8 @@ fn fixed<const K: usize, const M: usize, const SUM: bool>(
     at
 }
 
-/// Any number of inputs: factors are fetched again for every step, which is therefore longer. Gives where it ended, less
-/// than its step before the part's end.
+/// Any number of inputs: factors are fetched again for every step, which is therefore longer. Gives where it
+/// ended, less than its step before the part's end.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
 fn looped<const M: usize, const SUM: bool>(pass: &Pass<'_, '_>, outputs: [*mut u8; M]) -> usize {
     const UNROLL: usize = 4;

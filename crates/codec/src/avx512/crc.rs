@@ -1,9 +1,9 @@
 //! CRC-32C by carry-less multiplication of 64 bytes at a time, and fused with a copy.
 //!
-//! A 4 KiB block is split between the multiplier and the `crc32` instruction, which are different units of the core, so that
-//! both work all the time (as in Peter Cawley's fast-crc32): a third of the block is summed in three chains of `crc32`. A
-//! copy is summed by the multiplier alone, in the order of the bytes: fetching from memory in four places of a page at once
-//! loses more than the second unit gains.
+//! A 4 KiB block is split between the multiplier and the `crc32` instruction, which are different units of the
+//! core, so that both work all the time (as in Peter Cawley's fast-crc32): a third of the block is summed in three
+//! chains of `crc32`. A copy is summed by the multiplier alone, in the order of the bytes: fetching from memory in
+//! four places of a page at once loses more than the second unit gains.
 //!
 //! States are kept as the registers of the checksum are, that is, not inverted. Must not know what is checksummed.
 #![allow(unsafe_code)]
@@ -70,12 +70,12 @@ fn append(crc: u32, data: &[u8], more: bool) -> u32 {
     !words(state, rest)
 }
 
-/// Copies `length` bytes and gives the CRC-32C of the copy. Meanwhile as many bytes from `next` on are fetched into the
-/// first cache: whatever address it is, nothing is read there that the program could notice.
+/// Copies `length` bytes and gives the CRC-32C of the copy. Meanwhile as many bytes from `next` on are fetched
+/// into the first cache: whatever address it is, nothing is read there that the program could notice.
 ///
 /// # Safety
-/// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. Others may be
-/// writing to the source.
+/// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. Others may
+/// be writing to the source.
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(crate) unsafe fn copy_crc32c(
     source: *const u8,
@@ -101,8 +101,8 @@ fn whole_lanes(length: usize) -> usize {
     length - length % (LANES * VECTOR)
 }
 
-/// A state and 4096 bytes more. With AHEAD the 4096 bytes behind them are fetched into the first cache, which takes a third
-/// off the time of the next block if it is in memory, and adds a fifteenth if it is not.
+/// A state and 4096 bytes more. With AHEAD the 4096 bytes behind them are fetched into the first cache, which
+/// takes a third off the time of the next block if it is in memory, and adds a fifteenth if it is not.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 fn block<const AHEAD: bool>(state: u32, data: &[u8; BLOCK]) -> u32 {
@@ -180,7 +180,8 @@ impl Block<'_> {
     }
 }
 
-/// The 64 bytes `at` bytes from `source`. With COPY they are also written to `destination`, and those of `next` fetched.
+/// The 64 bytes `at` bytes from `source`. With COPY they are also written to `destination`, and those of `next`
+/// fetched.
 ///
 /// # Safety
 /// As [`lanes`], for these 64 bytes.
@@ -197,8 +198,8 @@ unsafe fn take<const COPY: bool>(
         return unsafe { _mm512_loadu_si512(source.add(at).cast()) };
     }
     let vector: __m512i;
-    // SAFETY: the caller's contract. Others may be writing to the source, so that it must be read exactly once, which only
-    // a volatile access promises: this load is one, and its result is what is both stored and summed.
+    // SAFETY: the caller's contract. Others may be writing to the source, so that it must be read exactly once,
+    // which only a volatile access promises: this load is one, and its result is what is both stored and summed.
     unsafe {
         asm!(
             "vmovdqu64 {vector}, zmmword ptr [{source} + {at}]",

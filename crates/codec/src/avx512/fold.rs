@@ -1,8 +1,9 @@
 //! Carry-less multiplication: moving sums ahead in a message, and reducing them to a state.
 //!
-//! The method is Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009):
-//! 128 bits are moved d bits ahead in the message by multiplying their halves with x^(d + 64) and x^d mod P, and are then
-//! added to what is there. The last 128 bits go through the `crc32` instruction, which Gopal's Barrett reduction predates.
+//! The method is Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
+//! 2009): 128 bits are moved d bits ahead in the message by multiplying their halves with x^(d + 64) and x^d mod
+//! P, and are then added to what is there. The last 128 bits go through the `crc32` instruction, which Gopal's
+//! Barrett reduction predates.
 //!
 //! Owns the constants. Must not touch memory.
 
@@ -33,8 +34,8 @@ pub(super) const fn power_of_x(n: u32) -> u32 {
 pub(super) struct Ahead(u64, u64);
 
 impl Ahead {
-    /// By a number of bytes, 8 at least. Reflected operands' products come out multiplied by x, and a 32-bit factor in a
-    /// 64-bit operand by x^32: hence the 33 less.
+    /// By a number of bytes, 8 at least. Reflected operands' products come out multiplied by x, and a 32-bit
+    /// factor in a 64-bit operand by x^32: hence the 33 less.
     const fn bytes(distance: usize) -> Self {
         let bits = distance as u32 * 8;
         Self(power_of_x(bits + 64 - 33) as u64, power_of_x(bits - 33) as u64)

@@ -50,7 +50,8 @@ fn one_data_column_is_mirrored() {
     }
 }
 
-/// Parities do not depend on k and m: fewer columns are as if the others were zero, fewer parities the first of them.
+/// Parities do not depend on k and m: fewer columns are as if the others were zero, fewer parities the first of
+/// them.
 #[test]
 fn codes_are_parts_of_one_another() {
     let mut data = Columns::noise(6, 12, 100);

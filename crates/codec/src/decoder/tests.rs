@@ -22,7 +22,8 @@ fn gives_back(code: &Code, columns: &Columns, length: usize, present: ColumnSet,
     decoder.wanted().iter().zip(outputs.all()).all(|(&c, output)| output == columns.get(usize::from(c)))
 }
 
-/// Every pattern of losses of every code of up to 9 columns gives back exactly what was stored, by every implementation.
+/// Every pattern of losses of every code of up to 9 columns gives back exactly what was stored, by every
+/// implementation.
 #[test]
 fn every_loss_of_small_codes_comes_back() {
     for (k, m) in (1..=9u8).flat_map(|k| (0..=9 - k).map(move |m| (k, m))) {

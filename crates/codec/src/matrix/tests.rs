@@ -38,8 +38,8 @@ fn submatrix(rows: &[u8], columns: &[u8]) -> Square {
     Square::new(rows.len(), |r, c| coefficient(rows[r], columns[c]))
 }
 
-/// A choice of k surviving columns of k+m is a choice of e missing data columns and e parities in their place, and can be
-/// decoded if that square of coefficients is invertible. All choices of all codes of up to 16 columns.
+/// A choice of k surviving columns of k+m is a choice of e missing data columns and e parities in their place, and
+/// can be decoded if that square of coefficients is invertible. All choices of all codes of up to 16 columns.
 #[test]
 fn every_choice_of_survivors_of_up_to_16_columns_is_invertible() {
     let mut choices = 0;
