@@ -6,6 +6,7 @@
 //! Must not know: frontends, threads (it runs on the reactors that it is given), the wall clock, where randomness comes
 //! from. The same code runs in the daemon and in the simulator.
 
+mod check;
 mod control;
 mod drives;
 mod error;
@@ -20,6 +21,7 @@ mod shard;
 mod volume;
 mod zones;
 
+pub use check::{CheckReport, Finding, FindingKind, check};
 pub use control::SpaceCounters;
 pub use error::{Error, ErrorKind, Place, Result};
 pub use log::LogCounters;

@@ -7,7 +7,7 @@
 //!   and no read of it is running.
 
 use format::{
-    Address, Column, DriveIndex, MapEntry, Row, SegmentClass, SegmentId, SegmentRecord, SegmentState,
+    Address, Column, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState,
     ZoneIndex,
 };
 
@@ -482,20 +482,10 @@ impl Segments {
         }
     }
 
-    /// Open segments, for status.
-    pub(crate) fn count(&self) -> usize {
-        self.slots.iter().flatten().count()
-    }
-
     /// Freed segments that wait for a checkpoint.
     pub(crate) fn freed_count(&self) -> usize {
         let freed = |segment: &&Segment| matches!(segment.life, Life::Freed { .. });
         self.slots.iter().flatten().filter(freed).count()
-    }
-
-    /// What a segment is for.
-    pub(crate) fn class(&self, id: SegmentId) -> SegmentClass {
-        self.get(id).record.class
     }
 }
 

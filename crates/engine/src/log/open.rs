@@ -67,16 +67,6 @@ impl Log {
         }
     }
 
-    /// Seals every open segment: before the pool is closed.
-    pub(crate) fn seal_all(&self) {
-        for class in [SegmentClass::Hot, SegmentClass::Mirror, SegmentClass::Cold] {
-            self.seal(class);
-        }
-        if let Some(id) = self.open.spare.take() {
-            self.rows.segments.borrow_mut().seal(id);
-        }
-    }
-
     /// Makes a new segment the open one of its class.
     ///
     /// # Errors

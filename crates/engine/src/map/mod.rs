@@ -80,7 +80,7 @@ impl Map {
         Self {
             layers: BTreeMap::new(),
             nodes: Nodes::default(),
-            budget: budget.max(64),
+            budget: budget.clamp(64, usize::MAX / 2),
             period: 1,
             dirty: Vec::new(),
             freeze: None,
@@ -146,9 +146,12 @@ impl Map {
         self.dirty.len() + self.freeze.as_ref().map_or(0, checkpoint::Freeze::remaining)
     }
 
-    /// Memory budget in nodes.
-    pub(crate) fn budget(&self) -> usize {
-        self.budget
+    /// Where nodes are stored, as far as the nodes in memory say: for the verifier, after a walk that read all.
+    pub(crate) fn stored_nodes(&self) -> Vec<(LayerId, MapEntry)> {
+        let roots = self.layers.iter().map(|(id, layer)| (*id, layer.root_entry));
+        let inner = self.nodes.iter().filter(|node| node.level > 0);
+        let children = inner.flat_map(|node| node.entries.iter().map(|entry| (node.layer, *entry)));
+        roots.chain(children).filter(|(_, entry)| entry.address().is_some()).collect()
     }
 
     /// True if so much is dirty that the map outgrows its budget: writers wait for a checkpoint.

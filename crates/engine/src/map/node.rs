@@ -114,8 +114,8 @@ impl Nodes {
         self.slab.capacity()
     }
 
-    pub(super) fn contains(&self, node: NodeRef) -> bool {
-        self.slab.contains(node.0 as usize)
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.slab.iter().map(|(_, node)| node)
     }
 
     pub(super) fn insert(&mut self, node: Node) -> NodeRef {

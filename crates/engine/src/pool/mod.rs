@@ -19,6 +19,7 @@ pub(crate) use catalogue::{Catalogue, VolumeShared};
 pub use create::{CreateOptions, create};
 pub use drives::{FoundOnDrive, identify};
 pub use open::{OpenOptions, OpenReport, open};
+pub(crate) use open::{assemble, plan_shard};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};

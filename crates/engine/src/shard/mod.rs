@@ -9,9 +9,11 @@ mod checkpoint;
 mod heal;
 mod locks;
 mod read;
+mod replay;
 mod scan;
 mod start;
 mod tables;
+mod verify;
 mod write;
 
 use std::cell::Cell;
@@ -23,6 +25,7 @@ use reactor::{Buffer, WaitList};
 use smallvec::SmallVec;
 
 pub(crate) use start::{Candidate, Examination, ShardPlan};
+pub(crate) use verify::verify_shard;
 
 use crate::control::ControlLink;
 use crate::error::{Error, Result};
@@ -165,12 +168,6 @@ impl Shard {
     /// The layers that exist in this shard.
     pub(crate) fn layers(&self) -> Vec<LayerId> {
         self.ledger.map.borrow().layer_ids()
-    }
-
-    /// Segments in use and segments freed but not given back yet.
-    pub(crate) fn segment_counts(&self) -> (usize, usize) {
-        let segments = self.rows.segments.borrow();
-        (segments.count(), segments.freed_count())
     }
 
     /// Runs `walk` over the map, reading nodes until it gets through.

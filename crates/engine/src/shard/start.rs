@@ -4,17 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use format::{CheckpointRoot, DriveIndex, Item, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ShardRecord, ZoneIndex};
+use format::{CheckpointRoot, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ShardRecord, ZoneIndex};
 use reactor::{Home, Reactor, WaitList};
 
 use super::scan::{Examined, Found, examine};
 use super::tables::{LoadedTables, StoredTables};
+use super::replay::replay_record;
 use super::{Shard, heal, locks};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::Geometry;
-use crate::ledger::{Ledger, Payload};
+use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogStart};
 use crate::map::Map;
 use crate::pool::{DriveSource, Tuning};
@@ -43,6 +44,14 @@ pub(crate) struct Candidate {
     rows: Rc<Rows>,
     loaded: RefCell<Option<(CheckpointRoot, LoadedTables)>>,
     examined: RefCell<Option<Examined>>,
+}
+
+/// The parts of a shard that is not in service.
+pub(super) struct Dismantled {
+    pub(super) ledger: Ledger,
+    pub(super) rows: Rc<Rows>,
+    pub(super) records: Vec<Found>,
+    pub(super) tables: StoredTables,
 }
 
 /// What the pool must know of a shard before it goes on.
@@ -92,6 +101,21 @@ impl Candidate {
             examined: RefCell::new(Some(examined)),
         };
         Ok((Rc::new(candidate), report))
+    }
+
+    /// Takes the candidate apart: for the verifier, which looks on without bringing it into service.
+    pub(super) fn dismantle(&self) -> Option<Dismantled> {
+        let examined = self.examined.take()?;
+        let mut map = Map::new(usize::MAX);
+        let tables = match self.loaded.take() {
+            Some((_, loaded)) => {
+                loaded.layers.iter().for_each(|layer| map.restore_layer(layer));
+                loaded.stored
+            }
+            None => StoredTables::default(),
+        };
+        let ledger = Ledger::new(map, self.rows.clone());
+        Some(Dismantled { ledger, rows: self.rows.clone(), records: examined.records, tables })
     }
 
     /// Brings the shard into service: its map as of the checkpoint, then the records behind it.
@@ -163,44 +187,9 @@ impl Candidate {
 impl Shard {
     /// Applies a record that was found behind the checkpoint.
     async fn replay(self: &Rc<Self>, record: &Found) -> Result<()> {
-        let place = &record.header.place;
-        let mut first = u32::from(record.header.header_blocks);
-        for item in &record.header.items {
-            let count = item.payload();
-            let skip = (first - u32::from(record.header.header_blocks)) as usize;
-            let crcs = record.header.crcs.get(skip..skip + count as usize).unwrap_or(&[]);
-            let payload = Payload { segment: place.segment, layout: record.layout, first, crcs };
-            self.replay_item(item, &payload).await?;
-            first += count;
-        }
-        self.rows.segments.borrow_mut().replayed(place.segment, record.layout.end());
+        replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
-            self.checkpoint(Some(place.sequence)).await?;
-        }
-        Ok(())
-    }
-
-    async fn replay_item(&self, item: &Item, payload: &Payload<'_>) -> Result<()> {
-        let count = u64::from(item.payload());
-        match *item {
-            Item::Write { layer, block, .. } => {
-                let pins = self.walk(|map| map.prepare_write(layer, block.get(), count)).await?;
-                self.ledger.write(&pins, block, payload);
-                self.ledger.unpin(&pins);
-            }
-            Item::Move { layer, block, from, .. } => {
-                let pins = self.walk(|map| map.prepare_write(layer, block.get(), count)).await?;
-                self.ledger.moved(&pins, block, from, payload);
-                self.ledger.unpin(&pins);
-            }
-            Item::Unmap { layer, block, count, mode } => {
-                let pins = self.prepare_unmap(layer, block.get(), count).await?;
-                self.ledger.unmap(&pins, block, count, mode);
-                self.ledger.unpin(&pins);
-            }
-            Item::DropLayer { layer } => self.ledger.drop_layer(layer),
-            // Only checkpoints point to these, and this one's are loaded.
-            Item::Node { .. } | Item::Table { .. } => {}
+            self.checkpoint(Some(record.header.place.sequence)).await?;
         }
         Ok(())
     }

@@ -1,0 +1,56 @@
+//! Recovery, second half: what the records behind the checkpoint mean for the map.
+
+use format::Item;
+
+use super::scan::Found;
+use super::walk_map;
+use crate::error::Result;
+use crate::ledger::{Ledger, Payload};
+use crate::map::Pins;
+use crate::rows::Rows;
+
+/// Applies a record to the map, as landing it did before the crash.
+///
+/// # Errors
+/// When a node of the map cannot be read.
+pub(super) async fn replay_record(ledger: &Ledger, rows: &Rows, record: &Found) -> Result<()> {
+    let place = &record.header.place;
+    let header_blocks = u32::from(record.header.header_blocks);
+    let mut first = header_blocks;
+    for item in &record.header.items {
+        let count = item.payload();
+        let skip = (first - header_blocks) as usize;
+        let crcs = record.header.crcs.get(skip..skip + count as usize).unwrap_or(&[]);
+        let payload = Payload { segment: place.segment, layout: record.layout, first, crcs };
+        replay_item(ledger, rows, item, &payload).await?;
+        first += count;
+    }
+    rows.segments.borrow_mut().replayed(place.segment, record.layout.end());
+    Ok(())
+}
+
+async fn replay_item(ledger: &Ledger, rows: &Rows, item: &Item, payload: &Payload<'_>) -> Result<()> {
+    let count = u64::from(item.payload());
+    match *item {
+        Item::Write { layer, block, .. } => {
+            let pins = walk_map(ledger, rows, |map| map.prepare_write(layer, block.get(), count)).await?;
+            ledger.write(&pins, block, payload);
+            ledger.unpin(&pins);
+        }
+        Item::Move { layer, block, from, .. } => {
+            let pins = walk_map(ledger, rows, |map| map.prepare_write(layer, block.get(), count)).await?;
+            ledger.moved(&pins, block, from, payload);
+            ledger.unpin(&pins);
+        }
+        Item::Unmap { layer, block, count, mode } => {
+            let mut pins = Pins::new();
+            walk_map(ledger, rows, |map| map.prepare_unmap(layer, block.get(), count, &mut pins)).await?;
+            ledger.unmap(&pins, block, count, mode);
+            ledger.unpin(&pins);
+        }
+        Item::DropLayer { layer } => ledger.drop_layer(layer),
+        // Only checkpoints point to these, and this one's are loaded.
+        Item::Node { .. } | Item::Table { .. } => {}
+    }
+    Ok(())
+}

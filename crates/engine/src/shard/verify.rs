@@ -1,0 +1,281 @@
+//! The verifier's look at one shard, read-only: every pointer, every live block, every row.
+//!
+//! Checks (numbers of docs/invariants.md in the findings): every entry points into a segment that exists, no cell has
+//! two owners, live counts are the number of owners (S1), every owned block has its CRC, every written row is a codeword.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use codec::crc32c;
+use format::limits::BLOCK;
+use format::{Address, Column, DriveIndex, LayerId, MapEntry, Row, SegmentId, Slot, VolumeRecord};
+use reactor::Buffer;
+use smallvec::SmallVec;
+
+use super::replay::replay_record;
+use super::start::{Candidate, Dismantled};
+use super::walk_map;
+use crate::check::{Finding, FindingKind};
+use crate::error::Result;
+use crate::ledger::Ledger;
+use crate::rows::{RowSpan, Rows, Run};
+
+/// Rows that are verified in one go.
+const ROWS_AT_ONCE: u32 = 64;
+
+/// What was found in a shard.
+#[derive(Debug, Default)]
+pub(crate) struct ShardFindings {
+    pub(crate) findings: Vec<Finding>,
+    /// Data blocks of each layer.
+    pub(crate) layers: BTreeMap<LayerId, u64>,
+    /// Map nodes and table blocks.
+    pub(crate) meta_blocks: u64,
+    /// Rows verified.
+    pub(crate) rows: u64,
+    /// Segments in use.
+    pub(crate) segments: u64,
+    /// Records behind the checkpoint.
+    pub(crate) records: u64,
+    /// Volume records, of shard 0.
+    pub(crate) volumes: Vec<VolumeRecord>,
+}
+
+/// Who owns a cell.
+type Owners = BTreeMap<Address, (u32, Owner)>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Block(LayerId, u64),
+    Node(LayerId),
+    Table,
+}
+
+/// Verifies a shard that was examined read-only.
+///
+/// # Errors
+/// When the map cannot be read at all; what can be passed over is a finding instead.
+pub(crate) async fn verify_shard(candidate: &Rc<Candidate>) -> Result<ShardFindings> {
+    let mut found = ShardFindings::default();
+    let Some(parts) = candidate.dismantle() else { return Ok(found) };
+    for record in &parts.records {
+        replay_record(&parts.ledger, &parts.rows, record).await?;
+    }
+    found.records = parts.records.len() as u64;
+    let owners = collect_owners(&parts, &mut found).await?;
+    check_counts(&parts.rows, &owners, &mut found);
+    let ids: Vec<SegmentId> = parts.rows.segments.borrow().ids().collect();
+    found.segments = ids.len() as u64;
+    for id in ids {
+        verify_segment(&parts.rows, id, &owners, &mut found).await;
+    }
+    Ok(found)
+}
+
+/// Walks every tree and table; every pointer found is an owner.
+async fn collect_owners(parts: &Dismantled, found: &mut ShardFindings) -> Result<Owners> {
+    let mut owners = Owners::new();
+    let layers = parts.ledger.map.borrow().layer_ids();
+    for layer in layers {
+        let blocks = collect_layer(&parts.ledger, &parts.rows, layer, &mut owners, found).await?;
+        let stored = parts.ledger.map.borrow().stored(layer);
+        if stored != blocks {
+            let message = format!("layer {layer} is said to store {stored} blocks and stores {blocks}");
+            found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
+        }
+        found.layers.insert(layer, blocks);
+    }
+    let nodes = parts.ledger.map.borrow().stored_nodes();
+    for (layer, entry) in nodes {
+        own(&mut owners, entry, Owner::Node(layer), found);
+        found.meta_blocks += 1;
+    }
+    for entry in parts.tables.pointers() {
+        if entry.address().is_some() {
+            own(&mut owners, entry, Owner::Table, found);
+            found.meta_blocks += 1;
+        }
+    }
+    Ok(owners)
+}
+
+async fn collect_layer(
+    ledger: &Ledger,
+    rows: &Rows,
+    layer: LayerId,
+    owners: &mut Owners,
+    found: &mut ShardFindings,
+) -> Result<u64> {
+    let end = format::limits::LAYER_BLOCKS_MAX;
+    let (mut next, mut blocks) = (0, 0);
+    while let Some(leaf) = walk_map(ledger, rows, |map| map.next_leaf(layer, next, end)).await? {
+        let count = format::NODE_ENTRIES as u64 - leaf % format::NODE_ENTRIES as u64;
+        let mut entries = SmallVec::new();
+        let length = usize::try_from(count).unwrap_or(usize::MAX);
+        walk_map(ledger, rows, |map| map.lookup(layer, leaf, length, &mut entries)).await?;
+        for (block, entry) in (leaf..).zip(entries.iter()) {
+            if entry.address().is_some() {
+                own(owners, *entry, Owner::Block(layer, block), found);
+                blocks += 1;
+                if layer == LayerId::SYSTEM {
+                    read_volume(rows, *entry, block, found).await;
+                }
+            }
+        }
+        next = leaf + count;
+    }
+    Ok(blocks)
+}
+
+async fn read_volume(rows: &Rows, entry: MapEntry, block: u64, found: &mut ShardFindings) {
+    let Slot::Block { address, crc } = entry.slot() else { return };
+    let buffer = Buffer::new(BLOCK);
+    if rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.is_err() {
+        return;
+    }
+    match VolumeRecord::decode(buffer.as_slice()) {
+        Ok(record) => found.volumes.push(record),
+        Err(error) => {
+            let message = format!("catalogue record {block}: {error}");
+            found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
+        }
+    }
+}
+
+fn own(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFindings) {
+    let Slot::Block { address, crc } = entry.slot() else { return };
+    if let Some((_, other)) = owners.insert(address, (crc, owner)) {
+        let message = format!("S1: {address} belongs to {owner:?} and to {other:?}");
+        found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
+    }
+}
+
+/// Compares the live counts with the owners (S1).
+fn check_counts(rows: &Rows, owners: &Owners, found: &mut ShardFindings) {
+    let segments = rows.segments.borrow();
+    let mut counts: BTreeMap<SegmentId, u32> = BTreeMap::new();
+    for address in owners.keys() {
+        *counts.entry(address.segment()).or_default() += 1;
+        let record = segments.contains(address.segment()).then(|| segments.record(address.segment()));
+        if record.is_none_or(|record| address.row().get() >= record.rows || address.column().get() >= record.scheme.data()) {
+            let message = format!("S1: {address} is referred to and does not exist");
+            found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
+        }
+    }
+    for id in segments.ids() {
+        let (said, is) = (segments.live(id), counts.get(&id).copied().unwrap_or(0));
+        if said != is {
+            let message = format!("S1: segment {id} is said to hold {said} live blocks and holds {is}");
+            found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
+        }
+    }
+}
+
+/// Reads all of a segment that was written and verifies it, row by row.
+async fn verify_segment(rows: &Rows, id: SegmentId, owners: &Owners, found: &mut ShardFindings) {
+    let record = rows.segments.borrow().record(id);
+    let width: Vec<u8> = (0..record.scheme.width()).collect();
+    let mut row = 0;
+    while row < record.rows {
+        let count = ROWS_AT_ONCE.min(record.rows - row);
+        let mut span = RowSpan { id, row: Row::new(row), count, cells: Vec::new() };
+        read_present(rows, &mut span, &width).await;
+        for index in 0..count {
+            verify_row(rows, &span, index, owners, found);
+        }
+        found.rows += u64::from(count);
+        row += count;
+    }
+}
+
+/// Reads each column as one piece, or row by row where a piece of it cannot be read.
+async fn read_present(rows: &Rows, span: &mut RowSpan, width: &[u8]) {
+    rows.read_columns(span, width).await;
+    for column in width.iter().copied() {
+        if span.cells.iter().any(|(known, _)| *known == column) {
+            continue;
+        }
+        let mut whole = Buffer::zeroed(span.count as usize * BLOCK);
+        let mut any = false;
+        for index in 0..span.count {
+            let mut one = RowSpan { id: span.id, row: span.row.plus(index), count: 1, cells: Vec::new() };
+            rows.read_columns(&mut one, &[column]).await;
+            let at = index as usize * BLOCK;
+            if let Some((_, cell)) = one.cells.first()
+                && let Some(place) = whole.as_mut_slice().get_mut(at..at + BLOCK)
+            {
+                place.copy_from_slice(cell.as_slice());
+                any = true;
+            }
+        }
+        // What could not be read stays zero and shows as damage below, unless it should be zero.
+        if any {
+            span.cells.push((column, whole));
+        }
+    }
+}
+
+fn verify_row(rows: &Rows, span: &RowSpan, index: u32, owners: &Owners, found: &mut ShardFindings) {
+    let scheme = rows.segments.borrow().scheme(span.id);
+    let row = span.row.plus(index);
+    let cell = |column: u8| {
+        let cells = &span.cells.iter().find(|(known, _)| *known == column)?.1;
+        cells.as_slice().get(index as usize * BLOCK..(index as usize + 1) * BLOCK)
+    };
+    let mut wrong = false;
+    for column in 0..scheme.data() {
+        let address = Address::new(span.id, Column::new(column), row);
+        let Some((crc, owner)) = owners.get(&address) else { continue };
+        let drive = rows.segments.borrow().cell(address).map(|cell| cell.drive);
+        if cell(column).is_some_and(|bytes| crc32c(bytes) == *crc) {
+            continue;
+        }
+        wrong = true;
+        let mut block = Buffer::new(BLOCK);
+        let accept = |bytes: &[u8]| crc32c(bytes) == *crc;
+        let index = index as usize;
+        let back = rows.rebuild_cell(scheme, Column::new(column), &span.cells, index, block.as_mut_slice(), accept);
+        report_block(rows, address, drive, *owner, back, found);
+    }
+    let all: Option<Vec<&[u8]>> = (0..scheme.width()).map(cell).collect();
+    if wrong || scheme.parity() == 0 {
+        return;
+    }
+    let Some(all) = all else { return };
+    let (data, parity) = all.split_at(usize::from(scheme.data()));
+    let mut right: Vec<Buffer> = parity.iter().map(|_| Buffer::new(BLOCK)).collect();
+    let mut outputs: Vec<&mut [u8]> = right.iter_mut().map(Buffer::as_mut_slice).collect();
+    rows.code(scheme).encode(data, &mut outputs);
+    for (column, (stored, right)) in (scheme.data()..).zip(parity.iter().zip(&right)) {
+        if *stored != right.as_slice() {
+            let address = Address::new(span.id, Column::new(column), row);
+            let drive = rows.segments.borrow().cell(address).map(|cell| cell.drive);
+            let message = format!("{address}: the parity does not fit the row's data");
+            found.findings.push(Finding::new(FindingKind::Damaged, drive, message));
+        }
+    }
+}
+
+/// Reports a block that is not what its owner expects. One on a drive that is not in use is no damage.
+fn report_block(
+    rows: &Rows,
+    address: Address,
+    drive: Option<DriveIndex>,
+    owner: Owner,
+    back: bool,
+    found: &mut ShardFindings,
+) {
+    let in_use = drive.is_some_and(|drive| rows.drives.is_online(drive));
+    let finding = match (back, in_use) {
+        (true, false) => return,
+        (true, true) => {
+            let message = format!("{address} ({owner:?}) is damaged; the other columns give it back");
+            Finding::new(FindingKind::Damaged, drive, message)
+        }
+        (false, _) => {
+            let message = format!("{address} ({owner:?}) is lost: its row does not give it back");
+            Finding::new(FindingKind::Lost, drive, message)
+        }
+    };
+    found.findings.push(finding);
+}
