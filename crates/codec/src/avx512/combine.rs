@@ -58,7 +58,8 @@ fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
         8 if M <= 2 => fixed::<8, M, SUM>(&pass, outputs),
         9 if M <= 2 => fixed::<9, M, SUM>(&pass, outputs),
         10 if M <= 2 => fixed::<10, M, SUM>(&pass, outputs),
-        _ => looped::<M, SUM>(&pass, outputs),
+        _ if M == 1 => looped::<M, SUM, 2>(&pass, outputs),
+        _ => looped::<M, SUM, 4>(&pass, outputs),
     };
     if done < pass.part().end {
         edge(&pass, outputs, done);
@@ -66,9 +67,6 @@ fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
 }
 
 /// The common shapes, K inputs and one or two outputs. Gives where it ended, less than its step before the part's end.
-///
-/// How many vectors of each column a step does was measured (Zen 5): two are best for the 4 KiB cells of a row; longer
-/// columns like to be read in longer runs, with two outputs above all.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
 fn fixed<const K: usize, const M: usize, const SUM: bool>(
     pass: &Pass<'_, '_>,
@@ -81,11 +79,17 @@ fn fixed<const K: usize, const M: usize, const SUM: bool>(
     }
 }
 
-/// Apart from the short steps, which it would burden with its registers to save.
+/// As [`fixed`] for long columns, which are bound by the second-level cache or memory. What is best there was measured
+/// (Zen 5): longer runs for two outputs; for one, where the arithmetic is next to nothing, the less hasty loop unless it
+/// streams. Not inlined, since it would burden the short steps with its registers to save.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
 fn long_steps<const K: usize, const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M]) -> usize {
-    if M == 1 { steps::<K, M, true, 4>(pass, outputs) } else { steps::<K, M, true, 8>(pass, outputs) }
+    match (M, pass.streams()) {
+        (1, false) => looped::<M, true, 2>(pass, outputs),
+        (1, true) => steps::<K, M, true, 4>(pass, outputs),
+        _ => steps::<K, M, true, 8>(pass, outputs),
+    }
 }
 
 /// Does steps of `UNROLL` vectors, with all factors in registers.
@@ -132,8 +136,10 @@ fn steps<const K: usize, const M: usize, const SUM: bool, const UNROLL: usize>(
 /// Any number of inputs: factors are fetched again for every step, which is therefore longer. Gives where it
 /// ended, less than its step before the part's end.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
-fn looped<const M: usize, const SUM: bool>(pass: &Pass<'_, '_>, outputs: [*mut u8; M]) -> usize {
-    const UNROLL: usize = 4;
+fn looped<const M: usize, const SUM: bool, const UNROLL: usize>(
+    pass: &Pass<'_, '_>,
+    outputs: [*mut u8; M],
+) -> usize {
     let mut factors = [[0u64; MAX_COLUMNS]; M];
     for r in 0..M {
         for (factor, &element) in factors[r].iter_mut().zip(pass.factors(r)) {
