@@ -26,8 +26,7 @@ pub enum Source {
 
 /// The length of a cell whose checksum, when it is all zeros, is known beforehand.
 const COMMON_CELL: usize = 4096;
-/// That checksum: the register after so many zero bits is the inverted x^n mod P, n more than the 32 it starts
-/// with.
+/// That checksum.
 const COMMON_ZERO_CRC: u32 = zeros_crc(COMMON_CELL);
 
 const fn zeros_crc(length: usize) -> u32 {
