@@ -1,1 +1,16 @@
-//! Block exports over a Volume trait: NBD.
+//! Block exports over a [`Volume`] trait: NBD.
+//!
+//! Owns the interface between whatever stores bytes and whoever serves them as a disk, and the protocols that do so.
+//!
+//! Always true: a protocol speaks to a volume through the trait alone, so that each is written once and tested over
+//! [`MemoryVolume`]; everything of one connection or device runs on one reactor.
+//!
+//! Must not know: pools, drives, how a volume stores.
+
+mod exports;
+mod memory;
+mod volume;
+
+pub use exports::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};
+pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemoryVolume};
+pub use volume::{Extent, Volume, VolumeError, VolumeErrorKind};

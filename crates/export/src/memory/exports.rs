@@ -1,0 +1,44 @@
+//! Memory volumes by name.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::MemoryVolume;
+use crate::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};
+
+/// Memory volumes that are offered by name, in the order of their names.
+#[derive(Default)]
+pub struct MemoryExports {
+    entries: RefCell<BTreeMap<String, OpenExport<MemoryVolume>>>,
+}
+
+impl MemoryExports {
+    /// Offers `volume` under `name`, instead of what was offered under it before.
+    pub fn insert(&self, name: impl Into<String>, description: impl Into<String>, volume: &MemoryVolume) {
+        let export = OpenExport { volume: volume.clone(), description: description.into() };
+        self.entries.borrow_mut().insert(name.into(), export);
+    }
+
+    /// Offers nothing under `name` any more. Who has it open keeps it.
+    pub fn remove(&self, name: &str) {
+        self.entries.borrow_mut().remove(name);
+    }
+}
+
+impl Exports for MemoryExports {
+    type Volume = MemoryVolume;
+
+    async fn open(&self, name: &str) -> Result<OpenExport<MemoryVolume>, OpenError> {
+        let found = self.entries.borrow().get(name).cloned();
+        found.ok_or_else(|| OpenError::new(OpenErrorKind::NotFound, format!("no export is called {name:?}")))
+    }
+
+    async fn list(&self) -> Vec<ListedExport> {
+        let entries = self.entries.borrow();
+        let listed = entries.iter().map(|(name, export)| ListedExport {
+            name: name.clone(),
+            description: export.description.clone(),
+        });
+        listed.collect()
+    }
+}

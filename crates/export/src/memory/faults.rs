@@ -1,0 +1,101 @@
+//! What is to go wrong with a memory volume: hooks for tests.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use reactor::Gate;
+
+use crate::{VolumeError, VolumeErrorKind};
+
+/// Faults of a [`crate::MemoryVolume`], one list per kind of operation. Discarding and zeroing count as writing, listing
+/// extents as reading.
+#[derive(Default)]
+pub struct MemoryFaults {
+    reads: Faults,
+    writes: Faults,
+    flushes: Faults,
+}
+
+#[derive(Default)]
+struct Faults {
+    failures: RefCell<VecDeque<VolumeErrorKind>>,
+    gate: Gate,
+    waiting: Cell<usize>,
+}
+
+impl MemoryFaults {
+    /// Fails the next read that is not yet to fail.
+    pub fn fail_next_read(&self, kind: VolumeErrorKind) {
+        self.reads.fail_next(kind);
+    }
+
+    /// Fails the next write that is not yet to fail.
+    pub fn fail_next_write(&self, kind: VolumeErrorKind) {
+        self.writes.fail_next(kind);
+    }
+
+    /// Fails the next flush that is not yet to fail.
+    pub fn fail_next_flush(&self, kind: VolumeErrorKind) {
+        self.flushes.fail_next(kind);
+    }
+
+    /// Holds reads that begin from now on, until as many calls of [`MemoryFaults::release_reads`].
+    pub fn hold_reads(&self) {
+        self.reads.gate.shut();
+    }
+
+    /// Takes back one [`MemoryFaults::hold_reads`].
+    pub fn release_reads(&self) {
+        self.reads.gate.open();
+    }
+
+    /// Holds writes that begin from now on, until as many calls of [`MemoryFaults::release_writes`].
+    pub fn hold_writes(&self) {
+        self.writes.gate.shut();
+    }
+
+    /// Takes back one [`MemoryFaults::hold_writes`].
+    pub fn release_writes(&self) {
+        self.writes.gate.open();
+    }
+
+    /// How many reads are held now.
+    pub fn held_reads(&self) -> usize {
+        self.reads.waiting.get()
+    }
+
+    /// How many writes are held now.
+    pub fn held_writes(&self) -> usize {
+        self.writes.waiting.get()
+    }
+
+    pub(super) async fn before_read(&self) -> Result<(), VolumeError> {
+        self.reads.before().await
+    }
+
+    pub(super) async fn before_write(&self) -> Result<(), VolumeError> {
+        self.writes.before().await
+    }
+
+    pub(super) async fn before_flush(&self) -> Result<(), VolumeError> {
+        self.flushes.before().await
+    }
+}
+
+impl Faults {
+    fn fail_next(&self, kind: VolumeErrorKind) {
+        self.failures.borrow_mut().push_back(kind);
+    }
+
+    async fn before(&self) -> Result<(), VolumeError> {
+        if !self.gate.is_open() {
+            self.waiting.set(self.waiting.get() + 1);
+            self.gate.pass().await;
+            self.waiting.set(self.waiting.get() - 1);
+        }
+        match self.failures.borrow_mut().pop_front() {
+            Some(kind) => Err(VolumeError::new(kind, format!("a test asked for this: {kind}"))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A volume in memory: for tests, benchmarks and scratch.
+//!
+//! Owns the bytes and where there are any. Always true: every operation takes effect at once, when its future is polled
+//! and no fault hook holds it. Must not know who reads and writes.
+
+mod chunks;
+mod exports;
+mod faults;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use reactor::Span;
+
+use crate::{Extent, Volume, VolumeError, VolumeErrorKind};
+use chunks::Chunks;
+pub use exports::MemoryExports;
+pub use faults::MemoryFaults;
+
+/// A volume in memory, sparse in steps of 4096 bytes. A clone is another handle on the same bytes.
+#[derive(Clone)]
+pub struct MemoryVolume {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    size: Cell<u64>,
+    sector: u32,
+    read_only: Cell<bool>,
+    chunks: RefCell<Chunks>,
+    faults: MemoryFaults,
+    counters: Cell<MemoryCounters>,
+}
+
+/// How many operations a [`MemoryVolume`] has carried out, refused ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCounters {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Ranges zeroed.
+    pub zeroes: u64,
+    /// Extent lists.
+    pub extents: u64,
+}
+
+impl MemoryVolume {
+    /// A volume of `size` zero bytes, a multiple of `sector`. Takes memory only for what is written.
+    ///
+    /// # Panics
+    /// If `sector` is none that [`Volume::sector`] allows, or does not divide `size`, or `size` is larger than a file
+    /// can be.
+    pub fn new(size: u64, sector: u32) -> Self {
+        assert!(sector.is_power_of_two() && (512..=65536).contains(&sector), "no sector has {sector} bytes");
+        check_size(size, sector);
+        let shared = Shared {
+            size: Cell::new(size),
+            sector,
+            read_only: Cell::new(false),
+            chunks: RefCell::default(),
+            faults: MemoryFaults::default(),
+            counters: Cell::default(),
+        };
+        Self { shared: Rc::new(shared) }
+    }
+
+    /// Refuses writes from now on, or takes them again.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.shared.read_only.set(read_only);
+    }
+
+    /// Changes the size. What lies beyond a smaller size is gone.
+    ///
+    /// # Panics
+    /// If the sector size does not divide `size`, or it is larger than a file can be.
+    pub fn resize(&self, size: u64) {
+        check_size(size, self.shared.sector);
+        self.shared.chunks.borrow_mut().zero(size, u64::MAX - size);
+        self.shared.size.set(size);
+    }
+
+    /// What is to go wrong.
+    pub fn faults(&self) -> &MemoryFaults {
+        &self.shared.faults
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> MemoryCounters {
+        self.shared.counters.get()
+    }
+
+    fn count(&self, step: impl FnOnce(&mut MemoryCounters)) {
+        let mut counters = self.shared.counters.get();
+        step(&mut counters);
+        self.shared.counters.set(counters);
+    }
+
+    fn check(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        let (size, sector) = (self.size(), u64::from(self.shared.sector));
+        if !offset.is_multiple_of(sector) || !length.is_multiple_of(sector) {
+            let message = format!("{length} bytes from {offset} on are no whole sectors of {sector} bytes");
+            return Err(VolumeError::new(VolumeErrorKind::Invalid, message));
+        }
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            let message = format!("{length} bytes from {offset} on lie beyond the volume's end at {size}");
+            return Err(VolumeError::new(VolumeErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
+    fn check_change(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        if self.read_only() {
+            return Err(VolumeError::new(VolumeErrorKind::ReadOnly, "the volume is read-only"));
+        }
+        self.check(offset, length)
+    }
+}
+
+fn check_size(size: u64, sector: u32) {
+    assert!(size.is_multiple_of(u64::from(sector)), "{size} bytes are no whole number of sectors");
+    assert!(i64::try_from(size).is_ok(), "{size} bytes are more than any disk has");
+}
+
+impl Volume for MemoryVolume {
+    fn size(&self) -> u64 {
+        self.shared.size.get()
+    }
+
+    fn sector(&self) -> u32 {
+        self.shared.sector
+    }
+
+    fn read_only(&self) -> bool {
+        self.shared.read_only.get()
+    }
+
+    async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {
+        self.count(|counters| counters.reads += 1);
+        self.shared.faults.before_read().await?;
+        self.check(offset, into.len() as u64)?;
+        self.shared.chunks.borrow().read(offset, into);
+        Ok(())
+    }
+
+    async fn write(&self, offset: u64, data: &Span) -> Result<(), VolumeError> {
+        self.count(|counters| counters.writes += 1);
+        self.shared.faults.before_write().await?;
+        self.check_change(offset, data.len() as u64)?;
+        self.shared.chunks.borrow_mut().write(offset, data);
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), VolumeError> {
+        self.count(|counters| counters.flushes += 1);
+        self.shared.faults.before_flush().await
+    }
+
+    async fn discard(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        self.count(|counters| counters.discards += 1);
+        self.shared.faults.before_write().await?;
+        self.check_change(offset, length)?;
+        self.shared.chunks.borrow_mut().zero(offset, length);
+        Ok(())
+    }
+
+    async fn write_zeroes(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        self.count(|counters| counters.zeroes += 1);
+        self.shared.faults.before_write().await?;
+        self.check_change(offset, length)?;
+        self.shared.chunks.borrow_mut().zero(offset, length);
+        Ok(())
+    }
+
+    async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, VolumeError> {
+        self.count(|counters| counters.extents += 1);
+        self.shared.faults.before_read().await?;
+        self.check(offset, length)?;
+        Ok(self.shared.chunks.borrow().extents(offset, length))
+    }
+}
+
+impl std::fmt::Debug for MemoryVolume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryVolume({} bytes)", self.size())
+    }
+}
