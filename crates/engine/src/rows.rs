@@ -140,7 +140,8 @@ impl Rows {
             let target = into.slice(index as usize * BLOCK..(index as usize + 1) * BLOCK);
             // The caller's memory may have been changed under us; only our own copy can accuse the drive.
             let private = Buffer::new(BLOCK);
-            if let Some((drive, io)) = self.start_read(address, &[private.span()]) {
+            let started = self.start_read(address, &[private.span()]);
+            if let Some((drive, io)) = started {
                 match io.await {
                     Ok(_) if crc32c(private.as_slice()) == *crc => {
                         target.copy_from(0, private.as_slice());

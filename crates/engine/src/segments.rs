@@ -500,6 +500,14 @@ pub(crate) struct CheckpointMark {
 }
 
 impl CheckpointMark {
+    /// Leaves the pointers of the tables out of the counts: storing the counts changes them. They are counted in again
+    /// when the tables are loaded.
+    pub(crate) fn leave_out(&mut self, tables: &[MapEntry]) {
+        for entry in tables {
+            self.replaced(*entry, MapEntry::ABSENT);
+        }
+    }
+
     /// A node pointer of the frozen map changed.
     pub(crate) fn replaced(&mut self, old: MapEntry, new: MapEntry) {
         if let Some(address) = new.address() {

@@ -234,7 +234,7 @@ impl Reactor {
         shared.wake_up();
     }
 
-    /// Refuses messages from now on and drops every task, where it stands.
+    /// Refuses messages from now on and drops every task, where it stands, and everything settled on this thread.
     pub fn shut_down(&self) {
         let shared = &self.inner.shared;
         shared.close();
@@ -243,6 +243,7 @@ impl Reactor {
             waker.wake();
         }
         shared.drop_all();
+        crate::remote::forget_residents();
     }
 
     pub(crate) fn timers(&self) -> &RefCell<Timers> {

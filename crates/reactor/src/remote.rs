@@ -72,6 +72,12 @@ thread_local! {
     static RESIDENTS: RefCell<HashMap<u64, Rc<dyn Any>>> = RefCell::default();
 }
 
+/// Forgets everything that is settled on this thread: its reactor shuts down.
+pub(crate) fn forget_residents() {
+    let gone = RESIDENTS.with_borrow_mut(std::mem::take);
+    drop(gone);
+}
+
 /// A handle, for any thread, on something that lives on one reactor.
 pub struct Home<T> {
     remote: Remote,

@@ -1,1 +1,20 @@
 //! Simulated drives with faults, the crash sweep and the seeded swarm.
+//!
+//! Owns time, randomness and drives, and runs the engine on them: one thread, one executor, every run a function of its
+//! seed. A simulated drive forgets at a power cut what was not flushed, keeps it, tears it or garbles it; it can lose or
+//! misdirect writes, rot, fail reads, stall, die and come back stale. What the engine answers is checked against a plain
+//! model; what it leaves on the drives is checked by its own verifier.
+//!
+//! Always true: the same seed gives the same run, byte for byte; faults never exceed what the pool's scheme bears, unless
+//! a clean error is what is expected. Never linked into the product.
+
+pub mod disk;
+pub mod model;
+pub mod random;
+pub mod run;
+pub mod sweep;
+pub mod swarm;
+pub mod world;
+
+#[cfg(test)]
+mod tests;

@@ -92,11 +92,12 @@ impl Shard {
     /// The instant that the checkpoint is of.
     fn freeze(&self, replayed: Option<Sequence>) -> Sequence {
         self.log.blocks_since_checkpoint.set(0);
-        let mark = {
+        let mut mark = {
             let mut segments = self.rows.segments.borrow_mut();
             segments.free_emptied();
             segments.begin_checkpoint()
         };
+        mark.leave_out(&self.tables.pointers());
         *self.ledger.mark.borrow_mut() = Some(mark);
         self.ledger.map.borrow_mut().freeze();
         replayed.unwrap_or_else(|| self.log.applied())

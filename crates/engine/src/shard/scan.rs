@@ -38,8 +38,8 @@ pub(crate) struct Examined {
     pub(crate) last: Sequence,
     /// Records after it that were begun but never answered as durable.
     pub(crate) dropped: usize,
-    /// Cells that a crash had left unwritten, written now.
-    pub(crate) completed: u64,
+    /// Cells that a crash had left unwritten, written now, or left as they are if nothing may be written.
+    pub(crate) completed: Vec<Address>,
 }
 
 /// Finds and completes the log behind `shard`'s checkpoint. The segments it lists are in `rows` already.
@@ -63,7 +63,7 @@ pub(crate) async fn examine(
     let all = found.len();
     let mut records: Vec<Found> = Vec::new();
     let mut last = shard.checkpointed;
-    let mut completed = 0;
+    let mut completed = Vec::new();
     let mut older = 0;
     for record in found {
         let sequence = record.header.place.sequence;
@@ -76,7 +76,7 @@ pub(crate) async fn examine(
         }
         if sequence > durable {
             match complete(rows, &record, read_only).await? {
-                Some(cells) => completed += cells,
+                Some(cells) => completed.extend(cells),
                 None => break,
             }
         }
@@ -241,9 +241,9 @@ impl HeaderReader<'_> {
     }
 }
 
-/// Verifies a record whole and writes the cells that are not as they should be. Gives how many; `None` if the record
+/// Verifies a record whole and writes the cells that are not as they should be. Gives which; `None` if the record
 /// cannot be had.
-async fn complete(rows: &Rows, record: &Found, read_only: bool) -> Result<Option<u64>> {
+async fn complete(rows: &Rows, record: &Found, read_only: bool) -> Result<Option<Vec<Address>>> {
     let place = &record.header.place;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span = RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
@@ -255,15 +255,14 @@ async fn complete(rows: &Rows, record: &Found, read_only: bool) -> Result<Option
             None => return Ok(None),
         }
     }
-    if read_only {
-        return Ok(Some(wrong.len() as u64));
-    }
-    let mut written = 0;
+    let mut completed = Vec::new();
     for (column, row, cell) in wrong {
         let address = Address::new(place.segment, column, place.row.plus(row));
-        written += u64::from(write_cell(rows, address, &cell.span()).await?);
+        if read_only || write_cell(rows, address, &cell.span()).await? {
+            completed.push(address);
+        }
     }
-    Ok(Some(written))
+    Ok(Some(completed))
 }
 
 /// What the cells of a row should be where they are not: every data cell by its CRC, the parity by the data.

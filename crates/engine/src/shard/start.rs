@@ -1,10 +1,11 @@
 //! Starting a shard: look at what is there, and, once the superblocks say how it ends, bring it into service.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use format::{CheckpointRoot, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ShardRecord, ZoneIndex};
+use format::{Address, CheckpointRoot, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ShardRecord, ZoneIndex};
 use reactor::{Home, Reactor, WaitList};
 
 use super::scan::{Examined, Found, examine};
@@ -52,6 +53,8 @@ pub(super) struct Dismantled {
     pub(super) rows: Rc<Rows>,
     pub(super) records: Vec<Found>,
     pub(super) tables: StoredTables,
+    /// Cells that a crash left unwritten and the next opening will write.
+    pub(super) incomplete: BTreeSet<Address>,
 }
 
 /// What the pool must know of a shard before it goes on.
@@ -92,7 +95,7 @@ impl Candidate {
             zones: rows.segments.borrow().zones(),
             records: examined.records.len(),
             dropped: examined.dropped,
-            completed: examined.completed,
+            completed: examined.completed.len() as u64,
         };
         let candidate = Self {
             plan,
@@ -115,7 +118,8 @@ impl Candidate {
             None => StoredTables::default(),
         };
         let ledger = Ledger::new(map, self.rows.clone());
-        Some(Dismantled { ledger, rows: self.rows.clone(), records: examined.records, tables })
+        let incomplete = examined.completed.into_iter().collect();
+        Some(Dismantled { ledger, rows: self.rows.clone(), records: examined.records, tables, incomplete })
     }
 
     /// Brings the shard into service: its map as of the checkpoint, then the records behind it.

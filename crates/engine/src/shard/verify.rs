@@ -3,7 +3,7 @@
 //! Checks (numbers of docs/invariants.md in the findings): every entry points into a segment that exists, no cell has
 //! two owners, live counts are the number of owners (S1), every owned block has its CRC, every written row is a codeword.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use codec::crc32c;
@@ -41,6 +41,12 @@ pub(crate) struct ShardFindings {
     pub(crate) volumes: Vec<VolumeRecord>,
 }
 
+/// What is known of the cells before they are read.
+struct Known<'a> {
+    owners: &'a Owners,
+    incomplete: &'a BTreeSet<Address>,
+}
+
 /// Who owns a cell.
 type Owners = BTreeMap<Address, (u32, Owner)>;
 
@@ -67,7 +73,8 @@ pub(crate) async fn verify_shard(candidate: &Rc<Candidate>) -> Result<ShardFindi
     let ids: Vec<SegmentId> = parts.rows.segments.borrow().ids().collect();
     found.segments = ids.len() as u64;
     for id in ids {
-        verify_segment(&parts.rows, id, &owners, &mut found).await;
+        let known = Known { owners: &owners, incomplete: &parts.incomplete };
+        verify_segment(&parts.rows, id, &known, &mut found).await;
     }
     Ok(found)
 }
@@ -172,7 +179,7 @@ fn check_counts(rows: &Rows, owners: &Owners, found: &mut ShardFindings) {
 }
 
 /// Reads all of a segment that was written and verifies it, row by row.
-async fn verify_segment(rows: &Rows, id: SegmentId, owners: &Owners, found: &mut ShardFindings) {
+async fn verify_segment(rows: &Rows, id: SegmentId, known: &Known<'_>, found: &mut ShardFindings) {
     let record = rows.segments.borrow().record(id);
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut row = 0;
@@ -181,7 +188,7 @@ async fn verify_segment(rows: &Rows, id: SegmentId, owners: &Owners, found: &mut
         let mut span = RowSpan { id, row: Row::new(row), count, cells: Vec::new() };
         read_present(rows, &mut span, &width).await;
         for index in 0..count {
-            verify_row(rows, &span, index, owners, found);
+            verify_row(rows, &span, index, known, found);
         }
         found.rows += u64::from(count);
         row += count;
@@ -215,7 +222,7 @@ async fn read_present(rows: &Rows, span: &mut RowSpan, width: &[u8]) {
     }
 }
 
-fn verify_row(rows: &Rows, span: &RowSpan, index: u32, owners: &Owners, found: &mut ShardFindings) {
+fn verify_row(rows: &Rows, span: &RowSpan, index: u32, known: &Known<'_>, found: &mut ShardFindings) {
     let scheme = rows.segments.borrow().scheme(span.id);
     let row = span.row.plus(index);
     let cell = |column: u8| {
@@ -225,9 +232,9 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, owners: &Owners, found: &
     let mut wrong = false;
     for column in 0..scheme.data() {
         let address = Address::new(span.id, Column::new(column), row);
-        let Some((crc, owner)) = owners.get(&address) else { continue };
+        let Some((crc, owner)) = known.owners.get(&address) else { continue };
         let drive = rows.segments.borrow().cell(address).map(|cell| cell.drive);
-        if cell(column).is_some_and(|bytes| crc32c(bytes) == *crc) {
+        if known.incomplete.contains(&address) || cell(column).is_some_and(|bytes| crc32c(bytes) == *crc) {
             continue;
         }
         wrong = true;
@@ -238,7 +245,10 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, owners: &Owners, found: &
         report_block(rows, address, drive, *owner, back, found);
     }
     let all: Option<Vec<&[u8]>> = (0..scheme.width()).map(cell).collect();
-    if wrong || scheme.parity() == 0 {
+    let incomplete = (0..scheme.width()).any(|column| {
+        known.incomplete.contains(&Address::new(span.id, Column::new(column), row))
+    });
+    if wrong || incomplete || scheme.parity() == 0 {
         return;
     }
     let Some(all) = all else { return };
@@ -249,7 +259,10 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, owners: &Owners, found: &
     for (column, (stored, right)) in (scheme.data()..).zip(parity.iter().zip(&right)) {
         if *stored != right.as_slice() {
             let address = Address::new(span.id, Column::new(column), row);
-            let drive = rows.segments.borrow().cell(address).map(|cell| cell.drive);
+            // With a dead cell in the row, which has no CRC to go by, any cell may be the wrong one.
+            let all_owned = (0..scheme.data())
+                .all(|column| known.owners.contains_key(&Address::new(span.id, Column::new(column), row)));
+            let drive = rows.segments.borrow().cell(address).map(|cell| cell.drive).filter(|_| all_owned);
             let message = format!("{address}: the parity does not fit the row's data");
             found.findings.push(Finding::new(FindingKind::Damaged, drive, message));
         }

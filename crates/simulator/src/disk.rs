@@ -1,0 +1,510 @@
+//! A simulated drive: what it has promised to keep, what it only holds in its cache, and how it fails.
+//!
+//! The pristine content and the faults are kept apart: a page is what was written to it; on top of that lie unreadable
+//! pages and flipped bits. At a power cut every page with unflushed writes is kept, dropped, torn between old and new at a
+//! 512-byte sector, or garbled in the sectors that were being written.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::DriveSource;
+use reactor::{Completer, Drive, DriveProperties, Io, IoError, IoErrorKind, Span, completion};
+
+use crate::random::Random;
+use crate::world::World;
+
+/// Bytes of a page: the unit in which power cuts decide.
+pub const PAGE: usize = 4096;
+const SECTOR: usize = 512;
+
+type Page = Box<[u8; PAGE]>;
+
+/// A write that is not durable yet.
+#[derive(Clone)]
+struct Unflushed {
+    /// When it was submitted, in order.
+    order: u64,
+    bytes: Page,
+    /// The drive has said that it is done.
+    completed: bool,
+}
+
+/// How a drive misbehaves, beyond forgetting at power cuts. Chances are once in so many operations; 0 is never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// A write is acknowledged and dropped.
+    pub lose_write: u64,
+    /// A write lands somewhere else on the drive.
+    pub misdirect_write: u64,
+    /// A page that is read has flipped bits from now on.
+    pub rot: u64,
+    /// A page that is read cannot be read from now on.
+    pub read_error: u64,
+    /// An operation takes very long.
+    pub stall: u64,
+}
+
+/// What a drive is like.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskOptions {
+    /// Bytes.
+    pub size: u64,
+    /// Completed writes may be lost until they are flushed.
+    pub volatile_cache: bool,
+    /// Nanoseconds that an operation takes, at least and at most.
+    pub latency: (u64, u64),
+}
+
+/// The drive's state, kept over crashes.
+struct State {
+    durable: BTreeMap<u64, Page>,
+    cache: BTreeMap<u64, Vec<Unflushed>>,
+    unreadable: BTreeSet<u64>,
+    /// Every operation fails.
+    dead: bool,
+}
+
+/// A simulated drive.
+pub struct Disk {
+    name: String,
+    options: DiskOptions,
+    faults: Cell<Faults>,
+    world: Rc<World>,
+    random: Random,
+    order: Cell<u64>,
+    state: RefCell<State>,
+    /// Operations that the drives of a run took together, and after how many the power is cut.
+    fuse: Rc<Fuse>,
+}
+
+/// Cuts the power after a number of drive operations.
+#[derive(Default)]
+pub struct Fuse {
+    /// Operations submitted so far.
+    pub operations: Cell<u64>,
+    /// Cut at this one.
+    pub cut_at: Cell<Option<u64>>,
+}
+
+impl Disk {
+    /// An empty drive.
+    pub fn new(name: String, options: DiskOptions, world: Rc<World>, fuse: Rc<Fuse>, seed: u64) -> Rc<Self> {
+        let state = State {
+            durable: BTreeMap::new(),
+            cache: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            dead: false,
+        };
+        Rc::new(Self {
+            name,
+            options,
+            faults: Cell::default(),
+            world,
+            random: Random::new(seed),
+            order: Cell::new(0),
+            state: RefCell::new(state),
+            fuse,
+        })
+    }
+
+    /// The drive, for the engine.
+    pub fn source(self: &Rc<Self>) -> Arc<dyn DriveSource> {
+        Arc::new(Source { disk: SameThread(self.clone()) })
+    }
+
+    /// From now on it misbehaves so.
+    pub fn set_faults(&self, faults: Faults) {
+        self.faults.set(faults);
+    }
+
+    /// Every operation fails from now on, or works again.
+    pub fn set_dead(&self, dead: bool) {
+        self.state.borrow_mut().dead = dead;
+    }
+
+    /// True while every operation fails.
+    pub fn is_dead(&self) -> bool {
+        self.state.borrow().dead
+    }
+
+    /// Flips a bit of what is stored in `page`, if something is.
+    pub fn flip(&self, page: u64, bit: usize) -> bool {
+        let mut state = self.state.borrow_mut();
+        let Some(bytes) = state.durable.get_mut(&page) else { return false };
+        if let Some(byte) = bytes.get_mut(bit / 8 % PAGE) {
+            *byte ^= 1 << (bit % 8);
+        }
+        true
+    }
+
+    /// The pages that hold something.
+    pub fn pages(&self) -> Vec<u64> {
+        self.state.borrow().durable.keys().copied().collect()
+    }
+
+    /// The power fails: decides what becomes of every page that was not flushed.
+    pub fn cut_power(&self) {
+        let mut state = self.state.borrow_mut();
+        let cache = std::mem::take(&mut state.cache);
+        for (page, writes) in cache {
+            let old = state.durable.get(&page).cloned();
+            if let Some(new) = self.survivor(old.as_ref(), &writes) {
+                state.durable.insert(page, new);
+                state.unreadable.remove(&page);
+            }
+        }
+    }
+
+    /// What a power cut leaves of a page; `None` for what was there before.
+    fn survivor(&self, old: Option<&Page>, writes: &[Unflushed]) -> Option<Page> {
+        let blank = || Box::new([0; PAGE]);
+        // Completed writes of a drive without a volatile cache are durable.
+        let floor = writes.iter().rposition(|write| write.completed && !self.options.volatile_cache);
+        let kept = floor.and_then(|at| writes.get(at)).map(|write| write.bytes.clone());
+        let from = floor.map_or(0, |at| at + 1);
+        let rest = writes.get(from..).unwrap_or(&[]);
+        let base = kept.clone().or_else(|| old.cloned());
+        if rest.is_empty() {
+            return kept;
+        }
+        let chosen = self.random.choose(rest);
+        match self.random.below(8) {
+            0..=2 => Some(chosen.bytes.clone()),
+            3..=4 => kept,
+            5..=6 => {
+                let mut torn = base.unwrap_or_else(blank);
+                let border = usize::try_from(self.random.between(1, 7)).unwrap_or(1) * SECTOR;
+                let front = self.random.once_in(2);
+                let range = if front { 0..border } else { border..PAGE };
+                if let (Some(to), Some(from)) = (torn.get_mut(range.clone()), chosen.bytes.get(range)) {
+                    to.copy_from_slice(from);
+                }
+                Some(torn)
+            }
+            _ => {
+                let mut garbled = base.unwrap_or_else(blank);
+                for sector in garbled.chunks_mut(SECTOR) {
+                    if self.random.once_in(2) {
+                        self.random.fill(sector);
+                    }
+                }
+                Some(garbled)
+            }
+        }
+    }
+
+    /// The process dies and the drive does not notice: everything that was submitted is done.
+    pub fn settle(&self) {
+        let mut state = self.state.borrow_mut();
+        for writes in state.cache.values_mut() {
+            // Operations in flight may or may not have reached the drive.
+            writes.retain(|write| write.completed || self.random.once_in(2));
+            writes.iter_mut().for_each(|write| write.completed = true);
+        }
+        state.cache.retain(|_, writes| !writes.is_empty());
+    }
+
+    fn read_page(&self, page: u64) -> Result<Page, IoError> {
+        let state = self.state.borrow();
+        if state.unreadable.contains(&page) {
+            return Err(IoError::new(IoErrorKind::Medium));
+        }
+        let cached = state.cache.get(&page).and_then(|writes| writes.iter().rfind(|write| write.completed));
+        let bytes = cached.map(|write| &write.bytes).or_else(|| state.durable.get(&page));
+        Ok(bytes.cloned().unwrap_or_else(|| Box::new([0; PAGE])))
+    }
+
+    /// Lets a page go bad, if its turn has come.
+    fn decay(&self, page: u64) {
+        let faults = self.faults.get();
+        if self.random.once_in(faults.rot) {
+            let bit = usize::try_from(self.random.below(PAGE as u64 * 8)).unwrap_or(0);
+            self.flip(page, bit);
+        }
+        if self.random.once_in(faults.read_error) {
+            self.state.borrow_mut().unreadable.insert(page);
+        }
+    }
+
+    fn latency(&self) -> u64 {
+        let (low, high) = self.options.latency;
+        let factor = if self.random.once_in(self.faults.get().stall) { 1000 } else { 1 };
+        self.random.between(low, high) * factor
+    }
+
+    /// Counts an operation. At the fuse's number the power fails: the world halts before the operation takes effect.
+    fn begin(&self) -> bool {
+        let number = self.fuse.operations.get() + 1;
+        self.fuse.operations.set(number);
+        if self.fuse.cut_at.get() == Some(number) {
+            self.world.halt();
+        }
+        !self.world.is_halted()
+    }
+
+    fn next_order(&self) -> u64 {
+        self.order.set(self.order.get() + 1);
+        self.order.get()
+    }
+
+    fn check(&self, offset: u64, length: u64) -> Result<(), IoError> {
+        assert!(offset.is_multiple_of(PAGE as u64) && length.is_multiple_of(PAGE as u64), "unaligned operation");
+        if self.state.borrow().dead {
+            return Err(IoError::new(IoErrorKind::Gone));
+        }
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.options.size);
+        if inside { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange)) }
+    }
+
+    /// Puts a write into the cache, uncompleted.
+    fn submit_write(&self, offset: u64, from: &[Span]) -> (u64, Vec<u64>) {
+        let order = self.next_order();
+        let mut bytes = Vec::new();
+        for span in from {
+            let mut piece = vec![0; span.len()];
+            span.copy_to(0, &mut piece);
+            bytes.extend_from_slice(&piece);
+        }
+        let faults = self.faults.get();
+        if self.random.once_in(faults.lose_write) {
+            return (order, Vec::new());
+        }
+        let mut page = offset / PAGE as u64;
+        if self.random.once_in(faults.misdirect_write) {
+            let pages = self.options.size / PAGE as u64;
+            let length = (bytes.len() / PAGE) as u64;
+            page = self.random.below(pages - length.min(pages - 1));
+        }
+        let mut touched = Vec::new();
+        let mut state = self.state.borrow_mut();
+        for chunk in bytes.chunks_exact(PAGE) {
+            let mut copy = Box::new([0; PAGE]);
+            copy.copy_from_slice(chunk);
+            state.cache.entry(page).or_default().push(Unflushed { order, bytes: copy, completed: false });
+            touched.push(page);
+            page += 1;
+        }
+        (order, touched)
+    }
+
+    fn complete_write(&self, order: u64, touched: &[u64]) {
+        let mut state = self.state.borrow_mut();
+        for page in touched {
+            let writes = state.cache.get_mut(page).into_iter().flatten();
+            writes.filter(|write| write.order == order).for_each(|write| write.completed = true);
+            state.unreadable.remove(page);
+        }
+        if !self.options.volatile_cache {
+            flush_until(&mut state, order, touched.iter().copied());
+        }
+    }
+
+    fn complete_flush(&self, order: u64) {
+        let mut state = self.state.borrow_mut();
+        let pages: Vec<u64> = state.cache.keys().copied().collect();
+        flush_until(&mut state, order, pages.into_iter());
+    }
+}
+
+/// Makes completed writes up to `order` durable.
+fn flush_until(state: &mut State, order: u64, pages: impl Iterator<Item = u64>) {
+    for page in pages {
+        let Some(writes) = state.cache.get_mut(&page) else { continue };
+        let newest = writes.iter().rposition(|write| write.completed && write.order <= order);
+        let Some(at) = newest else { continue };
+        let bytes = writes.get(at).map(|write| write.bytes.clone());
+        // Earlier writes that are still under way are overtaken: on a drive, either may win.
+        writes.drain(..=at);
+        if writes.is_empty() {
+            state.cache.remove(&page);
+        }
+        if let Some(bytes) = bytes {
+            state.durable.insert(page, bytes);
+        }
+    }
+}
+
+/// A drive as a source that pretends to be usable from any thread: the simulation has one.
+struct Source {
+    disk: SameThread<Rc<Disk>>,
+}
+
+/// Something of this thread, in a type that must be `Send`. Used on another thread, it panics.
+struct SameThread<T>(T);
+
+impl Source {
+    fn disk(&self) -> &Rc<Disk> {
+        &self.disk.0
+    }
+}
+
+mod same_thread {
+    //! The one promise that the simulation makes beyond what the compiler checks: it has one thread.
+    #![allow(unsafe_code)]
+
+    use super::SameThread;
+
+    // SAFETY: a run of the simulator makes, uses and drops its drives on the thread it runs on; sources are handed to
+    // the engine, which runs on that same thread.
+    unsafe impl<T> Send for SameThread<T> {}
+    // SAFETY: as above.
+    unsafe impl<T> Sync for SameThread<T> {}
+}
+
+impl DriveSource for Source {
+    fn open(&self) -> Rc<dyn Drive> {
+        Rc::new(Opened { disk: self.disk().clone() })
+    }
+
+    fn path(&self) -> String {
+        self.disk().name.clone()
+    }
+}
+
+/// A drive as the engine holds it. Its operations end when it is dropped with the run.
+struct Opened {
+    disk: Rc<Disk>,
+}
+
+impl Opened {
+    /// An operation that ends after the drive's latency with what `effect` gives.
+    fn later(&self, effect: impl FnOnce(&Disk) -> Result<usize, IoError> + 'static) -> Io {
+        let (completer, io) = completion();
+        let disk = self.disk.clone();
+        let happens = Happens { completer: Some(completer) };
+        self.disk.world.after(self.disk.latency(), move || {
+            let result = if disk.is_dead() { Err(IoError::new(IoErrorKind::Gone)) } else { effect(&disk) };
+            happens.complete(result);
+        });
+        io
+    }
+
+    /// An operation that never ends: the power is off.
+    fn never(&self) -> Io {
+        let (completer, io) = completion();
+        std::mem::forget(completer);
+        io
+    }
+}
+
+/// A completer that, dropped with the queue at a power cut, completes nothing.
+struct Happens {
+    completer: Option<Completer>,
+}
+
+impl Happens {
+    fn complete(mut self, result: Result<usize, IoError>) {
+        if let Some(completer) = self.completer.take() {
+            completer.complete(result);
+        }
+    }
+}
+
+impl Drop for Happens {
+    #[allow(clippy::mem_forget)]
+    fn drop(&mut self) {
+        if let Some(completer) = self.completer.take() {
+            std::mem::forget(completer);
+        }
+    }
+}
+
+impl Drive for Opened {
+    fn properties(&self) -> DriveProperties {
+        DriveProperties {
+            size: self.disk.options.size,
+            logical_sector: 512,
+            physical_sector: 4096,
+            volatile_cache: self.disk.options.volatile_cache,
+            discard: true,
+            rotational: false,
+        }
+    }
+
+    fn read(&self, offset: u64, into: &[Span]) -> Io {
+        let length: usize = into.iter().map(Span::len).sum();
+        if !self.disk.begin() {
+            return self.never();
+        }
+        if let Err(error) = self.disk.check(offset, length as u64) {
+            return Io::ready(Err(error));
+        }
+        let into = into.to_vec();
+        self.later(move |disk| {
+            let mut page = offset / PAGE as u64;
+            for span in &into {
+                for at in (0..span.len()).step_by(PAGE) {
+                    disk.decay(page);
+                    span.copy_from(at, &disk.read_page(page)?[..]);
+                    page += 1;
+                }
+            }
+            Ok(length)
+        })
+    }
+
+    fn write(&self, offset: u64, from: &[Span]) -> Io {
+        let length: usize = from.iter().map(Span::len).sum();
+        let on = self.disk.begin();
+        if let Err(error) = self.disk.check(offset, length as u64) {
+            return Io::ready(Err(error));
+        }
+        // The write that the power cut hits may have reached the medium too.
+        let (order, touched) = self.disk.submit_write(offset, from);
+        if !on {
+            return self.never();
+        }
+        self.later(move |disk| {
+            disk.complete_write(order, &touched);
+            Ok(length)
+        })
+    }
+
+    fn flush(&self) -> Io {
+        if !self.disk.begin() {
+            return self.never();
+        }
+        if let Err(error) = self.disk.check(0, 0) {
+            return Io::ready(Err(error));
+        }
+        let order = self.disk.order.get();
+        self.later(move |disk| {
+            disk.complete_flush(order);
+            Ok(0)
+        })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io {
+        if !self.disk.begin() {
+            return self.never();
+        }
+        if let Err(error) = self.disk.check(offset, length) {
+            return Io::ready(Err(error));
+        }
+        self.later(move |disk| {
+            // What a discarded page reads as is undefined: sometimes its old bytes, sometimes zeros, sometimes garbage.
+            let mut state = disk.state.borrow_mut();
+            for page in offset / PAGE as u64..(offset + length) / PAGE as u64 {
+                match disk.random.below(3) {
+                    0 => {}
+                    1 => {
+                        state.durable.remove(&page);
+                        state.cache.remove(&page);
+                    }
+                    _ => {
+                        if let Some(bytes) = state.durable.get_mut(&page) {
+                            disk.random.fill(&mut bytes[..64]);
+                        }
+                    }
+                }
+            }
+            Ok(0)
+        })
+    }
+
+    fn reserve(&self, _offset: u64, _length: u64) -> Io {
+        Io::ready(Ok(0))
+    }
+}

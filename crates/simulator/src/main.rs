@@ -1,0 +1,101 @@
+//! Runs the simulator: `sweep` for every operation cut at every point, `swarm` for many seeds, `seed` for one.
+
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use simulator::swarm::{Stats, run_seed};
+use simulator::sweep::{ALL, sweep};
+
+/// Simulated drives, power cuts and faults against the storage engine.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Cut the power at every drive operation of every engine operation.
+    Sweep {
+        /// How often each cut is tried, with different outcomes.
+        #[arg(long, default_value_t = 3)]
+        outcomes: u64,
+    },
+    /// Run many seeds; stops at the first failure and says its seed.
+    Swarm {
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        /// How many.
+        #[arg(long, default_value_t = 1000)]
+        seeds: u64,
+        /// Go on after a failure.
+        #[arg(long)]
+        keep_going: bool,
+    },
+    /// Run one seed and say what happens.
+    Seed {
+        /// The seed.
+        seed: u64,
+        /// Say nothing but the result.
+        #[arg(long)]
+        quiet: bool,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Sweep { outcomes } => run_sweep(outcomes),
+        Command::Swarm { first, seeds, keep_going } => run_swarm(first, seeds, keep_going),
+        Command::Seed { seed, quiet } => {
+            let stats = run_seed(seed, !quiet).map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
+            println!("seed {seed}: {stats:?}");
+            Ok(())
+        }
+    }
+}
+
+fn run_sweep(outcomes: u64) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let mut cuts = 0;
+    for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
+        for operation in ALL {
+            if scheme == "3+0" && operation == simulator::sweep::Swept::LoseDrive {
+                continue;
+            }
+            let swath = sweep(operation, scheme, drives, outcomes).map_err(anyhow::Error::msg)?;
+            println!("{scheme} {operation:?}: {} cuts", swath.cuts);
+            cuts += swath.cuts;
+        }
+    }
+    println!("sweep: {cuts} power cuts in {:.1} s, nothing lost", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn run_swarm(first: u64, seeds: u64, keep_going: bool) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let mut sum = Stats::default();
+    let mut failed = 0;
+    for seed in first..first + seeds {
+        match std::panic::catch_unwind(|| run_seed(seed, false)) {
+            Ok(Ok(stats)) => sum.add(&stats),
+            Ok(Err(message)) => {
+                failed += 1;
+                println!("seed {seed} FAILED: {message}");
+            }
+            Err(_) => {
+                failed += 1;
+                println!("seed {seed} PANICKED");
+            }
+        }
+        if failed > 0 && !keep_going {
+            break;
+        }
+        if (seed + 1 - first).is_multiple_of(100) {
+            println!("{} seeds, {:.0} s", seed + 1 - first, start.elapsed().as_secs_f64());
+        }
+    }
+    println!("swarm: {seeds} seeds from {first}, {failed} failed, {:.1} s, {sum:?}", start.elapsed().as_secs_f64());
+    anyhow::ensure!(failed == 0, "{failed} seeds failed");
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! What volumes must hold: a plain model to compare the engine with.
+//!
+//! A volume is cells of one sector. Every write has a start, an end, and perhaps an acknowledgement, on one logical clock.
+//! A read may see a write unless a later one (begun after it ended) was acknowledged before the read began. After a crash
+//! the same holds with the last acknowledged flush in place of the read. What a crash left is then read, and is the truth
+//! from there on.
+
+use std::collections::BTreeMap;
+
+use crate::random::{Random, mix};
+
+/// Bytes that mark whose data a sector holds: its first eight.
+const TAG: usize = 8;
+
+/// A write, as the model remembers it.
+#[derive(Clone, Debug)]
+struct Write {
+    start: u64,
+    /// When its caller was answered, one way or the other.
+    end: Option<u64>,
+    acknowledged: bool,
+    /// 0 for zeros.
+    value: u64,
+    first: u64,
+    count: u64,
+    /// It must survive a crash whole or not at all.
+    atomic: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    /// What it held when the model last knew for certain.
+    base: u64,
+    /// Writes since then.
+    writes: Vec<u32>,
+}
+
+/// A volume.
+#[derive(Clone, Debug)]
+pub struct VolumeModel {
+    /// Bytes of a cell: the volume's sector size.
+    pub sector: u32,
+    cells: Vec<Cell>,
+    writes: Vec<Write>,
+    /// Start of the last flush that was acknowledged.
+    flushed: u64,
+}
+
+/// A write that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteToken(u32);
+
+/// The content of a sector that holds `value`.
+pub fn content(value: u64, cell: u64, sector: u32) -> Vec<u8> {
+    let mut bytes = vec![0; sector as usize];
+    if value != 0 {
+        Random::new(mix(value) ^ cell).fill(&mut bytes);
+        bytes.iter_mut().zip(value.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+    }
+    bytes
+}
+
+impl VolumeModel {
+    /// A volume of zeros.
+    pub fn new(size: u64, sector: u32) -> Self {
+        let cells = vec![Cell::default(); usize::try_from(size / u64::from(sector)).unwrap_or(0)];
+        Self { sector, cells, writes: Vec::new(), flushed: 0 }
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.cells.len() as u64 * u64::from(self.sector)
+    }
+
+    /// Makes it larger or smaller. No operation may be running.
+    pub fn resize(&mut self, size: u64) {
+        let cells = usize::try_from(size / u64::from(self.sector)).unwrap_or(0);
+        self.cells.resize(cells, Cell::default());
+    }
+
+    /// A write of `value` (0: zeros) over `count` cells from `first` begins at `now`.
+    pub fn begin_write(&mut self, now: u64, first: u64, count: u64, value: u64, atomic: bool) -> WriteToken {
+        let number = u32::try_from(self.writes.len()).unwrap_or(u32::MAX);
+        self.writes.push(Write { start: now, end: None, acknowledged: false, value, first, count, atomic });
+        for cell in self.range(first, count) {
+            cell.writes.push(number);
+        }
+        WriteToken(number)
+    }
+
+    /// It ends.
+    pub fn end_write(&mut self, token: WriteToken, now: u64, acknowledged: bool) {
+        if let Some(write) = self.writes.get_mut(token.0 as usize) {
+            write.end = Some(now);
+            write.acknowledged = acknowledged;
+        }
+    }
+
+    /// True if no write is running.
+    pub fn is_idle(&self) -> bool {
+        self.writes.iter().all(|write| write.end.is_some())
+    }
+
+    /// A flush that began at `start` was acknowledged.
+    pub fn flushed(&mut self, start: u64) {
+        self.flushed = self.flushed.max(start);
+    }
+
+    fn range(&mut self, first: u64, count: u64) -> impl Iterator<Item = &mut Cell> {
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        self.cells.iter_mut().skip(first).take(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// The values that a cell may show, when everything acknowledged by `settled` counts, up to what began by `until`.
+    fn allowed(&self, cell: &Cell, settled: u64, until: u64) -> Vec<u64> {
+        let writes: Vec<&Write> =
+            cell.writes.iter().filter_map(|number| self.writes.get(*number as usize)).collect();
+        let superseded = |end: Option<u64>| {
+            let Some(end) = end else { return false };
+            let later = |write: &&&Write| {
+                write.acknowledged && write.start >= end && write.end.is_some_and(|end| end <= settled)
+            };
+            writes.iter().find(later).is_some()
+        };
+        let mut values = Vec::new();
+        if !superseded(Some(0)) {
+            values.push(cell.base);
+        }
+        let seen = writes.iter().filter(|write| write.start <= until && !superseded(write.end));
+        values.extend(seen.map(|write| write.value));
+        values
+    }
+
+    /// Checks bytes that were read from cell `first` on, between `start` and `end`.
+    ///
+    /// # Errors
+    /// What is wrong, if it is.
+    pub fn check_read(&self, first: u64, bytes: &[u8], start: u64, end: u64) -> Result<(), String> {
+        for (number, sector) in (first..).zip(bytes.chunks(self.sector as usize)) {
+            let Some(cell) = usize::try_from(number).ok().and_then(|number| self.cells.get(number)) else {
+                return Err(format!("cell {number} does not exist"));
+            };
+            let allowed = self.allowed(cell, start, end);
+            let value = tag_of(sector);
+            if !allowed.contains(&value) || sector != content(value, number, self.sector) {
+                return Err(format!(
+                    "cell {number} ({} bytes): found {}, allowed {allowed:?} between {start} and {end}; history {}",
+                    self.sector,
+                    describe(sector, number, self.sector),
+                    self.history(cell)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is there after a crash as the truth, if it may be.
+    ///
+    /// # Errors
+    /// What is wrong, if it is: something flushed is gone, something never written is there, or an atomic write is torn.
+    pub fn adopt_after_crash(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let mut found = Vec::with_capacity(self.cells.len());
+        for (number, (sector, cell)) in (0u64..).zip(bytes.chunks(self.sector as usize).zip(&self.cells)) {
+            let allowed = self.allowed(cell, self.flushed, u64::MAX);
+            let value = tag_of(sector);
+            if !allowed.contains(&value) || sector != content(value, number, self.sector) {
+                return Err(format!(
+                    "after the crash, cell {number} ({} bytes): found {}, allowed {allowed:?}, flushed at {}; history {}",
+                    self.sector,
+                    describe(sector, number, self.sector),
+                    self.flushed,
+                    self.history(cell)
+                ));
+            }
+            found.push(value);
+        }
+        self.check_atomic(&found)?;
+        self.adopt(&found);
+        Ok(())
+    }
+
+    /// A write that must be there whole or not at all, and that nobody has touched since, is.
+    fn check_atomic(&self, found: &[u64]) -> Result<(), String> {
+        for (number, write) in self.writes.iter().enumerate().filter(|(_, write)| write.atomic && write.value != 0) {
+            let cells = || {
+                let first = usize::try_from(write.first).unwrap_or(usize::MAX);
+                let count = usize::try_from(write.count).unwrap_or(usize::MAX);
+                self.cells.iter().zip(found).skip(first).take(count)
+            };
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let last = |cell: &Cell| cell.writes.last() == Some(&number);
+            let alone = cells().all(|(cell, _)| {
+                let before = cell.writes.iter().rev().nth(1).and_then(|other| self.writes.get(*other as usize));
+                last(cell) && before.is_none_or(|before| before.end.is_some_and(|end| end <= write.start))
+            });
+            let there = cells().filter(|(_, value)| **value == write.value).count() as u64;
+            if alone && there != 0 && there != write.count {
+                return Err(format!(
+                    "a write of {} cells from {} is torn: {there} of them are there",
+                    write.count, write.first
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is running, and this is what the cells hold.
+    fn adopt(&mut self, found: &[u64]) {
+        for (cell, value) in self.cells.iter_mut().zip(found) {
+            cell.base = *value;
+            cell.writes.clear();
+        }
+        self.writes.clear();
+    }
+
+    /// Nothing is running: forgets writes that nobody can see any more. Keeps what a crash could bring back.
+    pub fn prune(&mut self) {
+        if self.writes.iter().any(|write| write.end.is_none()) {
+            return;
+        }
+        let keep: Vec<Vec<u64>> =
+            self.cells.iter().map(|cell| self.allowed(cell, self.flushed, u64::MAX)).collect();
+        if keep.iter().all(|values| values.len() == 1) {
+            let found: Vec<u64> = keep.iter().filter_map(|values| values.first().copied()).collect();
+            self.adopt(&found);
+        }
+    }
+
+    fn history(&self, cell: &Cell) -> String {
+        let mut text = format!("base {}", cell.base);
+        for write in cell.writes.iter().filter_map(|number| self.writes.get(*number as usize)) {
+            text.push_str(&format!(
+                "; {} at {}..{:?}{}",
+                write.value,
+                write.start,
+                write.end,
+                if write.acknowledged { "" } else { " not acknowledged" }
+            ));
+        }
+        text
+    }
+}
+
+fn tag_of(sector: &[u8]) -> u64 {
+    sector.first_chunk::<TAG>().map_or(0, |tag| u64::from_le_bytes(*tag))
+}
+
+fn describe(sector: &[u8], cell: u64, size: u32) -> String {
+    let value = tag_of(sector);
+    if sector == content(value, cell, size) {
+        return format!("value {value}");
+    }
+    let wrong = sector.iter().zip(content(value, cell, size)).filter(|(a, b)| **a != *b).count();
+    format!("bytes tagged {value} of which {wrong} are wrong")
+}
+
+/// The volumes that may exist.
+pub type Volumes = BTreeMap<String, VolumeModel>;

@@ -1,0 +1,85 @@
+//! Seeded randomness: xoshiro256++ (Blackman and Vigna, 2019), seeded by splitmix64. The same on every machine.
+
+use std::cell::Cell;
+
+/// A generator. Shared by reference: everything in a run draws from few of them, in a fixed order.
+pub struct Random {
+    state: Cell<[u64; 4]>,
+}
+
+/// One step of splitmix64: also a good way to mix two numbers into a seed.
+pub fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+impl Random {
+    /// A generator for this seed.
+    pub fn new(seed: u64) -> Self {
+        let mut next = seed;
+        let mut word = || {
+            next = next.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            mix(next)
+        };
+        Self { state: Cell::new([word(), word(), word(), word()]) }
+    }
+
+    /// 64 random bits.
+    pub fn bits(&self) -> u64 {
+        let [a, b, c, d] = self.state.get();
+        let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
+        let t = b << 17;
+        let c = c ^ a;
+        let d = d ^ b;
+        self.state.set([a ^ d, b ^ c, c ^ t, d.rotate_left(45)]);
+        result
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&self, bound: u64) -> u64 {
+        assert!(bound > 0, "a number below 0");
+        u64::try_from((u128::from(self.bits()) * u128::from(bound)) >> 64).unwrap_or(0)
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn between(&self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// True once in `times` on average; never for 0.
+    pub fn once_in(&self, times: u64) -> bool {
+        times > 0 && self.below(times) == 0
+    }
+
+    /// One of `choices`.
+    pub fn choose<'a, T>(&self, choices: &'a [T]) -> &'a T {
+        let at = usize::try_from(self.below(choices.len() as u64)).unwrap_or(0);
+        match choices.get(at) {
+            Some(choice) => choice,
+            None => panic!("nothing to choose from"),
+        }
+    }
+
+    /// The position of one of `weights`, drawn by weight; all zero gives the first.
+    pub fn weighted(&self, weights: &[u32]) -> usize {
+        let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+        let mut left = if sum == 0 { 0 } else { self.below(sum) };
+        for (at, weight) in weights.iter().enumerate() {
+            if left < u64::from(*weight) {
+                return at;
+            }
+            left -= u64::from(*weight);
+        }
+        0
+    }
+
+    /// Fills `bytes`.
+    pub fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.bits().to_le_bytes();
+            chunk.iter_mut().zip(word).for_each(|(place, byte)| *place = byte);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The crash sweep: every operation, with the power cut at drive operation 1, 2, 3 ... until it gets through.
+//!
+//! Each point is tried with several outcomes of the cut (what the caches keep), on several schemes. (As SPDK's blobstore
+//! tests do for its metadata; here the pool is verified and its data compared after every cut.)
+
+use engine::{AttachedVolume, Pool};
+use reactor::Buffer;
+
+use crate::model::{VolumeModel, content};
+use crate::run::{Ended, Machine, Setup, judge};
+
+/// An operation that is swept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swept {
+    /// Opening the pool after a crash.
+    Open,
+    /// A small write, flushed.
+    WriteSmall,
+    /// A write of many blocks, flushed.
+    WriteLarge,
+    /// A write of less than a block, flushed.
+    WritePart,
+    /// Zeroing a range, flushed.
+    Zero,
+    /// A checkpoint.
+    Checkpoint,
+    /// Creating a volume.
+    CreateVolume,
+    /// Deleting one that holds data.
+    DeleteVolume,
+    /// Making one smaller.
+    Resize,
+    /// Losing a drive while writing.
+    LoseDrive,
+    /// Closing the pool.
+    Close,
+}
+
+/// All of them.
+pub const ALL: [Swept; 11] = [
+    Swept::Open,
+    Swept::WriteSmall,
+    Swept::WriteLarge,
+    Swept::WritePart,
+    Swept::Zero,
+    Swept::Checkpoint,
+    Swept::CreateVolume,
+    Swept::DeleteVolume,
+    Swept::Resize,
+    Swept::LoseDrive,
+    Swept::Close,
+];
+
+const SIZE: u64 = 1 << 20;
+const SECTOR: u32 = 512;
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Swath {
+    /// Power cuts.
+    pub cuts: u64,
+}
+
+/// Sweeps one operation on one scheme. `outcomes` is how often each cut is tried.
+///
+/// # Errors
+/// What went wrong at which cut.
+pub fn sweep(operation: Swept, scheme: &str, drives: usize, outcomes: u64) -> Result<Swath, String> {
+    let mut swath = Swath::default();
+    for cut in 1.. {
+        let mut through = false;
+        for outcome in 0..outcomes {
+            let at = |message| format!("{operation:?} on {scheme}, cut {cut}, outcome {outcome}: {message}");
+            through = one_cut(operation, scheme, drives, cut, outcome).map_err(at)?;
+            swath.cuts += 1;
+        }
+        if through {
+            break;
+        }
+    }
+    Ok(swath)
+}
+
+/// The state that the model allows after the cut.
+struct Expected {
+    /// The volume's content, before and, once it was begun, after the operation.
+    model: VolumeModel,
+    /// The operation was acknowledged as durable.
+    done: bool,
+}
+
+/// Prepares a pool, cuts the power within the operation, and looks at what is left. True if the operation got through.
+fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64) -> Result<bool, String> {
+    let machine = Machine::new(&Setup::small(scheme, drives), crate::random::mix(cut ^ outcome << 32));
+    let mut expected = Expected { model: VolumeModel::new(SIZE, SECTOR), done: false };
+    prepare(&machine, &mut expected.model)?;
+    let ended = machine.boot(async || {
+        if operation == Swept::Open {
+            machine.cut_after(cut);
+        }
+        let (pool, _) = machine.open().await?;
+        if operation != Swept::Open {
+            machine.cut_after(cut);
+        }
+        perform(operation, &machine, &pool, &mut expected.model).await?;
+        if operation == Swept::Close {
+            return pool.close().await;
+        }
+        Ok(())
+    });
+    expected.done = match ended {
+        Ended::Done(Ok(())) => true,
+        Ended::Done(Err(error)) => return Err(format!("the operation failed: {error:?}")),
+        Ended::Cut => false,
+    };
+    machine.cut_power();
+    let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
+    judge(&report, &[])?;
+    match machine.boot(async || { verify(operation, &machine, &mut expected).await }) {
+        Ended::Done(result) => result?,
+        Ended::Cut => return Err("a second cut".into()),
+    }
+    Ok(expected.done)
+}
+
+/// A pool with a volume of known content, left as a crash leaves it.
+fn prepare(machine: &Machine, model: &mut VolumeModel) -> Result<(), String> {
+    let work = async || {
+        machine.create().await?;
+        let (pool, _) = machine.open().await?;
+        pool.create_volume("v", SIZE, SECTOR, 0).await?;
+        let volume = pool.open_volume("v").await?.attach();
+        for (value, offset, length) in [(1, 0, 64 << 10), (2, 8192, 4096), (3, 300 << 10, 100 << 10), (4, 512, 512)] {
+            write(&volume, model, value, offset, length).await?;
+        }
+        volume.flush().await?;
+        model.flushed(100);
+        pool.checkpoint().await?;
+        for (value, offset, length) in [(5, 16 << 10, 8192), (6, 900 << 10, 20 << 10)] {
+            write(&volume, model, value, offset, length).await?;
+        }
+        volume.flush().await?;
+        model.flushed(101);
+        Ok::<_, engine::Error>(())
+    };
+    match machine.boot(work) {
+        Ended::Done(result) => result.map_err(|error| format!("preparing: {error:?}"))?,
+        Ended::Cut => return Err("preparing ran into a power cut".into()),
+    }
+    machine.kill();
+    Ok(())
+}
+
+/// Writes `value` at its own moment: values double as the model's clock.
+async fn write(
+    volume: &AttachedVolume,
+    model: &mut VolumeModel,
+    value: u64,
+    offset: u64,
+    length: u64,
+) -> engine::Result<()> {
+    let (first, count) = (offset / u64::from(SECTOR), length / u64::from(SECTOR));
+    let token = model.begin_write(2 * value, first, count, value, offset.is_multiple_of(4096) && length <= 64 << 10);
+    let bytes: Vec<u8> = (first..first + count).flat_map(|cell| content(value, cell, SECTOR)).collect();
+    let result = volume.write(offset, &Buffer::copy_of(&bytes).span()).await;
+    model.end_write(token, 2 * value + 1, result.is_ok());
+    result
+}
+
+/// The operation that is swept; what it acknowledges is flushed.
+async fn perform(
+    operation: Swept,
+    machine: &Machine,
+    pool: &Pool,
+    model: &mut VolumeModel,
+) -> engine::Result<()> {
+    let volume = pool.open_volume("v").await?.attach();
+    match operation {
+        Swept::Open | Swept::Close => return Ok(()),
+        Swept::WriteSmall => write(&volume, model, 60, 8192, 4096).await?,
+        Swept::WriteLarge => write(&volume, model, 60, 4096, 600 << 10).await?,
+        Swept::WritePart => write(&volume, model, 60, 8192 + 512, 1024).await?,
+        Swept::Zero => {
+            let token = model.begin_write(120, 1, 400, 0, false);
+            let result = volume.write_zeroes(512, 400 * 512).await;
+            model.end_write(token, 121, result.is_ok());
+            result?;
+        }
+        Swept::Checkpoint => return pool.checkpoint().await,
+        Swept::CreateVolume => return pool.create_volume("w", SIZE, 4096, 0).await,
+        Swept::DeleteVolume => {
+            drop(volume);
+            return pool.delete_volume("v").await;
+        }
+        Swept::Resize => {
+            drop(volume);
+            return pool.resize_volume("v", 128 << 10, true).await;
+        }
+        Swept::LoseDrive => {
+            if let Some(disk) = machine.disks.first() {
+                disk.set_dead(true);
+            }
+            write(&volume, model, 60, 4096, 200 << 10).await?;
+        }
+    }
+    volume.flush().await?;
+    model.flushed(200);
+    Ok(())
+}
+
+/// Opens the pool again and compares it with what may be there.
+async fn verify(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
+    let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
+    let volumes = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
+    let find = |name: &str| volumes.iter().find(|info| info.name == name && !info.deleting);
+    if operation == Swept::CreateVolume && expected.done && find("w").is_none() {
+        return Err("a volume that was created is gone".into());
+    }
+    let Some(info) = find("v") else {
+        return if operation == Swept::DeleteVolume { Ok(()) } else { Err("the volume is gone".into()) };
+    };
+    if operation == Swept::DeleteVolume && expected.done {
+        return Err("a volume that was deleted is there".into());
+    }
+    match (operation, info.size) {
+        (Swept::Resize, size) if size == SIZE && !expected.done => {}
+        (Swept::Resize, size) if size == 128 << 10 => expected.model.resize(size),
+        (_, SIZE) if operation != Swept::Resize => {}
+        (_, size) => return Err(format!("the volume has {size} bytes")),
+    }
+    let volume = pool.open_volume("v").await.map_err(|error| format!("open v: {error:?}"))?.attach();
+    let buffer = Buffer::new(usize::try_from(volume.size()).unwrap_or(0));
+    volume.read(0, &buffer.span()).await.map_err(|error| format!("read: {error:?}"))?;
+    expected.model.adopt_after_crash(buffer.as_slice())?;
+    drop(volume);
+    pool.close().await.map_err(|error| format!("close: {error:?}"))
+}

@@ -1,0 +1,157 @@
+//! Simulated time: a queue of events, in order of their moments. It is the reactor's driver and clock.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use reactor::{Clock, Driver, Instant, Rouse};
+
+/// Something that happens at its moment.
+type Event = Box<dyn FnOnce()>;
+
+/// Time and what is to come.
+#[derive(Default)]
+pub struct World {
+    now: Cell<u64>,
+    order: Cell<u64>,
+    queue: RefCell<BinaryHeap<Reverse<Entry>>>,
+    /// Set at a power cut: nothing happens any more.
+    halted: Cell<bool>,
+    /// Whom to wake then.
+    at_halt: Cell<Option<Waker>>,
+    stuck: Cell<u32>,
+}
+
+struct Entry {
+    due: u64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due, self.order).cmp(&(other.due, other.order))
+    }
+}
+
+/// Times that the executor may come to rest with nothing to wait for before the run counts as hung.
+const STUCK_MAX: u32 = 1000;
+
+impl World {
+    /// A world at the beginning of time.
+    pub fn new() -> Rc<Self> {
+        Rc::default()
+    }
+
+    /// Lets `event` happen `delay` nanoseconds from now.
+    pub fn after(&self, delay: u64, event: impl FnOnce() + 'static) {
+        let order = self.order.get();
+        self.order.set(order + 1);
+        let due = self.now.get() + delay;
+        self.queue.borrow_mut().push(Reverse(Entry { due, order, event: Box::new(event) }));
+    }
+
+    /// Stops the world: what was to happen does not, and everything that waits for it waits for ever.
+    pub fn halt(&self) {
+        self.halted.set(true);
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
+        drop(queue);
+        if let Some(waker) = self.at_halt.take() {
+            waker.wake();
+        }
+    }
+
+    /// Wakes `waker` at the halt.
+    pub fn on_halt(&self, waker: Waker) {
+        self.at_halt.set(Some(waker));
+    }
+
+    /// True after [`World::halt`].
+    pub fn is_halted(&self) -> bool {
+        self.halted.get()
+    }
+
+    /// Lets time go on after a halt, with nothing to come.
+    pub fn restart(&self) {
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
+        drop(queue);
+        self.at_halt.set(None);
+        self.halted.set(false);
+        self.stuck.set(0);
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.queue.borrow().peek().map(|Reverse(entry)| entry.due)
+    }
+
+    /// Everything whose moment has come happens.
+    fn happen(&self) -> bool {
+        let mut happened = false;
+        while !self.halted.get() && self.next_due().is_some_and(|due| due <= self.now.get()) {
+            let next = self.queue.borrow_mut().pop();
+            let Some(Reverse(entry)) = next else { break };
+            (entry.event)();
+            happened = true;
+        }
+        happened
+    }
+}
+
+impl Driver for World {
+    fn poll(&self) -> bool {
+        self.happen()
+    }
+
+    fn sleep(&self, until: Option<Instant>) {
+        let next = match (self.next_due(), until) {
+            (Some(due), Some(until)) => Some(due.min(until.as_nanos())),
+            (Some(due), None) => Some(due),
+            (None, Some(until)) => Some(until.as_nanos()),
+            (None, None) => None,
+        };
+        let Some(next) = next else {
+            self.stuck.set(self.stuck.get() + 1);
+            assert!(
+                self.halted.get() || self.stuck.get() < STUCK_MAX,
+                "the run hangs: nothing is ready, and nothing will ever happen"
+            );
+            return;
+        };
+        self.stuck.set(0);
+        self.now.set(self.now.get().max(next));
+    }
+
+    fn rouser(&self) -> Arc<dyn Rouse> {
+        Arc::new(Nobody)
+    }
+}
+
+impl Clock for World {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.now.get())
+    }
+}
+
+/// There are no other threads to rouse anybody from.
+struct Nobody;
+
+impl Rouse for Nobody {
+    fn rouse(&self) {}
+}
