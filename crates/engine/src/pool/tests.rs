@@ -204,3 +204,29 @@ fn lost_drives_are_borne_up_to_the_scheme() {
     });
 }
 
+
+#[test]
+fn a_drive_tells_of_its_pool_until_it_is_erased() {
+    let drives = drives(6, 64 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        pool.fail_drive(5).await.unwrap();
+        pool.close().await.unwrap();
+        let mut told = Vec::new();
+        for source in &drives {
+            let FoundOnDrive::Pool(found) = identify(&**source).await else { panic!("no pool") };
+            told.push(*found);
+        }
+        let newest = told.iter().max_by_key(|found| found.written).unwrap();
+        assert_eq!((newest.name.as_str(), newest.scheme.to_string().as_str(), newest.clean), ("pool", "4+1", true));
+        let states: Vec<_> = newest.members.iter().map(|member| member.state == DriveState::Online).collect();
+        assert_eq!(states, [true, true, true, true, true, false]);
+        assert_eq!(newest.members[3].id, told[3].drive);
+        // The drive that was taken out of use still tells of the time before.
+        assert!(told[5].written < newest.written && told[5].members[5].state == DriveState::Online);
+        erase(&*drives[0]).await.unwrap();
+        assert_eq!(identify(&*drives[0]).await, FoundOnDrive::Nothing);
+        assert_eq!(open(&drives, &open_options()).await.err().unwrap().kind(), ErrorKind::NotAPool);
+    });
+}
