@@ -9,6 +9,7 @@
 
 mod exports;
 mod memory;
+pub mod nbd;
 mod volume;
 
 pub use exports::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};

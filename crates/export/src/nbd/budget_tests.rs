@@ -1,0 +1,52 @@
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+
+fn poll<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn requests_are_counted() {
+    let budget = Budget::new(2, 100);
+    let first = poll(budget.charge_request(0)).unwrap();
+    let second = poll(budget.charge_request(0)).unwrap();
+    assert!(poll(budget.charge_request(0)).is_none());
+    assert!(poll(budget.charge_bytes(100)).is_some());
+    drop(first);
+    let third = poll(budget.charge_request(0)).unwrap();
+    assert!(poll(budget.idle()).is_none());
+    drop((second, third));
+    assert!(poll(budget.idle()).is_some());
+}
+
+#[test]
+fn payload_is_counted_and_one_request_always_fits() {
+    let budget = Budget::new(10, 100);
+    let large = poll(budget.charge_request(1000)).unwrap();
+    assert!(poll(budget.charge_request(1)).is_none());
+    assert!(poll(budget.charge_bytes(1)).is_none());
+    drop(large);
+    let small = poll(budget.charge_request(60)).unwrap();
+    assert!(poll(budget.charge_request(41)).is_none());
+    let exact = poll(budget.charge_request(40)).unwrap();
+    assert!(poll(budget.charge_request(1)).is_none());
+    drop((small, exact));
+    assert!(poll(budget.charge_request(usize::MAX)).is_some());
+}
+
+#[test]
+fn who_waits_is_woken_when_room_is_made() {
+    let budget = Budget::new(1, 100);
+    let charge = poll(budget.charge_request(0)).unwrap();
+    let mut waiting = pin!(budget.charge_request(0));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    drop(charge);
+    assert!(waiting.as_mut().poll(&mut context).is_ready());
+}

@@ -1,0 +1,68 @@
+//! Every limit of the protocol's server, with units.
+
+use std::time::Duration;
+
+/// The most bytes of one read or write. Advertised; what the specification asks servers to bear at least.
+pub(super) const PAYLOAD_MAX: u32 = 32 << 20;
+
+/// What clients are told to read and write best, in bytes, unless sectors are larger.
+pub(super) const PREFERRED: u32 = 4096;
+
+/// The most bytes of data of one handshake option. The longest that makes sense names an export and some metadata
+/// contexts.
+pub(super) const OPTION_MAX: u32 = 64 << 10;
+
+/// The most options of one handshake. A client that looks at every export of a server sends a few for each.
+pub(super) const OPTIONS_MAX: usize = 4096;
+
+/// Bytes of a read or write that go through the volume at once; longer ones are cut, so that memory is used again while
+/// it is in the processor's cache, and the volume works while the socket does.
+pub(super) const PIECE: u32 = 1 << 20;
+
+/// Bytes that the requests of one connection move at most before others get their turn.
+pub(super) const UNBROKEN: u32 = 256 << 10;
+
+/// Reads of at least this many bytes ask the volume for holes, and holes of at least this many bytes are told instead of
+/// sent as zeros.
+pub(super) const HOLE_MIN: u32 = 64 << 10;
+
+/// Bytes of a range that are asked for their extents at once: bounds the list that a volume makes.
+pub(super) const EXTENTS_STEP: u32 = 64 << 20;
+
+/// The most descriptors in one answer to a block status request. Clients ask again from where the answer ended.
+pub(super) const DESCRIPTORS_MAX: usize = 4096;
+
+/// What one connection may cost, and how long it may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that one [`super::Server`] serves at once; more are closed as soon as they are made.
+    pub connections: usize,
+    /// Requests of one connection that are worked on at once. While there are as many, nothing is read from its socket.
+    pub requests: usize,
+    /// Bytes that the requests of one connection that are worked on at once read and write. While there are as many,
+    /// nothing is read from its socket. At least one request is always worked on.
+    ///
+    /// Besides these, a connection holds at most 256 KiB that were received, and for each small write that the volume has
+    /// not finished at most as much again.
+    pub payload_bytes: usize,
+    /// Time for a whole handshake.
+    pub handshake: Duration,
+    /// Time in which a message that was begun must go on, in either direction. A client that stops in the middle of a
+    /// request, or does not read its replies, is given up after this time, or at most twice as much.
+    pub stalled: Duration,
+    /// Time in which requests are finished and their replies are sent, once the server was told to stop.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            requests: 128,
+            payload_bytes: 64 << 20,
+            handshake: Duration::from_secs(30),
+            stalled: Duration::from_secs(300),
+            drain: Duration::from_secs(10),
+        }
+    }
+}

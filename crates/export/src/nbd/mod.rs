@@ -1,0 +1,32 @@
+//! The network block device protocol, as its public specification has it: fixed newstyle, structured replies, sparse
+//! reads and block status, over TCP and Unix sockets.
+//!
+//! Owns connections: each has one task that reads requests and sends replies, and as many more as there are requests
+//! that have to wait for the volume.
+//!
+//! Always true: whatever a client sends, says too slowly or does not read costs its own connection only, and that one no
+//! more than its [`Limits`]; a request that was begun on a volume is finished, whether its client is still there or not;
+//! why a connection ended is logged once.
+//!
+//! Must not know: how a volume stores, who else uses it.
+
+mod budget;
+mod end;
+mod execute;
+mod handshake;
+mod intake;
+mod limits;
+mod outbox;
+mod race;
+mod read;
+mod serve;
+mod server;
+mod session;
+mod stop;
+mod wire;
+
+pub use end::{End, Violation};
+pub use limits::Limits;
+pub use serve::serve_connection;
+pub use server::{Server, accept};
+pub use stop::Stop;

@@ -1,0 +1,115 @@
+//! One connection from its beginning to its end, with everything that can end it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use reactor::{Notify, Reactor, Stream};
+
+use super::end::End;
+use super::handshake::negotiate;
+use super::intake::{Intake, Movement};
+use super::limits::Limits;
+use super::race::{First, race};
+use super::session::Session;
+use super::stop::Stop;
+use crate::{Exports, Volume};
+
+/// Time in which a client is to close a connection on which we said our last word. Closing it at once, with requests
+/// unread, would make the kernel drop replies that the client has not received yet.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Serves a client on the reactor of the calling task until the connection ends, and logs why it did.
+///
+/// Gives the same reason when the connection is closed and every request that was begun on the volume has ended. The
+/// future is to be driven to its end: dropped, it leaves requests behind that end by themselves.
+pub async fn serve_connection<E: Exports>(stream: Stream, exports: &E, limits: &Limits, stop: &Stop) -> End {
+    let peer = stream.peer();
+    let mut connection = Connection::new(stream);
+    let handshake = negotiate(&connection.stream, &mut connection.intake, exports);
+    let agreement =
+        match race(stop.raised(), race(handshake, Reactor::current().sleep(limits.handshake))).await {
+            First::Left(()) => Err(End::Stopped),
+            First::Right(First::Left(agreement)) => agreement,
+            First::Right(First::Right(())) => Err(End::HandshakeTimeout),
+        };
+    let agreement = match agreement {
+        Ok(agreement) => agreement,
+        Err(end) => {
+            end.log(peer, None);
+            return end;
+        }
+    };
+    let session = Session::new(agreement, limits);
+    let name = &session.agreement.name;
+    tracing::info!(%peer, export = name, "NBD connection opened");
+    let end = connection.transmit(&session, limits, stop).await;
+    end.log(peer, Some(name));
+    session.outbox.close();
+    session.budget.idle().await;
+    end
+}
+
+/// A connection and what has been received on it.
+struct Connection {
+    stream: Rc<Stream>,
+    intake: Intake,
+}
+
+impl Connection {
+    fn new(stream: Stream) -> Self {
+        let stream = Rc::new(stream);
+        Self { intake: Intake::new(stream.clone()), stream }
+    }
+
+    /// Serves requests, and closes the connection.
+    async fn transmit<V: Volume + 'static>(
+        mut self,
+        session: &Rc<Session<V>>,
+        limits: &Limits,
+        stop: &Stop,
+    ) -> End {
+        let reactor = Reactor::current();
+        let stalled = Rc::new(Notify::default());
+        let incoming = self.intake.movement().clone();
+        // Ends with its handle.
+        let _watchdog = reactor.spawn(watch(incoming, session.clone(), limits.stalled, stalled.clone()));
+        let overdue = async {
+            stop.raised().await;
+            reactor.sleep(limits.drain).await;
+        };
+        let run = session.run(&mut self.intake, &self.stream, stop);
+        match race(run, race(stalled.notified(), overdue)).await {
+            First::Left(End::Stopped) => {
+                self.linger().await;
+                End::Stopped
+            }
+            First::Left(end) => end,
+            First::Right(First::Left(())) => End::Stalled,
+            First::Right(First::Right(())) => End::Abandoned,
+        }
+    }
+
+    /// Says the last word and waits for the client's.
+    async fn linger(&mut self) {
+        if self.stream.shutdown().is_ok() {
+            race(self.intake.discard(), Reactor::current().sleep(LINGER)).await;
+        }
+    }
+}
+
+/// Tells when one message takes longer than `limit`, in either direction.
+///
+/// It looks once in that time, instead of setting a timer for each message.
+async fn watch<V>(incoming: Rc<Movement>, session: Rc<Session<V>>, limit: Duration, stalled: Rc<Notify>) {
+    let outgoing = session.outbox.movement();
+    let look = || [&*incoming, outgoing].map(|movement| movement.within.get().then(|| movement.moved.get()));
+    let mut before = look();
+    loop {
+        Reactor::current().sleep(limit).await;
+        let now = look();
+        if now.iter().zip(&before).any(|(now, before)| now.is_some() && now == before) {
+            return stalled.notify();
+        }
+        before = now;
+    }
+}

@@ -1,0 +1,126 @@
+//! The connections of one reactor, and the sockets that they come from.
+//!
+//! Always true: a connection that is counted is closed within the limits once the server was told to stop.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use reactor::{Listener, Reactor, Stream, WaitList};
+
+use super::limits::Limits;
+use super::race::{First, race};
+use super::serve::serve_connection;
+use super::stop::Stop;
+use crate::Exports;
+
+/// Pause after a connection could not be accepted: there is no room for its descriptor, and trying again at once would
+/// only keep everybody else from closing theirs.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the connections that it is given, on the reactor of the thread that it was made on.
+///
+/// A daemon with several reactors has one on each, and deals out the connections that [`accept`] gives.
+pub struct Server<E> {
+    exports: E,
+    limits: Limits,
+    stop: Stop,
+    connections: Cell<usize>,
+    closed: WaitList,
+}
+
+impl<E: Exports + 'static> Server<E> {
+    /// A server of these exports.
+    pub fn new(exports: E, limits: Limits) -> Rc<Self> {
+        let (stop, closed) = (Stop::default(), WaitList::default());
+        Rc::new(Self { exports, limits, stop, connections: Cell::new(0), closed })
+    }
+
+    /// What is served.
+    pub fn exports(&self) -> &E {
+        &self.exports
+    }
+
+    /// How many connections are open, or still have requests that their volume has not ended.
+    pub fn connections(&self) -> usize {
+        self.connections.get()
+    }
+
+    /// Serves a connection, in a task of its own. Closes it at once if the server is full or was told to stop.
+    pub fn serve(self: &Rc<Self>, stream: Stream) {
+        if self.stop.is_raised() {
+            return;
+        }
+        if self.connections.get() >= self.limits.connections {
+            let (peer, connections) = (stream.peer(), self.connections.get());
+            tracing::warn!(%peer, connections, "NBD connection refused: the server is full");
+            return;
+        }
+        let counted = Counted::new(self);
+        let task = async move {
+            let server = &counted.0;
+            serve_connection(stream, &server.exports, &server.limits, &server.stop).await;
+        };
+        Reactor::current().spawn(task).detach();
+    }
+
+    /// Serves the connections that come from `listener` until the server is told to stop.
+    pub async fn listen(self: &Rc<Self>, listener: Listener) {
+        accept(&listener, &self.stop, |stream| self.serve(stream)).await;
+    }
+
+    /// Stops listening, lets connections finish the requests that they have read, and closes them.
+    ///
+    /// Takes at most [`Limits::drain`] and a second for the connections. Gives how many are left then because their
+    /// volume does not end a request.
+    pub async fn shut_down(&self) -> usize {
+        self.stop.raise();
+        let all_closed = self.closed.until(|| (self.connections.get() == 0).then_some(()));
+        // As long as a connection may take, and a little for the closing itself.
+        let time = self.limits.drain + Duration::from_secs(2);
+        race(all_closed, Reactor::current().sleep(time)).await;
+        self.connections.get()
+    }
+}
+
+/// A connection's place among those of its server.
+struct Counted<E>(Rc<Server<E>>);
+
+impl<E> Counted<E> {
+    fn new(server: &Rc<Server<E>>) -> Self {
+        server.connections.set(server.connections.get() + 1);
+        Self(server.clone())
+    }
+}
+
+impl<E> Drop for Counted<E> {
+    fn drop(&mut self) {
+        self.0.connections.set(self.0.connections.get() - 1);
+        self.0.closed.wake_all();
+    }
+}
+
+/// Hands every connection that comes from `listener` to `each`, until `stop` is raised.
+pub async fn accept(listener: &Listener, stop: &Stop, mut each: impl FnMut(Stream)) {
+    let mut failing = false;
+    loop {
+        let accepted = match race(stop.raised(), listener.accept()).await {
+            First::Left(()) => return,
+            First::Right(accepted) => accepted,
+        };
+        match accepted {
+            Ok(stream) => {
+                failing = false;
+                each(stream);
+            }
+            Err(error) => {
+                // Once, not ten times a second.
+                if !failing {
+                    tracing::warn!(%error, "NBD connections cannot be accepted at present");
+                }
+                failing = true;
+                race(stop.raised(), Reactor::current().sleep(ACCEPT_PAUSE)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! One connection that uses an export: requests in, replies out.
+//!
+//! Owns the order of things: what is read when, and what is waited for before the end.
+//!
+//! Always true: each request that was read is answered exactly once, unless the connection ends before; no more than the
+//! budget is worked on at once; a request that was begun is finished. Must not know how commands are carried out.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use reactor::{Reactor, Stream};
+
+use super::budget::Budget;
+use super::end::{End, Violation};
+use super::execute::Joint;
+use super::intake::Intake;
+use super::limits::{Limits, PAYLOAD_MAX, PIECE, UNBROKEN};
+use super::outbox::Outbox;
+use super::race::{First, race};
+use super::stop::Stop;
+use super::wire::{Command, Cookie, Range, RequestHeader, Terms};
+use crate::Volume;
+
+/// What was agreed on in the handshake.
+pub(super) struct Agreement<V> {
+    pub(super) volume: V,
+    /// The export's name, as it was looked up.
+    pub(super) name: String,
+    /// Structured replies.
+    pub(super) structured: bool,
+    /// The allocation context is selected.
+    pub(super) allocation: bool,
+}
+
+/// A connection that uses an export.
+pub(super) struct Session<V> {
+    pub(super) agreement: Agreement<V>,
+    pub(super) outbox: Outbox,
+    pub(super) budget: Rc<Budget>,
+    reactor: Reactor,
+}
+
+impl<V: Volume + 'static> Session<V> {
+    pub(super) fn new(agreement: Agreement<V>, limits: &Limits) -> Rc<Self> {
+        Rc::new(Self {
+            agreement,
+            outbox: Outbox::default(),
+            budget: Budget::new(limits.requests, limits.payload_bytes),
+            reactor: Reactor::current(),
+        })
+    }
+
+    /// Serves requests until the client or `stop` ends that, then finishes what was begun and sends the last replies.
+    pub(super) async fn run(self: &Rc<Self>, intake: &mut Intake, stream: &Stream, stop: &Stop) -> End {
+        let end = match race(self.receive(intake, stop), self.outbox.send_all(stream)).await {
+            First::Left(Err(end)) => end,
+            First::Right(Err(error)) => return error.into(),
+        };
+        if !end.is_orderly() {
+            return end;
+        }
+        // A request gives its place back when its reply has been sent.
+        match race(self.budget.idle(), self.outbox.send_all(stream)).await {
+            First::Right(Err(error)) if end != End::Left => error.into(),
+            _ => end,
+        }
+    }
+
+    async fn receive(self: &Rc<Self>, intake: &mut Intake, stop: &Stop) -> Result<Infallible, End> {
+        let mut unbroken = 0;
+        loop {
+            let header = match race(stop.raised(), intake.header()).await {
+                First::Left(()) => return Err(End::Stopped),
+                First::Right(header) => RequestHeader::decode(&header?)?,
+            };
+            unbroken += self.receive_one(&header, intake).await?;
+            if unbroken >= UNBROKEN {
+                // The replies of what was done at once may go.
+                self.reactor.yield_now().await;
+                unbroken = 0;
+            }
+        }
+    }
+
+    /// Receives the rest of a request and begins it. Gives the bytes that it moves.
+    async fn receive_one(self: &Rc<Self>, header: &RequestHeader, intake: &mut Intake) -> Result<u32, End> {
+        let cookie = header.cookie();
+        let command = match header.check(&self.terms()) {
+            Ok(Command::Disconnect) => return Err(End::Disconnected),
+            Ok(Command::Write { range, durable }) => {
+                self.receive_write(cookie, range, durable, intake).await?;
+                return Ok(range.length);
+            }
+            Ok(command) => Ok(command),
+            Err(refusal) => {
+                pass_over(header, intake).await?;
+                Err(refusal)
+            }
+        };
+        let bytes = match command {
+            Ok(Command::Read { range, .. }) => range.length,
+            _ => 0,
+        };
+        let charge = self.budget.charge_request(bytes as usize).await;
+        let session = self.clone();
+        match command {
+            Ok(Command::Read { range, whole }) => self.begin(session.read(cookie, range, whole, charge)),
+            Ok(Command::Flush) => self.begin(session.flush(cookie, charge)),
+            Ok(Command::Trim { range, durable }) => self.begin(session.trim(cookie, range, durable, charge)),
+            Ok(Command::WriteZeroes { range, durable }) => {
+                self.begin(session.write_zeroes(cookie, range, durable, charge));
+            }
+            Ok(Command::BlockStatus { range, one }) => {
+                self.begin(session.block_status(cookie, range, one, charge))
+            }
+            Ok(Command::Write { .. } | Command::Disconnect) => unreachable!("dealt with above"),
+            Err(refusal) => self.refuse(header, refusal, charge),
+        }
+        Ok(bytes)
+    }
+
+    /// Receives the payload of a write, in pieces if it is long, each of which is written as soon as it is here.
+    async fn receive_write(
+        self: &Rc<Self>,
+        cookie: Cookie,
+        range: Range,
+        durable: bool,
+        intake: &mut Intake,
+    ) -> Result<(), End> {
+        if range.length <= PIECE {
+            let charge = self.budget.charge_request(range.length as usize).await;
+            let data = intake.payload(range.length as usize).await?;
+            self.begin(self.clone().write(cookie, range.offset, data, durable, charge));
+            return Ok(());
+        }
+        let charge = self.budget.charge_request(0).await;
+        let joint = Rc::new(Joint::default());
+        for piece in range.pieces(PIECE) {
+            let charge = self.budget.charge_bytes(piece.length as usize).await;
+            let data = intake.payload(piece.length as usize).await?;
+            self.begin(self.clone().write_piece(piece.offset, data, charge, joint.part()));
+        }
+        self.begin(self.clone().end_write(cookie, joint, durable, charge));
+        Ok(())
+    }
+
+    fn terms(&self) -> Terms {
+        let Agreement { volume, structured, allocation, .. } = &self.agreement;
+        Terms {
+            size: volume.size(),
+            sector: volume.sector(),
+            read_only: volume.read_only(),
+            payload_max: PAYLOAD_MAX,
+            structured: *structured,
+            allocation: *allocation,
+        }
+    }
+
+    /// Begins work that goes on to its end whatever becomes of the connection. What need not wait is done at once: that
+    /// is cheaper than a task, and its reply goes with those of its neighbours.
+    pub(super) fn begin(&self, work: impl Future<Output = ()> + 'static) {
+        let mut work = Box::pin(work);
+        // Nobody wakes this waker's task: the task that takes over polls again at once.
+        if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.reactor.spawn(work).detach();
+        }
+    }
+}
+
+/// Passes over the payload of a request that is refused.
+async fn pass_over(header: &RequestHeader, intake: &mut Intake) -> Result<(), End> {
+    match header.payload() {
+        payload if payload > PAYLOAD_MAX => Err(Violation::PayloadLength(payload).into()),
+        payload => intake.skip(payload.into()).await,
+    }
+}
