@@ -38,7 +38,7 @@ impl Slices {
     const BLOCKS: u64 = SLICE / BLOCK as u64;
 
     /// The shard of a volume's block, and the block's number there.
-    fn place(&self, block: u64) -> (usize, u64) {
+    pub(crate) fn place(&self, block: u64) -> (usize, u64) {
         let slice = block / Self::BLOCKS;
         let shard = usize::try_from(slice % self.shards).unwrap_or(0);
         (shard, slice / self.shards * Self::BLOCKS + block % Self::BLOCKS)

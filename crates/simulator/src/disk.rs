@@ -18,6 +18,8 @@ use crate::world::World;
 /// Bytes of a page: the unit in which power cuts decide.
 pub const PAGE: usize = 4096;
 const SECTOR: usize = 512;
+/// Drive operations after which a run counts as running away.
+const OPERATIONS_MAX: u64 = 2_000_000;
 
 type Page = Box<[u8; PAGE]>;
 
@@ -237,6 +239,7 @@ impl Disk {
     /// Counts an operation. At the fuse's number the power fails: the world halts before the operation takes effect.
     fn begin(&self) -> bool {
         let number = self.fuse.operations.get() + 1;
+        assert!(number < OPERATIONS_MAX, "the run does not come to an end");
         self.fuse.operations.set(number);
         if self.fuse.cut_at.get() == Some(number) {
             self.world.halt();

@@ -76,6 +76,9 @@ impl VolumeModel {
     pub fn resize(&mut self, size: u64) {
         let cells = usize::try_from(size / u64::from(self.sector)).unwrap_or(0);
         self.cells.resize(cells, Cell::default());
+        // A write that reached behind the new end is there only in part from now on.
+        let cells = cells as u64;
+        self.writes.iter_mut().filter(|write| write.first + write.count > cells).for_each(|write| write.atomic = false);
     }
 
     /// A write of `value` (0: zeros) over `count` cells from `first` begins at `now`.

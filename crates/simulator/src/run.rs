@@ -107,15 +107,13 @@ impl Machine {
         let ended = reactor.run(async {
             let mut work = pin!(work());
             std::future::poll_fn(|context| {
-                // The power is off: whatever the program would say now, nobody hears it.
+                let polled = if self.world.is_halted() { Poll::Pending } else { work.as_mut().poll(context) };
+                // The power is off: whatever the program says, nobody hears it.
                 if self.world.is_halted() {
                     return Poll::Ready(Ended::Cut);
                 }
-                if let Poll::Ready(result) = work.as_mut().poll(context) {
-                    return Poll::Ready(if self.world.is_halted() { Ended::Cut } else { Ended::Done(result) });
-                }
                 self.world.on_halt(context.waker().clone());
-                Poll::Pending
+                polled.map(Ended::Done)
             })
             .await
         });

@@ -163,6 +163,8 @@ struct Life {
     volumes: RefCell<BTreeMap<String, VolumeModel>>,
     /// Volumes that were being created or deleted: they may exist or not.
     uncertain: RefCell<BTreeSet<String>>,
+    /// How many work on each volume.
+    users: RefCell<BTreeMap<String, u32>>,
     names: Cell<u32>,
     stats: Cell<Stats>,
     failure: RefCell<Option<String>>,
@@ -187,6 +189,7 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
         clock: Cell::new(1),
         volumes: RefCell::default(),
         uncertain: RefCell::default(),
+        users: RefCell::default(),
         names: Cell::new(0),
         stats: Cell::default(),
         failure: RefCell::new(None),
@@ -196,6 +199,24 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
     let mut stats = life.stats.get();
     stats.drive_operations = life.machine.fuse.operations.get();
     Ok(stats)
+}
+
+/// Somebody who works on a volume.
+struct User<'a> {
+    life: &'a Life,
+    name: String,
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        let mut users = self.life.users.borrow_mut();
+        if let Some(count) = users.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                users.remove(&self.name);
+            }
+        }
+    }
 }
 
 impl Life {
@@ -385,6 +406,7 @@ impl Life {
             return self.create(pool).await;
         }
         let name = self.random.choose(&names).clone();
+        let _user = self.use_volume(&name);
         let volume = match pool.open_volume(&name).await {
             Ok(volume) => volume.attach(),
             // Somebody is deleting it just now.
@@ -474,7 +496,7 @@ impl Life {
         let (volumes, mut uncertain) = (self.volumes.borrow(), self.uncertain.borrow_mut());
         let idle: Vec<&String> = volumes
             .iter()
-            .filter(|(name, model)| !uncertain.contains(*name) && model.is_idle())
+            .filter(|(name, _)| !uncertain.contains(*name) && !self.users.borrow().contains_key(*name))
             .map(|(name, _)| name)
             .collect();
         if idle.is_empty() {
@@ -483,6 +505,12 @@ impl Life {
         let name = (*self.random.choose(&idle)).clone();
         uncertain.insert(name.clone());
         Some(name)
+    }
+
+    /// Notes that somebody works on a volume.
+    fn use_volume(&self, name: &str) -> User<'_> {
+        *self.users.borrow_mut().entry(name.to_owned()).or_default() += 1;
+        User { life: self, name: name.to_owned() }
     }
 
     /// A range of whole sectors: mostly short, sometimes aligned to blocks.

@@ -23,6 +23,8 @@ pub struct World {
     /// Whom to wake then.
     at_halt: Cell<Option<Waker>>,
     stuck: Cell<u32>,
+    /// Cycles of the executor since something last happened.
+    busy: Cell<u32>,
 }
 
 struct Entry {
@@ -53,6 +55,8 @@ impl Ord for Entry {
 
 /// Times that the executor may come to rest with nothing to wait for before the run counts as hung.
 const STUCK_MAX: u32 = 1000;
+/// Cycles of the executor in which nothing happens before the run counts as caught in a loop.
+const BUSY_MAX: u32 = 1_000_000;
 
 impl World {
     /// A world at the beginning of time.
@@ -116,7 +120,11 @@ impl World {
 
 impl Driver for World {
     fn poll(&self) -> bool {
-        self.happen()
+        let happened = self.happen();
+        let busy = if happened { 0 } else { self.busy.get() + 1 };
+        self.busy.set(busy);
+        assert!(busy < BUSY_MAX, "the run goes round in circles without doing anything");
+        happened
     }
 
     fn sleep(&self, until: Option<Instant>) {

@@ -189,6 +189,10 @@ impl Catalogue {
         let record = self.entries.borrow().get(&shared.id).map(|entry| entry.record.clone());
         let Some(mut record) = record else { return Err(Error::new(ErrorKind::NotFound, format!("no volume '{name}'"))) };
         record.size = size;
+        if size > old {
+            // What lay behind an earlier, larger size must not come back.
+            self.clear(&shared, old, size).await?;
+        }
         self.store(&record).await?;
         shared.size.store(size, Ordering::Release);
         if let Some(entry) = self.entries.borrow_mut().get_mut(&shared.id) {
@@ -200,7 +204,27 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Frees what lies behind the end of a volume that was made smaller.
+    /// Makes bytes `from..to` read as zeros, behind the end of the volume.
+    async fn clear(&self, shared: &VolumeShared, from: u64, to: u64) -> Result<()> {
+        let within = from % BLOCK as u64;
+        if within != 0 {
+            let (index, block) = Slices::new(self.shards.len()).place(from / BLOCK as u64);
+            let zeros = Buffer::zeroed(BLOCK - usize::try_from(within).unwrap_or(0));
+            let (layer, span) = (shared.layer, zeros.span());
+            let at = usize::try_from(within).unwrap_or(0);
+            if let Some(shard) = self.shards.get(index) {
+                let clear = move |shard: Rc<Shard>| async move { shard.write_part(layer, block, at, &span).await };
+                shard.call(clear).await??;
+            }
+        }
+        self.cut(shared, from, to).await?;
+        for shard in self.shards.iter() {
+            shard.call(|shard: Rc<Shard>| async move { shard.flush().await }).await??;
+        }
+        Ok(())
+    }
+
+    /// Frees the whole blocks in bytes `size..old`, behind the end of the volume.
     async fn cut(&self, shared: &VolumeShared, size: u64, old: u64) -> Result<()> {
         let (first, end) = (size.div_ceil(BLOCK as u64), old.div_ceil(BLOCK as u64));
         for (index, shard) in self.shards.iter().enumerate() {
@@ -264,7 +288,7 @@ impl Catalogue {
     /// Writes a record, durably.
     async fn store(&self, record: &VolumeRecord) -> Result<()> {
         let block = Buffer::copy_of(&record.encode());
-        self.shard.write(LayerId::SYSTEM, u64::from(record.id.get()), &block.span()).await?;
+        self.shard.write_meta(LayerId::SYSTEM, u64::from(record.id.get()), &block.span()).await?;
         self.shard.flush().await
     }
 }

@@ -67,12 +67,12 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
     let superblock = newest(&found)?;
     let mut sources = vec![None; superblock.drives.len()];
     for ((path, on_drive), source) in found.iter().zip(drives) {
-        let OnDrive::Superblock(theirs, id) = on_drive else { continue };
+        let OnDrive::Superblock(_, id) = on_drive else { continue };
         let Some(index) = superblock.drives.iter().position(|record| record.id == *id) else { continue };
         let record = superblock.drives.get(index);
-        // A drive that says less than the newest state missed something; one that is out of use stays so.
-        let stale = theirs.epoch() != superblock.epoch();
-        let usable = record.is_some_and(|record| record.state == DriveState::Online) && !stale;
+        // A drive that missed anything that was relied on is not called online by the newest state (C1): one that is,
+        // and says less, merely was not reached by the last publish.
+        let usable = record.is_some_and(|record| record.state == DriveState::Online);
         let Some(place) = sources.get_mut(index).filter(|_| usable) else { continue };
         if place.is_some() {
             let message = format!("{path} is given twice, or is a copy of another drive of the pool");

@@ -30,6 +30,15 @@ impl Shard {
         self.log.commit(stream, request).await.map(|_| ())
     }
 
+    /// As [`Shard::write`], for the pool's own blocks: they may use the reserve, so that a full pool can be changed.
+    ///
+    /// # Errors
+    /// As [`Shard::write`], but `NoSpace` only when the reserve is used up too.
+    pub(crate) async fn write_meta(&self, layer: LayerId, block: u64, data: &Span) -> Result<()> {
+        let pins = self.prepare(layer, block, (data.len() / BLOCK) as u64).await?;
+        self.log.commit(Stream::Meta, write_request(layer, block, data, pins)).await.map(|_| ())
+    }
+
     /// Writes part of a block: `data` at byte `offset` of it.
     ///
     /// # Errors
