@@ -18,7 +18,7 @@ use format::{
 use reactor::{Buffer, Drive, Home, IoError, IoErrorKind, Notify, Reactor, WaitList};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::{Geometry, superblock_offset};
+use crate::geometry::{Geometry, Slot};
 use crate::shard::Shard;
 use crate::zones::Zones;
 
@@ -28,6 +28,8 @@ pub(crate) struct Control {
     geometry: Geometry,
     /// The drives as this reactor opened them; `None` where missing.
     drives: Vec<Option<Rc<dyn Drive>>>,
+    /// The slot that holds each drive's last superblock.
+    slots: RefCell<Vec<Slot>>,
     shards: RefCell<Vec<Home<Shard>>>,
     /// Free segments that only the pool's own records may use.
     reserve: Cell<u32>,
@@ -63,6 +65,7 @@ impl Control {
         superblock: Superblock,
         zones: Zones,
         drives: Vec<Option<Rc<dyn Drive>>>,
+        slots: Vec<Slot>,
         reserve: u32,
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
@@ -71,6 +74,7 @@ impl Control {
             state: RefCell::new(state),
             geometry,
             drives,
+            slots: RefCell::new(slots),
             shards: RefCell::default(),
             reserve: Cell::new(reserve),
             changed: Notify::default(),
@@ -246,7 +250,8 @@ impl Control {
         for (index, record, drive) in self.online(superblock) {
             let bytes = superblock.encode(record.id);
             assert!(bytes.len() as u64 <= SUPERBLOCK_SLOT, "a superblock fits its slot");
-            let write = drive.write(superblock_offset(superblock.generation), &[Buffer::copy_of(&bytes).span()]);
+            let slot = self.slots.borrow().get(index.index()).copied().unwrap_or_default().other();
+            let write = drive.write(slot.offset(), &[Buffer::copy_of(&bytes).span()]);
             writes.push((index, drive, write));
         }
         let mut failed = Vec::new();
@@ -258,8 +263,13 @@ impl Control {
             }
         }
         for (index, flush) in flushes {
-            if let Err(error) = flush.await {
-                failed.push((index, error));
+            match flush.await {
+                Ok(_) => {
+                    if let Some(slot) = self.slots.borrow_mut().get_mut(index.index()) {
+                        *slot = slot.other();
+                    }
+                }
+                Err(error) => failed.push((index, error)),
             }
         }
         failed

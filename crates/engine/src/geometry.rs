@@ -1,7 +1,7 @@
 //! Where things lie on the drives: sizes that are fixed for a pool's life, and the arithmetic over them.
 
 use format::limits::{BLOCK_BYTES, DRIVE_ZONES_MIN, SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN};
-use format::{Column, Generation, Row, Scheme, Superblock, ZoneIndex};
+use format::{Column, Row, Scheme, Superblock, ZoneIndex};
 
 /// Sizes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,32 @@ pub(crate) fn drive_bytes_min(zone_bytes: u64) -> u64 {
     data_start_for(zone_bytes) + DRIVE_ZONES_MIN * zone_bytes
 }
 
-/// Byte of the superblock slot that `generation` is written to.
-pub(crate) fn superblock_offset(generation: Generation) -> u64 {
-    (generation.get() % 2) * SUPERBLOCK_SLOT
+/// One of the two superblock slots of a drive. A superblock goes to the slot that does not hold the drive's last one,
+/// so that a torn write leaves that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Slot {
+    #[default]
+    First,
+    Second,
+}
+
+impl Slot {
+    pub(crate) const BOTH: [Self; 2] = [Self::First, Self::Second];
+
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+
+    /// Its first byte on the drive.
+    pub(crate) fn offset(self) -> u64 {
+        match self {
+            Self::First => 0,
+            Self::Second => SUPERBLOCK_SLOT,
+        }
+    }
 }
 
 /// Where payload and header blocks of one record lie: block `index` of them, column-major over the record's rows.

@@ -59,7 +59,7 @@ impl Ledger {
     pub(crate) fn moved(&self, leaves: &[NodeRef], block: LayerBlock, from: Address, payload: &Payload<'_>) {
         let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
         for (index, at) in (0..).zip(block.get()..).take(payload.crcs.len()) {
-            let leaf = leaf_of(&map, leaves, at);
+            let Some(leaf) = find_leaf(&map, leaves, at) else { continue };
             if map.entry(leaf, slot(at)).address() != Some(from.down(index)) {
                 continue;
             }
@@ -120,10 +120,15 @@ impl Ledger {
 }
 
 /// The leaf among `leaves` that covers block `at`.
-fn leaf_of(map: &Map, leaves: &[NodeRef], at: u64) -> NodeRef {
+fn find_leaf(map: &Map, leaves: &[NodeRef], at: u64) -> Option<NodeRef> {
     let start = at - at % NODE_ENTRIES as u64;
-    match leaves.iter().find(|leaf| map.leaf_start(**leaf) == start) {
-        Some(leaf) => *leaf,
+    leaves.iter().find(|leaf| map.leaf_start(**leaf) == start).copied()
+}
+
+/// The leaf that a write prepared for block `at`.
+fn leaf_of(map: &Map, leaves: &[NodeRef], at: u64) -> NodeRef {
+    match find_leaf(map, leaves, at) {
+        Some(leaf) => leaf,
         None => panic!("block {at} lands in a leaf that was not prepared"),
     }
 }

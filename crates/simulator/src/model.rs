@@ -191,10 +191,13 @@ impl VolumeModel {
                 self.cells.iter().zip(found).skip(first).take(count)
             };
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let last = |cell: &Cell| cell.writes.last() == Some(&number);
             let alone = cells().all(|(cell, _)| {
-                let before = cell.writes.iter().rev().nth(1).and_then(|other| self.writes.get(*other as usize));
-                last(cell) && before.is_none_or(|before| before.end.is_some_and(|end| end <= write.start))
+                let mut others = cell.writes.iter().filter(|other| **other != number);
+                cell.writes.last() == Some(&number)
+                    && others.all(|other| {
+                        let before = self.writes.get(*other as usize).and_then(|other| other.end);
+                        before.is_some_and(|end| end <= write.start)
+                    })
             });
             let there = cells().filter(|(_, value)| **value == write.value).count() as u64;
             if alone && there != 0 && there != write.count {

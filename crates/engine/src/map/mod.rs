@@ -61,6 +61,8 @@ pub(crate) struct Map {
     nodes: Nodes,
     /// Nodes wanted in memory at most; passed when nothing can be evicted.
     budget: usize,
+    /// Nodes that may become dirty between two checkpoints: what one can store.
+    dirty_max: usize,
     /// Rises with every checkpoint. A node is dirty in the current period or in the one being written.
     period: u64,
     /// Nodes that became dirty in the current period.
@@ -75,12 +77,13 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// An empty map that wants to keep at most `budget` nodes of 4 KiB in memory.
-    pub(crate) fn new(budget: usize) -> Self {
+    /// An empty map that wants to keep at most `budget` nodes of 4 KiB in memory, and at most `dirty_max` of them dirty.
+    pub(crate) fn new(budget: usize, dirty_max: usize) -> Self {
         Self {
             layers: BTreeMap::new(),
             nodes: Nodes::default(),
             budget: budget.clamp(64, usize::MAX / 2),
+            dirty_max,
             period: 1,
             dirty: Vec::new(),
             freeze: None,
@@ -154,9 +157,15 @@ impl Map {
         roots.chain(children).filter(|(_, entry)| entry.address().is_some()).collect()
     }
 
-    /// True if so much is dirty that the map outgrows its budget: writers wait for a checkpoint.
+    /// True if so much is dirty that a checkpoint could not store it, or that the map outgrows its budget: writers wait
+    /// for a checkpoint.
     pub(crate) fn is_over_budget(&self) -> bool {
-        self.nodes.len() > self.budget && self.dirty_count() > self.budget / 2
+        self.dirty.len() > self.dirty_max || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 2
+    }
+
+    /// True if a checkpoint should begin, so that nobody has to wait for it.
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        self.dirty.len() > self.dirty_max / 2 || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 4
     }
 
     /// Changes a leaf's entry and gives the old one. The leaf was pinned by a walk.

@@ -44,7 +44,7 @@ struct Harness {
 
 impl Harness {
     fn new(budget: usize) -> Self {
-        let mut map = Map::new(budget);
+        let mut map = Map::new(budget, usize::MAX);
         map.budget = budget;
         Self { map, store: Store::default(), model: BTreeMap::new() }
     }
@@ -209,7 +209,7 @@ proptest! {
         let layers = harness.map.thaw();
         prop_assert_eq!(harness.read_back(&layers), harness.model.clone());
         prop_assert_eq!(harness.map.dirty_count(), 0);
-        let mut restored = Harness { map: Map::new(8), store: harness.store, model: harness.model };
+        let mut restored = Harness { map: Map::new(8, usize::MAX), store: harness.store, model: harness.model };
         layers.iter().for_each(|layer| restored.map.restore_layer(layer));
         restored.check_all();
     }

@@ -11,7 +11,7 @@ use reactor::Buffer;
 
 use super::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::{Geometry, data_start_for, drive_bytes_min, superblock_offset, zone_bytes_for};
+use crate::geometry::{Geometry, Slot, data_start_for, drive_bytes_min, zone_bytes_for};
 
 /// What a new pool is to be.
 #[derive(Clone, Debug)]
@@ -79,13 +79,11 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
         // What another pool left must not be taken for this one's.
         let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
         drive.reserve(0, superblock.data_start).await.or_else(ignore_unsupported).map_err(failed)?;
-        for slot in 0..2 {
-            let offset = superblock_offset(Generation::new(slot));
-            drive.write(offset, &[blank.span()]).await.map_err(failed)?;
+        for slot in Slot::BOTH {
+            drive.write(slot.offset(), &[blank.span()]).await.map_err(failed)?;
         }
         drive.flush().await.map_err(failed)?;
-        let offset = superblock_offset(superblock.generation);
-        drive.write(offset, &[Buffer::copy_of(&bytes).span()]).await.map_err(failed)?;
+        drive.write(Slot::First.offset(), &[Buffer::copy_of(&bytes).span()]).await.map_err(failed)?;
         drive.flush().await.map_err(failed)?;
     }
     Ok(superblock.pool)

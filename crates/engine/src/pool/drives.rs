@@ -1,12 +1,12 @@
 //! One drive by itself: what of ours is on it, and taking it off.
 
 use format::limits::SUPERBLOCK_SLOT;
-use format::{DriveId, DriveState, Generation, PoolId, Scheme};
+use format::{DriveId, DriveState, PoolId, Scheme};
 use reactor::{Buffer, IoError};
 
 use super::DriveSource;
 use super::superblocks::{OnDrive, read_superblocks};
-use crate::geometry::superblock_offset;
+use crate::geometry::Slot;
 
 /// What a drive holds, as far as pools go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Member {
 /// Looks whether a drive belongs to a pool. Runs on a reactor.
 pub async fn identify(source: &dyn DriveSource) -> FoundOnDrive {
     let (superblock, drive) = match read_superblocks(&*source.open()).await {
-        OnDrive::Superblock(superblock, drive) => (superblock, drive),
+        OnDrive::Superblock(superblock, drive, _) => (superblock, drive),
         OnDrive::Damaged => return FoundOnDrive::Damaged,
         OnDrive::OtherVersion(version) => return FoundOnDrive::OtherVersion(version),
         OnDrive::Nothing => return FoundOnDrive::Nothing,
@@ -88,8 +88,8 @@ pub async fn identify(source: &dyn DriveSource) -> FoundOnDrive {
 pub async fn erase(source: &dyn DriveSource) -> Result<(), IoError> {
     let drive = source.open();
     let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
-    for slot in 0..2 {
-        drive.write(superblock_offset(Generation::new(slot)), &[blank.span()]).await?;
+    for slot in Slot::BOTH {
+        drive.write(slot.offset(), &[blank.span()]).await?;
     }
     drive.flush().await.map(|_| ())
 }

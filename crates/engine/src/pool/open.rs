@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use format::limits::LINEAGE_MAX;
+use format::limits::{LINEAGE_MAX, RECENT_SEGMENTS_MAX};
 use format::{DriveState, Generation, Lineage, ShardIndex, Superblock};
 use reactor::{Home, Reactor, Remote};
 
@@ -17,10 +17,13 @@ use super::superblocks::{OnDrive, newest, read_superblocks};
 use super::{DriveSource, Inner, Pool, Tuning};
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, Slot};
 use crate::log::Identity;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::zones::Zones;
+
+/// Segments of the reserve that each shard needs at least: those of a checkpoint, and one of each class to begin with.
+const RESERVE_PER_SHARD: u32 = 4;
 
 /// How to open a pool.
 #[derive(Clone)]
@@ -53,6 +56,8 @@ pub(crate) struct Assembled {
     pub(crate) superblock: Superblock,
     /// A source for each drive of the pool that may be used.
     pub(crate) sources: Vec<Option<Arc<dyn DriveSource>>>,
+    /// The slot that holds each drive's superblock.
+    pub(crate) slots: Vec<Slot>,
 }
 
 /// Reads every drive and puts them in the pool's order. Drives that are missing or out of use have no source.
@@ -66,8 +71,9 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
     }
     let superblock = newest(&found)?;
     let mut sources = vec![None; superblock.drives.len()];
+    let mut slots = vec![Slot::First; superblock.drives.len()];
     for ((path, on_drive), source) in found.iter().zip(drives) {
-        let OnDrive::Superblock(_, id) = on_drive else { continue };
+        let OnDrive::Superblock(_, id, slot) = on_drive else { continue };
         let Some(index) = superblock.drives.iter().position(|record| record.id == *id) else { continue };
         let record = superblock.drives.get(index);
         // A drive that missed anything that was relied on is not called online by the newest state (C1): one that is,
@@ -79,6 +85,9 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
             return Err(Error::new(ErrorKind::NotAPool, message));
         }
         *place = Some(source.clone());
+        if let Some(place) = slots.get_mut(index) {
+            *place = *slot;
+        }
     }
     let missing: Vec<_> = superblock
         .drives
@@ -99,7 +108,7 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
         );
         return Err(Error::new(ErrorKind::NotAPool, message));
     }
-    Ok(Assembled { superblock, sources })
+    Ok(Assembled { superblock, sources, slots })
 }
 
 /// Opens the pool on `drives`, given in any order. Runs on the reactor that is to be the pool's home.
@@ -107,7 +116,7 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
 /// # Errors
 /// When there is no pool, too many drives are missing, or what was durable cannot be read.
 pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Result<(Pool, OpenReport)> {
-    let Assembled { mut superblock, sources } = assemble(drives).await?;
+    let Assembled { mut superblock, sources, slots } = assemble(drives).await?;
     let mut report = OpenReport { clean: superblock.clean, ..OpenReport::default() };
     begin_opening(&mut superblock, &sources, options.nonce);
 
@@ -130,9 +139,9 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
         .map(|drive| drive.path.clone())
         .collect();
 
-    let reserve = reserve_segments(&superblock, &zones);
+    let reserve = reserve_segments(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
-    let control = Control::new(superblock.clone(), zones, opened, reserve);
+    let control = Control::new(superblock.clone(), zones, opened, slots, reserve);
     Reactor::current().spawn(control.clone().run()).detach();
     let home = Home::settle(&Reactor::current(), control.clone());
     control.publish(|_| ()).await?;
@@ -183,8 +192,11 @@ pub(crate) fn plan_shard(
     let pool_blocks: u64 = superblock.drives.iter().map(|drive| u64::from(drive.zones) * u64::from(geometry.rows())).sum();
     // Small pools make checkpoints more often: what is freed comes back only with one.
     let checkpoint_blocks = (tuning.checkpoint_bytes / 4096).min(pool_blocks / shards / 8).max(256);
-    // What a checkpoint writes must fit the reserve.
     let map_nodes = (tuning.map_bytes / 4096 / shards).max(64);
+    // What a checkpoint stores must fit the reserve, and the segments that a shard may open before the next one.
+    let reserve = u64::from(reserve_segments(superblock)) / shards / 2;
+    let segments = reserve.clamp(1, RECENT_SEGMENTS_MAX as u64 / 4);
+    let dirty_nodes = segments * u64::from(geometry.rows()) * u64::from(geometry.scheme.data()) * 3 / 4;
     ShardPlan {
         identity: Identity { pool: superblock.pool, key: superblock.key, shard },
         geometry,
@@ -192,6 +204,7 @@ pub(crate) fn plan_shard(
         drives: sources.to_vec(),
         tuning,
         map_nodes: usize::try_from(map_nodes).unwrap_or(usize::MAX),
+        dirty_nodes: usize::try_from(dirty_nodes).unwrap_or(usize::MAX),
         checkpoint_blocks,
     }
 }
@@ -222,11 +235,11 @@ pub(crate) fn take_over(
 }
 
 /// Segments that only checkpoints, trims and deletes may open: a share of the pool, and a few for each shard.
-fn reserve_segments(superblock: &Superblock, zones: &Zones) -> u32 {
+fn reserve_segments(superblock: &Superblock) -> u32 {
     let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
-    let (all, _) = zones.totals();
-    let segments = u32::try_from(all / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);
-    (segments / 32).max(3 * shards)
+    let zones: u64 = superblock.drives.iter().map(|drive| u64::from(drive.zones)).sum();
+    let segments = u32::try_from(zones / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);
+    (segments / 32).max(RESERVE_PER_SHARD * shards)
 }
 
 async fn resume_all(

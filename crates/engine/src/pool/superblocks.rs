@@ -1,17 +1,17 @@
 //! Reading superblocks, and deciding which state of which pool a set of drives holds.
 
 use format::limits::{BLOCK, SUPERBLOCK_SLOT};
-use format::{DriveId, FormatError, Generation, Superblock, UnverifiedSuperblock};
+use format::{DriveId, DriveState, FormatError, Superblock, UnverifiedSuperblock};
 use reactor::{Buffer, Drive, IoError};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::superblock_offset;
+use crate::geometry::Slot;
 
 /// What one drive says.
 #[derive(Debug)]
 pub(crate) enum OnDrive {
-    /// The newer of its two superblocks, and which drive of the pool it is.
-    Superblock(Box<Superblock>, DriveId),
+    /// The newer of its two superblocks, which drive of the pool it is, and the slot that holds it.
+    Superblock(Box<Superblock>, DriveId, Slot),
     /// A pool of another version of the format.
     OtherVersion(u32),
     /// It was a pool's, but neither slot verifies.
@@ -24,14 +24,14 @@ pub(crate) enum OnDrive {
 
 /// Reads both slots of a drive.
 pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
-    let mut best: Option<(Superblock, DriveId)> = None;
+    let mut best: Option<(Superblock, DriveId, Slot)> = None;
     let mut other = OnDrive::Nothing;
-    for slot in 0..2 {
-        match read_slot(drive, superblock_offset(Generation::new(slot))).await {
+    for slot in Slot::BOTH {
+        match read_slot(drive, slot.offset()).await {
             Ok(Ok((superblock, id))) => {
-                let newer = best.as_ref().is_none_or(|(best, _)| !best.is_at_least(&superblock));
+                let newer = best.as_ref().is_none_or(|(best, ..)| !best.is_at_least(&superblock));
                 if newer {
-                    best = Some((superblock, id));
+                    best = Some((superblock, id, slot));
                 }
             }
             Ok(Err(FormatError::NotOurs)) => {}
@@ -49,7 +49,7 @@ pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
         }
     }
     match best {
-        Some((superblock, id)) => OnDrive::Superblock(Box::new(superblock), id),
+        Some((superblock, id, slot)) => OnDrive::Superblock(Box::new(superblock), id, slot),
         None => other,
     }
 }
@@ -72,40 +72,67 @@ async fn read_slot(
     Ok(unverified.verify(whole.as_slice()))
 }
 
+/// A drive's superblock.
+struct Said<'a> {
+    path: &'a str,
+    superblock: &'a Superblock,
+    drive: DriveId,
+}
+
+impl Said<'_> {
+    /// True if a publish of this state cannot have been completed: a drive that it calls online never got it, and went
+    /// on from another state. Nothing can have relied on it then (C1).
+    fn is_abandoned(&self, all: &[Said<'_>]) -> bool {
+        all.iter().any(|other| {
+            let drives = &self.superblock.drives;
+            let online = drives.iter().any(|drive| drive.id == other.drive && drive.state == DriveState::Online);
+            online
+                && !self.superblock.descends_from(other.superblock)
+                && !other.superblock.descends_from(self.superblock)
+        })
+    }
+}
+
 /// The newest state that the drives agree on. `found` is what each drive says, in any order.
 ///
 /// # Errors
 /// `NotAPool` if no drive holds one, drives of several pools are mixed, or drives went on apart from one another;
 /// `Version` for pools of another release.
 pub(crate) fn newest(found: &[(String, OnDrive)]) -> Result<Superblock> {
-    let superblocks: Vec<(&String, &Superblock)> = found
+    let all: Vec<Said<'_>> = found
         .iter()
         .filter_map(|(path, on_drive)| match on_drive {
-            OnDrive::Superblock(superblock, _) => Some((path, &**superblock)),
+            OnDrive::Superblock(superblock, drive, _) => Some(Said { path, superblock, drive: *drive }),
             _ => None,
         })
         .collect();
-    let newest = superblocks.iter().copied().reduce(|best, next| if best.1.is_at_least(next.1) { best } else { next });
-    let Some((newest_path, newest)) = newest else {
+    let Some(first) = all.first() else {
         return Err(no_pool(found));
     };
-    for (path, superblock) in &superblocks {
-        if superblock.pool != newest.pool {
-            let message = format!(
-                "{path} belongs to pool '{}' ({}), {newest_path} to pool '{}' ({}): open them apart",
-                superblock.name, superblock.pool, newest.name, newest.pool
-            );
-            return Err(Error::new(ErrorKind::NotAPool, message));
-        }
-        if !newest.descends_from(superblock) {
-            let message = format!(
-                "{path} and {newest_path} were each used without the other since they were last together: give only \
-                 the drives whose data is wanted, the others must be wiped"
-            );
-            return Err(Error::new(ErrorKind::NotAPool, message));
-        }
+    if let Some(other) = all.iter().find(|other| other.superblock.pool != first.superblock.pool) {
+        let message = format!(
+            "{} belongs to pool '{}' ({}), {} to pool '{}' ({}): open them apart",
+            first.path,
+            first.superblock.name,
+            first.superblock.pool,
+            other.path,
+            other.superblock.name,
+            other.superblock.pool
+        );
+        return Err(Error::new(ErrorKind::NotAPool, message));
     }
-    Ok(newest.clone())
+    let standing = || all.iter().filter(|said| !said.is_abandoned(&all));
+    let newest = standing().reduce(|best, next| if best.superblock.is_at_least(next.superblock) { best } else { next });
+    let newest = newest.unwrap_or(first);
+    if let Some(apart) = standing().find(|said| !newest.superblock.descends_from(said.superblock)) {
+        let message = format!(
+            "{} and {} were each used without the other since they were last together: give only the drives whose data \
+             is wanted, the others must be wiped",
+            apart.path, newest.path
+        );
+        return Err(Error::new(ErrorKind::NotAPool, message));
+    }
+    Ok(newest.superblock.clone())
 }
 
 fn no_pool(found: &[(String, OnDrive)]) -> Error {

@@ -40,6 +40,7 @@ impl Shard {
 
     /// Waits, if the map has outgrown its memory because too much of it is dirty, until a checkpoint has made room.
     pub(super) async fn wait_for_map(&self) {
+        self.log.checkpoint_due.notify();
         while self.ledger.map.borrow().is_over_budget() && self.log.failure().is_none() {
             self.log.checkpoint_due.notify();
             let before = self.checkpoints.get();

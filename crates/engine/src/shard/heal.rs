@@ -73,7 +73,12 @@ impl Shard {
         if read? == Outcome::Direct {
             return Ok(());
         }
-        let pins = self.prepare_unlocked(layer, block, 1).await?;
+        // The leaf exists while the entry does; a layer that is being dropped is left alone.
+        let pins = self.prepare_unmap(layer, block, 1).await?;
+        if pins.is_empty() || self.dying.borrow().contains(&layer) {
+            self.ledger.unpin(&pins);
+            return Ok(());
+        }
         let request = Request {
             items: SmallVec::from_elem(Item::Move { layer, block: LayerBlock::new(block), count: 1, from }, 1),
             data: SmallVec::from_elem(data.span(), 1),

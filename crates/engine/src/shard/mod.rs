@@ -16,7 +16,8 @@ mod tables;
 mod verify;
 mod write;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
@@ -49,6 +50,8 @@ pub(crate) struct Shard {
     locks: locks::BlockLocks,
     tables: tables::StoredTables,
     heal: heal::Healer,
+    /// Layers that are being dropped, or were.
+    dying: RefCell<BTreeSet<LayerId>>,
     checkpointing: Cell<bool>,
     checkpoints: Cell<u64>,
     checkpointed: WaitList,

@@ -38,7 +38,9 @@ async fn replay_item(ledger: &Ledger, rows: &Rows, item: &Item, payload: &Payloa
             ledger.unpin(&pins);
         }
         Item::Move { layer, block, from, .. } => {
-            let pins = walk_map(ledger, rows, |map| map.prepare_write(layer, block.get(), count)).await?;
+            // Leaves that do not exist hold nothing that could have been moved.
+            let mut pins = Pins::new();
+            walk_map(ledger, rows, |map| map.prepare_unmap(layer, block.get(), count, &mut pins)).await?;
             ledger.moved(&pins, block, from, payload);
             ledger.unpin(&pins);
         }

@@ -35,6 +35,8 @@ pub(crate) struct ShardPlan {
     pub(crate) tuning: Tuning,
     /// Map nodes in memory at most.
     pub(crate) map_nodes: usize,
+    /// Map nodes dirty at most between two checkpoints.
+    pub(crate) dirty_nodes: usize,
     /// Log blocks after which a checkpoint is due.
     pub(crate) checkpoint_blocks: u64,
 }
@@ -109,7 +111,7 @@ impl Candidate {
     /// Takes the candidate apart: for the verifier, which looks on without bringing it into service.
     pub(super) fn dismantle(&self) -> Option<Dismantled> {
         let examined = self.examined.take()?;
-        let mut map = Map::new(usize::MAX);
+        let mut map = Map::new(usize::MAX, usize::MAX);
         let tables = match self.loaded.take() {
             Some((_, loaded)) => {
                 loaded.layers.iter().for_each(|layer| map.restore_layer(layer));
@@ -149,7 +151,7 @@ impl Candidate {
 
     fn assemble(&self, control: Home<Control>, examined: &Examined) -> (Rc<Shard>, usize) {
         let plan = &self.plan;
-        let mut map = Map::new(plan.map_nodes);
+        let mut map = Map::new(plan.map_nodes, plan.dirty_nodes);
         let (tables, anchor) = match self.loaded.take() {
             Some((root, loaded)) => {
                 loaded.layers.iter().for_each(|layer| map.restore_layer(layer));
@@ -179,6 +181,7 @@ impl Candidate {
             locks: locks::BlockLocks::default(),
             tables,
             heal: heal::Healer::default(),
+            dying: RefCell::default(),
             checkpointing: Cell::new(false),
             checkpoints: Cell::new(0),
             checkpointed: WaitList::default(),

@@ -113,7 +113,10 @@ impl Shard {
     /// # Errors
     /// As [`Shard::unmap`].
     pub(crate) async fn drop_layer(&self, layer: LayerId) -> Result<()> {
+        self.dying.borrow_mut().insert(layer);
         self.unmap(layer, 0, format::limits::LAYER_BLOCKS_MAX).await?;
+        // Blocks of it that were being healed when it began to die.
+        self.log.settle().await;
         if !self.layers().contains(&layer) {
             return Ok(());
         }
@@ -140,7 +143,9 @@ impl Shard {
     }
 
     pub(super) async fn prepare_unlocked(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
-        self.wait_for_map().await;
+        if self.ledger.map.borrow().is_checkpoint_due() {
+            self.wait_for_map().await;
+        }
         let found = self.ledger.map.borrow_mut().prepare_write(layer, block, count);
         match found {
             Ok(pins) => Ok(pins),
