@@ -214,3 +214,7 @@ impl Part {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "execute_tests.rs"]
+mod tests;

@@ -205,3 +205,7 @@ fn adapted(ask: usize, received: usize, room: usize) -> usize {
         ask
     }
 }
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;

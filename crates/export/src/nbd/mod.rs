@@ -23,6 +23,8 @@ mod serve;
 mod server;
 mod session;
 mod stop;
+#[cfg(test)]
+mod testing;
 mod wire;
 
 pub use end::{End, Violation};

@@ -156,3 +156,7 @@ impl Heads {
         self.start == self.end
     }
 }
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;

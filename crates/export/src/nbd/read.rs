@@ -107,3 +107,7 @@ fn push_data(segments: &mut Vec<Segment>, from: u64, to: u64) {
     let pieces = Range::between(from, to).into_iter().flat_map(|range| range.pieces(PIECE));
     segments.extend(pieces.map(|range| Segment { range, hole: false }));
 }
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

@@ -11,6 +11,8 @@ mod option;
 mod option_reply;
 mod reply;
 mod request;
+#[cfg(test)]
+mod tests;
 
 pub(super) use context::ContextQuery;
 pub(super) use greeting::{ClientFlags, greeting};

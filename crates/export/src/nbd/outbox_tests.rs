@@ -1,0 +1,96 @@
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use reactor::Reactor;
+
+use super::super::budget::Budget;
+use super::super::race::{First, race};
+use super::super::testing::on_each_backend;
+use super::super::wire::Cookie;
+use super::*;
+
+fn reply(cookie: u64, payload: Option<&[u8]>) -> Reply {
+    let payload = payload.map(|bytes| Buffer::copy_of(bytes).span());
+    Reply { head: Head::simple(Cookie(cookie), None), payload, charge: None }
+}
+
+fn bytes(spans: &[Span]) -> Vec<u8> {
+    spans.iter().flat_map(|span| span.peek(<[u8]>::to_vec)).collect()
+}
+
+fn expected(cookie: u64, payload: &[u8]) -> Vec<u8> {
+    [Head::simple(Cookie(cookie), None).as_bytes(), payload].concat()
+}
+
+#[test]
+fn replies_without_payload_are_one_run() {
+    let mut queue: VecDeque<Reply> = (0..10).map(|cookie| reply(cookie, None)).collect();
+    let mut batch = Batch::default();
+    assert!(batch.fill(&mut queue) && queue.is_empty());
+    assert_eq!(batch.spans.len(), 1);
+    assert_eq!(bytes(&batch.spans), (0..10).flat_map(|cookie| expected(cookie, b"")).collect::<Vec<_>>());
+    batch.clear();
+    assert!(!batch.fill(&mut queue));
+}
+
+#[test]
+fn payload_follows_its_head() {
+    let mut queue: VecDeque<Reply> =
+        [reply(0, None), reply(1, Some(b"one")), reply(2, Some(b"two")), reply(3, None)].into();
+    let mut batch = Batch::default();
+    assert!(batch.fill(&mut queue));
+    assert_eq!(batch.spans.len(), 5);
+    let parts = [expected(0, b""), expected(1, b"one"), expected(2, b"two"), expected(3, b"")];
+    assert_eq!(bytes(&batch.spans), parts.concat());
+}
+
+#[test]
+fn a_batch_has_an_end() {
+    let large = vec![7; BYTES_MAX / 2];
+    let mut queue: VecDeque<Reply> = (0..5).map(|cookie| reply(cookie, Some(&large))).collect();
+    let mut batch = Batch::default();
+    assert!(batch.fill(&mut queue));
+    assert_eq!(queue.len(), 3);
+    let mut queue: VecDeque<Reply> = (0..1000).map(|cookie| reply(cookie, Some(b"x"))).collect();
+    batch.clear();
+    assert!(batch.fill(&mut queue));
+    assert_eq!((queue.len(), batch.spans.len()), (1000 - REPLIES_MAX, 2 * REPLIES_MAX));
+}
+
+#[test]
+fn what_is_pushed_is_sent_and_its_charge_given_back() {
+    on_each_backend(async |client, server| {
+        let (outbox, budget) = (Outbox::default(), Budget::new(100, 100));
+        let push = async {
+            for cookie in 0..10 {
+                let charge = budget.charge_request(1).await;
+                outbox.push(Reply { charge: Some(charge), ..reply(cookie, Some(b"data")) });
+                if cookie % 3 == 0 {
+                    Reactor::current().yield_now().await;
+                }
+            }
+            budget.idle().await;
+        };
+        assert!(matches!(race(push, outbox.send_all(&server)).await, First::Left(())));
+        assert!(!outbox.movement().within.get());
+        let received = Buffer::new(10 * 20).span();
+        client.read_exact(std::slice::from_ref(&received)).await.unwrap();
+        let sent: Vec<u8> = (0..10).flat_map(|cookie| expected(cookie, b"data")).collect();
+        assert_eq!(bytes(&[received]), sent);
+    });
+}
+
+#[test]
+fn a_closed_outbox_forgets() {
+    let (outbox, budget) = (Outbox::default(), Budget::new(1, 0));
+    let charge = || match pin!(budget.charge_request(0)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(charge) => Some(charge),
+        Poll::Pending => None,
+    };
+    outbox.push(Reply { charge: charge(), ..reply(1, None) });
+    assert!(charge().is_none());
+    outbox.close();
+    outbox.push(Reply { charge: Some(charge().unwrap()), ..reply(2, None) });
+    assert!(charge().is_some());
+}
