@@ -19,6 +19,7 @@ use reactor::{Buffer, Drive, Home, IoError, IoErrorKind, Notify, Reactor, WaitLi
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, Slot};
+use crate::segments::Privilege;
 use crate::shard::Shard;
 use crate::zones::Zones;
 
@@ -111,22 +112,32 @@ impl Control {
         }
     }
 
-    /// Zones for a new segment, and whether they come from the reserve.
+    /// Zones for a new segment, and who may use it.
     ///
     /// # Errors
     /// `NoSpace` if none are left for this use, or a file under a drive cannot grow.
-    async fn allocate(&self, scheme: Scheme, class: SegmentClass, privileged: bool) -> Result<(SegmentRecord, bool)> {
-        let (columns, reserved) = {
+    async fn allocate(
+        &self,
+        scheme: Scheme,
+        class: SegmentClass,
+        privilege: Privilege,
+    ) -> Result<(SegmentRecord, Privilege)> {
+        let (columns, level) = {
             let mut state = self.state.borrow_mut();
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
-            let reserved = state.zones.available(self.geometry.scheme) <= self.reserve.get();
-            if reserved && !privileged {
+            let available = state.zones.available(self.geometry.scheme);
+            let level = match self.reserve.get() {
+                reserve if available > reserve => Privilege::User,
+                reserve if available > reserve / 2 => Privilege::Freeing,
+                _ => Privilege::Checkpoint,
+            };
+            if privilege < level {
                 return Err(Error::new(ErrorKind::NoSpace, "the pool is full: delete or trim data, or add a drive"));
             }
             let columns = state.zones.allocate(scheme);
-            (columns.ok_or_else(|| Error::new(ErrorKind::NoSpace, "the pool has no free zones"))?, reserved)
+            (columns.ok_or_else(|| Error::new(ErrorKind::NoSpace, "the pool has no free zones"))?, level)
         };
         if let Err(error) = self.reserve_backing(&columns).await {
             let mut state = self.state.borrow_mut();
@@ -139,7 +150,7 @@ impl Control {
         let incarnation = state.superblock.next_incarnation;
         state.superblock.next_incarnation = Incarnation::new(incarnation.get() + 1);
         let record = SegmentRecord { incarnation, scheme, class, state: SegmentState::Open, rows: 0, columns };
-        Ok((record, reserved))
+        Ok((record, level))
     }
 
     /// Lets files under drives grow now, while running out of space is still an answer and not a loss.
@@ -398,9 +409,9 @@ impl ControlLink {
         &self,
         scheme: Scheme,
         class: SegmentClass,
-        privileged: bool,
-    ) -> Result<(SegmentRecord, bool)> {
-        let allocate = move |control: Rc<Control>| async move { control.allocate(scheme, class, privileged).await };
+        privilege: Privilege,
+    ) -> Result<(SegmentRecord, Privilege)> {
+        let allocate = move |control: Rc<Control>| async move { control.allocate(scheme, class, privilege).await };
         self.control.call(allocate).await?
     }
 

@@ -13,6 +13,17 @@ use format::{
 
 use crate::geometry::Geometry;
 
+/// What space is wanted for, the more needed the higher: each level may use what the ones below may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Privilege {
+    /// New data, and data that is moved.
+    User,
+    /// Records that free space, and the catalogue.
+    Freeing,
+    /// Checkpoints: without them nothing that was freed comes back.
+    Checkpoint,
+}
+
 /// Where a segment is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
@@ -41,8 +52,8 @@ pub(crate) struct Segment {
     flushed: Row,
     /// First row that a recovery must look at; `None` once a checkpoint holds all of it.
     replay_from: Option<Row>,
-    /// Opened for the pool's own needs while space was short: user data stays out.
-    privileged: bool,
+    /// Who may append: a segment opened while space was short is for those who need it most.
+    level: Privilege,
     readers: u32,
 }
 
@@ -70,8 +81,8 @@ pub(crate) struct Room {
     pub(crate) row: Row,
     /// Rows left.
     pub(crate) rows: u32,
-    /// True if user data may use it.
-    pub(crate) for_users: bool,
+    /// Who may use it.
+    pub(crate) level: Privilege,
 }
 
 /// The segment table.
@@ -111,7 +122,7 @@ impl Segments {
     }
 
     /// Puts a new, open segment in a vacant slot.
-    pub(crate) fn open(&mut self, id: SegmentId, record: SegmentRecord, privileged: bool) {
+    pub(crate) fn open(&mut self, id: SegmentId, record: SegmentRecord, level: Privilege) {
         assert_eq!(record.state, SegmentState::Open);
         let segment = Segment {
             record,
@@ -121,7 +132,7 @@ impl Segments {
             applied: Row::new(0),
             flushed: Row::new(0),
             replay_from: Some(Row::new(0)),
-            privileged,
+            level,
             readers: 0,
         };
         self.put(id, segment);
@@ -140,7 +151,7 @@ impl Segments {
             applied: replay_from.unwrap_or(end),
             flushed: end,
             replay_from,
-            privileged: false,
+            level: Privilege::User,
             readers: 0,
         };
         self.put(id, segment);
@@ -279,7 +290,7 @@ impl Segments {
         let segment = self.get(id);
         assert_eq!(segment.life, Life::Open, "only open segments have room");
         let rows = self.geometry.rows() - segment.append.get();
-        Room { row: segment.append, rows, for_users: !segment.privileged }
+        Room { row: segment.append, rows, level: segment.level }
     }
 
     /// A record of `rows` rows is being written at the end of the segment.

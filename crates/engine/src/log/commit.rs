@@ -38,31 +38,39 @@ impl Log {
         }
     }
 
-    /// The queue to serve next.
+    /// The queue to serve next: the checkpoint's and the others' in turns, so that neither holds the other up.
     fn next_stream(&self) -> Option<Stream> {
         let queues = self.queues.borrow();
-        let user = !queues.user.is_empty() && !self.users_wait.get();
-        let ours = if queues.meta.is_empty() { Stream::Cold } else { Stream::Meta };
-        let waiting = !queues.meta.is_empty() || !queues.cold.is_empty();
-        // In turns, so that a checkpoint and its users do not hold each other up.
-        let user_turn = self.user_turn.replace(!self.user_turn.get());
-        match (user, waiting) {
-            (true, true) => Some(if user_turn { Stream::User } else { ours }),
-            (true, false) => Some(Stream::User),
-            (false, true) => Some(ours),
-            (false, false) => None,
+        let others = [
+            (Stream::User, !queues.user.is_empty()),
+            (Stream::Freeing, !queues.freeing.is_empty()),
+            (Stream::Cold, !queues.cold.is_empty()),
+        ];
+        let after = self.last_served.get() + 1;
+        let next = (0..others.len()).map(|step| (after + step) % others.len());
+        let waiting = next.filter_map(|at| others.get(at).filter(|(_, waiting)| *waiting).map(|(of, _)| (at, *of)));
+        let other = waiting.take(usize::from(!self.waits.get())).next();
+        let checkpoint = !queues.checkpoint.is_empty();
+        let turn = self.others_turn.replace(!self.others_turn.get());
+        match other {
+            Some((at, stream)) if turn || !checkpoint => {
+                self.last_served.set(at);
+                Some(stream)
+            }
+            _ => checkpoint.then_some(Stream::Checkpoint),
         }
     }
 
     /// Writes one record from a queue, or opens or seals a segment on the way to it.
     async fn commit_one(self: &Rc<Self>, stream: Stream) {
         let class = self.class_for(stream);
-        let privileged = stream != Stream::User;
-        if let Some((segment, room)) = self.current(class, privileged)
+        let privilege = stream.privilege();
+        if let Some((segment, room)) = self.current(class, privilege)
             && room.rows > 0
         {
             let scheme = self.scheme_of(class);
-            let batch = Batch::gather(self.queues.borrow_mut().of(stream), scheme, room.rows, self.geometry.atomic_blocks());
+            let atomic = self.geometry.atomic_blocks();
+            let batch = Batch::gather(self.queues.borrow_mut().of(stream), scheme, room.rows, atomic);
             if !batch.requests.is_empty() {
                 self.write_record(segment, room, scheme, batch, stream);
                 if class == SegmentClass::Hot {
@@ -71,16 +79,36 @@ impl Log {
                 return;
             }
         }
-        if stream == Stream::User && self.recent_is_full() {
-            self.users_wait.set(true);
-            self.checkpoint_due.notify();
-            return;
+        if self.recent_is_full(privilege) {
+            return self.wait_or_refuse(stream, &Error::new(ErrorKind::NoSpace, "no checkpoint can be made"));
         }
-        match self.open_next(class, privileged).await {
+        match self.open_next(class, privilege).await {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => self.out_of_space(stream, &error),
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                let some_to_come = self.rows.segments.borrow().freed_count() > 0;
+                if some_to_come { self.wait_or_refuse(stream, &error) } else { self.refuse_all(stream, &error) }
+            }
             Err(error) => self.fail(&error),
         }
+    }
+
+    /// Lets everybody wait for a checkpoint; if none can be made, or this is one, says so instead.
+    fn wait_or_refuse(&self, stream: Stream, error: &Error) {
+        if stream == Stream::Checkpoint || self.checkpoint_failed.get() {
+            return self.refuse_all(stream, error);
+        }
+        self.waits.set(true);
+        self.checkpoint_due.notify();
+    }
+
+    /// Answers everything that a stream has queued with an error.
+    fn refuse_all(&self, stream: Stream, error: &Error) {
+        let refused = std::mem::take(self.queues.borrow_mut().of(stream));
+        let count = refused.len();
+        for request in refused {
+            self.refuse(request, error);
+        }
+        self.count_answered(stream, count);
     }
 
     /// Which kind of segment the next record of a stream goes to.
@@ -93,21 +121,6 @@ impl Log {
         // One header block does for anything that a mirror is chosen for.
         let small = queues.of(stream).len() <= 8 && prefers_mirror(self.geometry.scheme, 1 + payload);
         if small { SegmentClass::Mirror } else { SegmentClass::Hot }
-    }
-
-    /// No segment is to be had for a stream: wait for a checkpoint if that frees some, or say so.
-    fn out_of_space(&self, stream: Stream, error: &Error) {
-        if stream == Stream::User && self.rows.segments.borrow().freed_count() > 0 {
-            self.users_wait.set(true);
-            self.checkpoint_due.notify();
-            return;
-        }
-        let refused = std::mem::take(self.queues.borrow_mut().of(stream));
-        let count = refused.len();
-        for request in refused {
-            self.refuse(request, error);
-        }
-        self.count_answered(stream, count);
     }
 
     /// Lays out a record at the end of a segment and starts writing it.
@@ -320,7 +333,8 @@ impl Log {
         let (payload, header) = (u64::from(batch.payload), u64::from(batch.header_blocks));
         let cells = u64::from(rows) * u64::from(scheme.data());
         match stream {
-            Stream::Meta => counters.map_blocks += payload,
+            Stream::Checkpoint => counters.map_blocks += payload,
+            Stream::Freeing => counters.freeing_blocks += payload,
             Stream::User => counters.user_blocks += payload,
             Stream::Cold => counters.moved_blocks += payload,
         }

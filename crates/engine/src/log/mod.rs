@@ -56,6 +56,8 @@ pub struct LogCounters {
     pub user_blocks: u64,
     /// Payload blocks of map nodes and tables.
     pub map_blocks: u64,
+    /// Payload blocks of the catalogue and of blocks that were healed.
+    pub freeing_blocks: u64,
     /// Payload blocks that the engine moved.
     pub moved_blocks: u64,
     /// Header blocks.
@@ -94,20 +96,26 @@ pub(crate) struct Log {
     pub(crate) checkpoint_due: Notify,
     /// Payload and header blocks written since the last checkpoint began.
     pub(crate) blocks_since_checkpoint: Cell<u64>,
-    /// User data waits: a checkpoint must come first.
-    pub(crate) users_wait: Cell<bool>,
+    /// All but the checkpoint waits: one must come first.
+    waits: Cell<bool>,
+    /// Checkpoints cannot be made now: waiting for one would be in vain.
+    checkpoint_failed: Cell<bool>,
+    /// Whose turn it is: the checkpoint's, or everybody else's.
+    others_turn: Cell<bool>,
+    /// Which of the others was served last.
+    last_served: Cell<usize>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
-    user_turn: Cell<bool>,
     /// Requests queued and answered so far, by stream.
-    queued: Cell<[u64; 3]>,
-    answered: Cell<[u64; 3]>,
+    queued: Cell<[u64; Stream::COUNT]>,
+    answered: Cell<[u64; Stream::COUNT]>,
     settled: WaitList,
 }
 
 #[derive(Default)]
 struct Queues {
-    meta: VecDeque<Request>,
+    checkpoint: VecDeque<Request>,
+    freeing: VecDeque<Request>,
     user: VecDeque<Request>,
     cold: VecDeque<Request>,
 }
@@ -115,10 +123,20 @@ struct Queues {
 impl Queues {
     fn of(&mut self, stream: Stream) -> &mut VecDeque<Request> {
         match stream {
-            Stream::Meta => &mut self.meta,
+            Stream::Checkpoint => &mut self.checkpoint,
+            Stream::Freeing => &mut self.freeing,
             Stream::User => &mut self.user,
             Stream::Cold => &mut self.cold,
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { checkpoint, freeing, user, cold } = self;
+        checkpoint.is_empty() && freeing.is_empty() && user.is_empty() && cold.is_empty()
+    }
+
+    fn drain(self) -> impl Iterator<Item = Request> {
+        self.checkpoint.into_iter().chain(self.freeing).chain(self.user).chain(self.cold)
     }
 }
 
@@ -159,10 +177,12 @@ impl Log {
             anchor: Cell::new(start.anchor),
             checkpoint_due: Notify::default(),
             blocks_since_checkpoint: Cell::new(0),
-            users_wait: Cell::new(false),
+            waits: Cell::new(false),
+            checkpoint_failed: Cell::new(false),
+            others_turn: Cell::new(true),
+            last_served: Cell::new(0),
             counters: Cell::default(),
             stopping: Cell::new(false),
-            user_turn: Cell::new(true),
             queued: Cell::default(),
             answered: Cell::default(),
             settled: WaitList::default(),
@@ -225,9 +245,16 @@ impl Log {
         ShardRecord { root, checkpointed, recent: self.rows.segments.borrow().recent() }
     }
 
-    /// Lets user data flow again after a checkpoint.
-    pub(crate) fn resume_users(&self) {
-        self.users_wait.set(false);
+    /// A checkpoint was made, or could not be: who waited for it goes on.
+    pub(crate) fn checkpoint_ended(&self, made: bool) {
+        self.checkpoint_failed.set(!made);
+        self.waits.set(false);
+        self.work.notify();
+    }
+
+    /// Space was given back: who waits looks again.
+    pub(crate) fn space_freed(&self) {
+        self.waits.set(false);
         self.work.notify();
     }
 
@@ -239,11 +266,7 @@ impl Log {
 
     /// True if nothing is queued or in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        let queues = self.queues.borrow();
-        queues.meta.is_empty()
-            && queues.user.is_empty()
-            && queues.cold.is_empty()
-            && self.in_flight.borrow().is_empty()
+        self.queues.borrow().is_empty() && self.in_flight.borrow().is_empty()
     }
 
     /// Fails the log (L3): everything queued and in flight is answered with the error.
@@ -254,9 +277,7 @@ impl Log {
         tracing::error!(shard = %self.identity.shard, %error, "the shard takes no more writes");
         *self.failure.borrow_mut() = Some(error.clone());
         let queued = std::mem::take(&mut *self.queues.borrow_mut());
-        for request in queued.meta.into_iter().chain(queued.user).chain(queued.cold) {
-            self.refuse(request, error);
-        }
+        queued.drain().for_each(|request| self.refuse(request, error));
         let in_flight: Vec<_> = self.in_flight.borrow().iter().cloned().collect();
         for flight in in_flight {
             flight.written.set(true);

@@ -9,10 +9,12 @@ use reactor::WaitList;
 
 use super::Log;
 use crate::error::{Error, ErrorKind, Result};
-use crate::segments::Room;
+use crate::segments::{Privilege, Room};
 
-/// Segments opened since the last checkpoint from which on user data waits for one; the rest are the checkpoint's.
-const RECENT_FOR_USERS: usize = RECENT_SEGMENTS_MAX / 2;
+/// Segments opened since the last checkpoint from which on user data waits for one.
+const RECENT_FOR_USERS: usize = RECENT_SEGMENTS_MAX * 3 / 8;
+/// The same for records that free space; the rest are the checkpoint's.
+const RECENT_FOR_FREEING: usize = RECENT_SEGMENTS_MAX / 2;
 /// Segments opened since the last checkpoint from which on a checkpoint is due.
 const RECENT_DUE: usize = RECENT_SEGMENTS_MAX / 4;
 
@@ -49,15 +51,20 @@ impl Log {
     }
 
     /// The open segment of a class, with its room, if there is one that this stream may use.
-    pub(super) fn current(&self, class: SegmentClass, privileged: bool) -> Option<(SegmentId, Room)> {
+    pub(super) fn current(&self, class: SegmentClass, privilege: Privilege) -> Option<(SegmentId, Room)> {
         let id = self.open.of(class).get()?;
         let room = self.rows.segments.borrow().room(id);
-        (room.for_users || privileged).then_some((id, room))
+        (room.level <= privilege).then_some((id, room))
     }
 
-    /// True if user data must wait for a checkpoint before another segment is opened.
-    pub(super) fn recent_is_full(&self) -> bool {
-        self.rows.segments.borrow().recent_count() >= RECENT_FOR_USERS
+    /// True if a checkpoint must come before another segment is opened for this use.
+    pub(super) fn recent_is_full(&self, privilege: Privilege) -> bool {
+        let most = match privilege {
+            Privilege::User => RECENT_FOR_USERS,
+            Privilege::Freeing => RECENT_FOR_FREEING,
+            Privilege::Checkpoint => return false,
+        };
+        self.rows.segments.borrow().recent_count() >= most
     }
 
     /// Seals the open segment of a class, if there is one.
@@ -71,7 +78,7 @@ impl Log {
     ///
     /// # Errors
     /// `NoSpace` if none is to be had for this stream; anything else is the pool's failure.
-    pub(super) async fn open_next(self: &Rc<Self>, class: SegmentClass, privileged: bool) -> Result<()> {
+    pub(super) async fn open_next(self: &Rc<Self>, class: SegmentClass, privilege: Privilege) -> Result<()> {
         self.open.opened.until(|| (!self.open.opening.get()).then_some(())).await;
         if class == SegmentClass::Hot
             && let Some(spare) = self.open.spare.take()
@@ -80,7 +87,7 @@ impl Log {
             self.open.hot.set(Some(spare));
             return Ok(());
         }
-        let id = self.open_segment(class, privileged).await?;
+        let id = self.open_segment(class, privilege).await?;
         self.seal(class);
         self.open.of(class).set(Some(id));
         Ok(())
@@ -88,16 +95,16 @@ impl Log {
 
     /// Opens the next segment for new data in the background once the open one is half full.
     pub(super) fn open_ahead(self: &Rc<Self>) {
-        let Some((_, room)) = self.current(SegmentClass::Hot, false) else { return };
+        let Some((_, room)) = self.current(SegmentClass::Hot, Privilege::User) else { return };
         let due = room.rows < self.geometry.rows() / 2;
-        if !due || self.open.opening.get() || self.open.spare.get().is_some() || self.recent_is_full() {
+        if !due || self.open.opening.get() || self.open.spare.get().is_some() || self.recent_is_full(Privilege::User) {
             return;
         }
         self.open.opening.set(true);
         let log = self.clone();
         let open = async move {
             // Without space there is no spare; whoever needs the segment meets the error itself.
-            if let Ok(id) = log.open_segment(SegmentClass::Hot, false).await {
+            if let Ok(id) = log.open_segment(SegmentClass::Hot, Privilege::User).await {
                 log.open.spare.set(Some(id));
             }
             log.open.opening.set(false);
@@ -107,12 +114,12 @@ impl Log {
     }
 
     /// Gets zones, and the superblocks to know of them.
-    async fn open_segment(&self, class: SegmentClass, privileged: bool) -> Result<SegmentId> {
-        let (record, reserved) = self.link.allocate(self.scheme_of(class), class, privileged).await?;
+    async fn open_segment(&self, class: SegmentClass, privilege: Privilege) -> Result<SegmentId> {
+        let (record, level) = self.link.allocate(self.scheme_of(class), class, privilege).await?;
         let id = {
             let mut segments = self.rows.segments.borrow_mut();
             let id = segments.vacant();
-            segments.open(id, record, reserved);
+            segments.open(id, record, level);
             id
         };
         if self.rows.segments.borrow().recent_count() >= RECENT_DUE {

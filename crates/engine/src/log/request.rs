@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::map::{NodeRef, Pins};
+use crate::segments::Privilege;
 
 /// Payload blocks that a record gathers at most; the last row is filled up beyond it.
 pub(super) const GATHER_BLOCKS: u32 = 320;
@@ -40,12 +41,28 @@ pub(crate) struct Request {
 /// Which queue a request waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// The pool's own records and those that free space: they may use the reserve.
-    Meta,
+    /// What a checkpoint stores.
+    Checkpoint,
+    /// Records that free space, and the catalogue.
+    Freeing,
     /// New data.
     User,
     /// Data that the engine moves.
     Cold,
+}
+
+impl Stream {
+    /// Number of streams.
+    pub(super) const COUNT: usize = 4;
+
+    /// What its space is wanted for.
+    pub(super) fn privilege(self) -> Privilege {
+        match self {
+            Self::Checkpoint => Privilege::Checkpoint,
+            Self::Freeing => Privilege::Freeing,
+            Self::User | Self::Cold => Privilege::User,
+        }
+    }
 }
 
 impl Request {

@@ -34,7 +34,6 @@ impl Shard {
             if let Err(error) = self.checkpoint(None).await {
                 tracing::error!(shard = %self.identity.shard, %error, "a checkpoint failed");
             }
-            self.log.resume_users();
         }
     }
 
@@ -65,6 +64,7 @@ impl Shard {
         }
         self.checkpointing.set(false);
         self.checkpoints.set(self.checkpoints.get() + 1);
+        self.log.checkpoint_ended(result.is_ok());
         self.checkpointed.wake_all();
         result
     }
@@ -149,7 +149,7 @@ impl Shard {
         let (sender, receiver) = local_oneshot();
         request.effect = Effect::Nodes(nodes);
         request.reply = Some(sender);
-        self.log.enqueue(Stream::Meta, request);
+        self.log.enqueue(Stream::Checkpoint, request);
         Some(receiver)
     }
 

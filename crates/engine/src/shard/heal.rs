@@ -85,7 +85,7 @@ impl Shard {
             effect: Effect::Leaves(pins),
             reply: None,
         };
-        self.log.commit(Stream::Meta, request).await?;
+        self.log.commit(Stream::Freeing, request).await?;
         tracing::info!(%layer, block, %from, "a damaged block was moved");
         Ok(())
     }

@@ -90,7 +90,7 @@ impl Shard {
 
     /// Zones were given back to the pool: who waits for space may look again.
     pub(crate) fn space_freed(&self) {
-        self.log.resume_users();
+        self.log.space_freed();
     }
 
     /// Makes every write that was answered by now durable.

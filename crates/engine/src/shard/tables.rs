@@ -205,7 +205,7 @@ async fn store_blocks(log: &Rc<Log>, most: usize, first: usize, blocks: &[Vec<u8
             data.push(Buffer::copy_of(block).span());
         }
         let request = Request { items, data, effect: Effect::Nothing, reply: None };
-        entries.extend(log.commit(Stream::Meta, request).await?);
+        entries.extend(log.commit(Stream::Checkpoint, request).await?);
     }
     assert_eq!(entries.len(), blocks.len(), "every table block has an entry");
     Ok(entries)

@@ -26,7 +26,7 @@ impl Shard {
         let count = (data.len() / BLOCK) as u64;
         let pins = self.prepare(layer, block, count).await?;
         let request = write_request(layer, block, data, pins);
-        let stream = if request.data.is_empty() { Stream::Meta } else { Stream::User };
+        let stream = if request.data.is_empty() { Stream::Freeing } else { Stream::User };
         self.log.commit(stream, request).await.map(|_| ())
     }
 
@@ -36,7 +36,7 @@ impl Shard {
     /// As [`Shard::write`], but `NoSpace` only when the reserve is used up too.
     pub(crate) async fn write_meta(&self, layer: LayerId, block: u64, data: &Span) -> Result<()> {
         let pins = self.prepare(layer, block, (data.len() / BLOCK) as u64).await?;
-        self.log.commit(Stream::Meta, write_request(layer, block, data, pins)).await.map(|_| ())
+        self.log.commit(Stream::Freeing, write_request(layer, block, data, pins)).await.map(|_| ())
     }
 
     /// Writes part of a block: `data` at byte `offset` of it.
@@ -94,7 +94,7 @@ impl Shard {
             effect: Effect::Leaves(pins),
             reply: None,
         };
-        self.log.commit(Stream::Meta, request).await.map(|_| ())
+        self.log.commit(Stream::Freeing, request).await.map(|_| ())
     }
 
     /// Pins every leaf that exists in a range.
@@ -126,7 +126,7 @@ impl Shard {
             effect: Effect::Nothing,
             reply: None,
         };
-        self.log.commit(Stream::Meta, request).await.map(|_| ())
+        self.log.commit(Stream::Freeing, request).await.map(|_| ())
     }
 
     /// Pins the leaves of a range, with no block of it locked. The caller queues its request without waiting for
