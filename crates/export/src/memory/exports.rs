@@ -1,6 +1,6 @@
 //! Memory volumes by name.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use super::MemoryVolume;
@@ -10,6 +10,7 @@ use crate::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};
 #[derive(Default)]
 pub struct MemoryExports {
     entries: RefCell<BTreeMap<String, OpenExport<MemoryVolume>>>,
+    refusal: Cell<Option<OpenErrorKind>>,
 }
 
 impl MemoryExports {
@@ -23,12 +24,20 @@ impl MemoryExports {
     pub fn remove(&self, name: &str) {
         self.entries.borrow_mut().remove(name);
     }
+
+    /// Refuses the next that is to be opened, for tests.
+    pub fn refuse_next(&self, kind: OpenErrorKind) {
+        self.refusal.set(Some(kind));
+    }
 }
 
 impl Exports for MemoryExports {
     type Volume = MemoryVolume;
 
     async fn open(&self, name: &str) -> Result<OpenExport<MemoryVolume>, OpenError> {
+        if let Some(kind) = self.refusal.take() {
+            return Err(OpenError::new(kind, "a test asked for this"));
+        }
         let found = self.entries.borrow().get(name).cloned();
         found.ok_or_else(|| OpenError::new(OpenErrorKind::NotFound, format!("no export is called {name:?}")))
     }

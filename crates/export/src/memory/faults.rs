@@ -18,25 +18,31 @@ pub struct MemoryFaults {
 
 #[derive(Default)]
 struct Faults {
-    failures: RefCell<VecDeque<VolumeErrorKind>>,
+    /// What becomes of the next operations: each fails in this way, or does not.
+    fates: RefCell<VecDeque<Option<VolumeErrorKind>>>,
     gate: Gate,
     waiting: Cell<usize>,
 }
 
 impl MemoryFaults {
-    /// Fails the next read that is not yet to fail.
+    /// Fails the next read whose fate is not decided yet.
     pub fn fail_next_read(&self, kind: VolumeErrorKind) {
-        self.reads.fail_next(kind);
+        self.reads.decide_next(Some(kind));
     }
 
-    /// Fails the next write that is not yet to fail.
+    /// Lets the next read do well whose fate is not decided yet.
+    pub fn spare_next_read(&self) {
+        self.reads.decide_next(None);
+    }
+
+    /// Fails the next write whose fate is not decided yet.
     pub fn fail_next_write(&self, kind: VolumeErrorKind) {
-        self.writes.fail_next(kind);
+        self.writes.decide_next(Some(kind));
     }
 
-    /// Fails the next flush that is not yet to fail.
+    /// Fails the next flush whose fate is not decided yet.
     pub fn fail_next_flush(&self, kind: VolumeErrorKind) {
-        self.flushes.fail_next(kind);
+        self.flushes.decide_next(Some(kind));
     }
 
     /// Holds reads that begin from now on, until as many calls of [`MemoryFaults::release_reads`].
@@ -83,8 +89,8 @@ impl MemoryFaults {
 }
 
 impl Faults {
-    fn fail_next(&self, kind: VolumeErrorKind) {
-        self.failures.borrow_mut().push_back(kind);
+    fn decide_next(&self, fate: Option<VolumeErrorKind>) {
+        self.fates.borrow_mut().push_back(fate);
     }
 
     async fn before(&self) -> Result<(), VolumeError> {
@@ -93,7 +99,7 @@ impl Faults {
             self.gate.pass().await;
             self.waiting.set(self.waiting.get() - 1);
         }
-        match self.failures.borrow_mut().pop_front() {
+        match self.fates.borrow_mut().pop_front().flatten() {
             Some(kind) => Err(VolumeError::new(kind, format!("a test asked for this: {kind}"))),
             None => Ok(()),
         }

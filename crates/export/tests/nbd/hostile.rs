@@ -1,0 +1,286 @@
+use std::time::Duration;
+
+use export::nbd::{End, Limits, Violation};
+use proptest::prelude::*;
+use reactor::Backend;
+
+use crate::client::*;
+use crate::server::{Server, on_each_backend, with_limits};
+
+/// Somebody who does nothing wrong, before and after.
+struct Bystander(Client);
+
+impl Bystander {
+    fn new(server: &Server) -> Self {
+        let mut bystander = Self(server.client());
+        bystander.look();
+        bystander
+    }
+
+    fn look(&mut self) {
+        self.0.write(0, 1, 1 << 20, &[0xbb; 4096]);
+        assert_eq!(self.0.result(1), 0);
+        assert_eq!(self.0.read(0, 1 << 20, 4096), Ok(vec![0xbb; 4096]));
+    }
+}
+
+/// A client does something to a server on each backend, and its connection is closed for that reason.
+fn ends_with(expected: &End, act: impl Fn(&Server) -> Option<Client>) {
+    on_each_backend(|server| {
+        let mut bystander = Bystander::new(&server);
+        let client = act(&server);
+        assert_eq!(server.end(), *expected);
+        if let Some(mut client) = client {
+            client.read_to_end();
+        }
+        bystander.look();
+        assert!(server.no_end());
+    });
+}
+
+fn greeted(server: &Server) -> Client {
+    let mut client = server.connect();
+    client.greet(3);
+    client
+}
+
+#[test]
+fn something_else_than_the_protocol() {
+    ends_with(&Violation::BadMagic(0x2f20_4854_5450_2f31).into(), |server| {
+        let mut client = server.connect();
+        // The first four bytes are flags, and happen to be known ones.
+        client.send(b"\0\0\0\0/ HTTP/1.1\r\nHost: x\r\n\r\n");
+        Some(client)
+    });
+    ends_with(&Violation::UnknownFlags(0x4745_5420).into(), |server| {
+        let mut client = server.connect();
+        client.send(b"GET / HTTP/1.1\r\n\r\n");
+        Some(client)
+    });
+    ends_with(&Violation::UnknownFlags(7).into(), |server| {
+        let mut client = server.connect();
+        client.greet(7);
+        Some(client)
+    });
+    ends_with(&Violation::BadMagic(0x2560_9512).into(), |server| {
+        let mut client = server.client();
+        let mut bytes = request(0, READ, 1, 0, 512);
+        bytes[3] -= 1;
+        client.send(&bytes);
+        Some(client)
+    });
+}
+
+#[test]
+fn absurd_lengths() {
+    for length in [(64 << 10) + 1, u32::MAX] {
+        ends_with(&Violation::OptionLength(length).into(), |server| {
+            let mut client = greeted(server);
+            client.send(&[b"IHAVEOPT\0\0\0\x07".as_slice(), &length.to_be_bytes()].concat());
+            Some(client)
+        });
+    }
+    for length in [(32 << 20) + 1, u32::MAX] {
+        ends_with(&Violation::PayloadLength(length).into(), |server| {
+            let mut client = server.client();
+            client.request(0, WRITE, 1, 0, length);
+            Some(client)
+        });
+    }
+    ends_with(&Violation::BadName("a name is longer than 4096 bytes").into(), |server| {
+        let mut client = greeted(server);
+        client.send_option(OPT_EXPORT_NAME, &[b'x'; 4097]);
+        Some(client)
+    });
+    ends_with(&Violation::BadName("a name is not UTF-8").into(), |server| {
+        let mut client = greeted(server);
+        client.send_option(OPT_EXPORT_NAME, b"\xff");
+        Some(client)
+    });
+}
+
+#[test]
+fn a_handshake_without_an_end() {
+    ends_with(&Violation::TooManyOptions.into(), |server| {
+        let mut client = greeted(server);
+        for _ in 0..4096 {
+            assert_eq!(client.option_result(4, b""), REP_ERR_UNSUP);
+        }
+        Some(client)
+    });
+}
+
+#[test]
+fn gone_in_the_middle_of_anything() {
+    let option = [b"IHAVEOPT\0\0\0\x07\0\0\0\x0a", info("disk", &[]).as_slice()].concat();
+    for length in [1, 4 + 1, 4 + 16, 4 + 16 + 5] {
+        ends_with(&End::Cut, |server| {
+            let mut client = server.connect();
+            client.receive(18);
+            client.send(&[b"\0\0\0\x03", option.as_slice()].concat()[..length]);
+            None
+        });
+    }
+    let write = [request(0, WRITE, 1, 0, 2 << 20), vec![1; 2 << 20]].concat();
+    for length in [1, 27, 28, 28 + 511, 28 + (1 << 20), 28 + (1 << 20) + 1] {
+        ends_with(&End::Cut, |server| {
+            let mut client = server.client();
+            client.send(&write[..length]);
+            None
+        });
+    }
+    // In the middle of what is refused anyway.
+    ends_with(&End::Cut, |server| {
+        let mut client = server.client();
+        client.send(&request(0, WRITE, 1, 1, 2 << 20));
+        client.send(&[1; 1000]);
+        None
+    });
+    // Between messages is no offence.
+    ends_with(&End::Left, |server| {
+        let mut client = server.connect();
+        client.receive(18);
+        None
+    });
+    ends_with(&End::Left, |server| {
+        greeted(server);
+        None
+    });
+    ends_with(&End::Left, |server| {
+        server.client();
+        None
+    });
+}
+
+#[test]
+fn a_client_that_never_speaks_or_never_ends() {
+    let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
+    with_limits(&limits, |server| {
+        let mut silent = server.connect();
+        assert_eq!(server.end(), End::HandshakeTimeout);
+        assert_eq!(silent.read_to_end(), 18);
+        let mut slow = server.connect();
+        slow.greet(3);
+        slow.send(b"IHAVE");
+        assert_eq!(server.end(), End::HandshakeTimeout);
+        assert!(slow.is_closed());
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_itself_only() {
+    let limits = Limits { stalled: Duration::from_millis(100), payload_bytes: 4 << 20, ..Limits::default() };
+    with_limits(&limits, |server| {
+        let mut client = server.client();
+        // 10 GiB in all, if anybody let it.
+        for cookie in 0..10_000 {
+            if !client.try_send(&request(DF, READ, cookie, 0, 1 << 20)) {
+                break;
+            }
+        }
+        let mut bystander = Bystander::new(&server);
+        assert_eq!(server.end(), End::Stalled);
+        bystander.look();
+        let reads = server.with(|fixture| fixture.disk.counters().reads);
+        // What may be held, what the socket has taken, and the bystander's.
+        assert!(reads < 20, "{reads} reads were begun");
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_its_refusals_costs_itself_only() {
+    let limits = Limits { stalled: Duration::from_millis(100), ..Limits::default() };
+    with_limits(&limits, |server| {
+        let mut client = server.client();
+        let many: Vec<u8> = (0..1000).flat_map(|cookie| request(0, READ, cookie, 1, 1)).collect();
+        let mut sender = client.second_handle();
+        let sending = std::thread::spawn(move || while sender.try_send(&many) {});
+        assert_eq!(server.end(), End::Stalled);
+        sending.join().unwrap();
+        client.read_to_end();
+        Bystander::new(&server);
+    });
+}
+
+#[test]
+fn a_client_that_stops_in_the_middle_is_given_up_and_an_idle_one_is_not() {
+    let limits = Limits { stalled: Duration::from_millis(50), ..Limits::default() };
+    with_limits(&limits, |server| {
+        let mut idle = server.client();
+        for length in [10, 28 + 100, 28 + (1 << 20), 28 + (1 << 20) + 100] {
+            let mut client = server.client();
+            client.send(&[request(0, WRITE, 1, 0, 2 << 20), vec![1; 2 << 20]].concat()[..length]);
+            if length == 28 + (1 << 20) {
+                // Between two parts of a payload, as much as in one.
+                client.send(&[1]);
+            }
+            assert_eq!(server.end(), End::Stalled);
+            assert!(client.is_closed());
+        }
+        assert!(server.no_end());
+        assert_eq!(idle.read(0, 0, 512).map(|data| data.len()), Ok(512));
+        // Nor is one whose volume takes its time.
+        server.with(|fixture| fixture.disk.faults().hold_writes());
+        idle.write(0, 1, 0, &[1; 512]);
+        let mut stalled = server.client();
+        stalled.send(&[0x25]);
+        assert_eq!(server.end(), End::Stalled);
+        assert!(server.no_end());
+        server.with(|fixture| fixture.disk.faults().release_writes());
+        assert_eq!(idle.result(1), 0);
+    });
+}
+
+/// Requests that are nearly right.
+fn nearly_requests() -> impl Strategy<Value = Vec<u8>> {
+    let one = (0..64u16, 0..9u16, any::<u64>(), 0..1u64 << 27, 0..1u32 << 14, any::<bool>());
+    let requests = prop::collection::vec(one, 1..50).prop_map(|requests| {
+        let mut bytes = Vec::new();
+        for (flags, kind, cookie, offset, length, aligned) in requests {
+            let mask = if aligned { !511 } else { !0 };
+            bytes.extend(request(flags, kind, cookie, offset & mask, length & mask as u32));
+            if kind == WRITE {
+                bytes.extend(vec![0xee; (length & mask as u32) as usize]);
+            }
+        }
+        bytes
+    });
+    (requests, prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)).prop_map(
+        |(mut bytes, damage)| {
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes
+        },
+    )
+}
+
+#[test]
+fn any_bytes_at_all() {
+    let server = Server::start(Backend::Auto, Limits::default(), 512);
+    let mut bystander = Bystander::new(&server);
+    let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = prop::test_runner::TestRunner::new(config);
+    let bytes = prop_oneof![prop::collection::vec(any::<u8>(), 0..2000), nearly_requests()];
+    let in_use = any::<bool>();
+    runner
+        .run(&(bytes, in_use), |(bytes, in_use)| {
+            let mut client = if in_use { server.client() } else { greeted(&server) };
+            let mut reader = client.second_handle();
+            let reading = std::thread::spawn(move || reader.read_to_end());
+            client.try_send(&bytes);
+            client.hang_up();
+            reading.join().unwrap();
+            let end = server.end();
+            let expected = matches!(
+                end,
+                End::Violation(_) | End::Cut | End::Left | End::Disconnected | End::Refused { .. }
+            );
+            prop_assert!(expected, "{end:?}");
+            Ok(())
+        })
+        .unwrap();
+    server.with(|fixture| fixture.disk.set_read_only(false));
+    bystander.look();
+}

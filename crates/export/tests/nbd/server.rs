@@ -1,0 +1,212 @@
+//! A server of memory volumes on a thread of its own, which tests look into from outside.
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use export::nbd::{End, Limits, Stop, accept, serve_connection};
+use export::{MemoryExports, MemoryVolume};
+use reactor::{Backend, Clock, Listener, Platform, Reactor, Remote, Stream, SystemClock};
+use tempfile::TempDir;
+
+use crate::client::Client;
+
+/// Longer than anything takes, on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is served under the name `disk`, unless a test says otherwise.
+pub(crate) const SIZE: u64 = 64 << 20;
+
+/// What a test's server has, on its own thread.
+pub(crate) struct Fixture {
+    pub(crate) exports: MemoryExports,
+    pub(crate) disk: MemoryVolume,
+    limits: Limits,
+    stop: Stop,
+    ends: mpsc::Sender<End>,
+}
+
+thread_local! {
+    static FIXTURE: RefCell<Option<Rc<Fixture>>> = const { RefCell::new(None) };
+}
+
+/// What a server has logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) struct Server {
+    remote: Remote,
+    thread: Option<JoinHandle<()>>,
+    finish: Option<futures_channel::oneshot::Sender<()>>,
+    directory: TempDir,
+    address: SocketAddr,
+    ends: mpsc::Receiver<End>,
+    log: Log,
+}
+
+/// Runs a test on each backend.
+pub(crate) fn on_each_backend(test: impl Fn(Server)) {
+    with_limits(&Limits::default(), test);
+}
+
+/// Runs a test on each backend, with other limits.
+pub(crate) fn with_limits(limits: &Limits, test: impl Fn(Server)) {
+    for backend in [Backend::Uring, Backend::Threads] {
+        test(Server::start(backend, limits.clone(), 512));
+    }
+}
+
+impl Server {
+    pub(crate) fn start(backend: Backend, limits: Limits, sector: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = socket_path(&directory);
+        let (ends_sender, ends) = mpsc::channel();
+        let (ready_sender, ready) = mpsc::channel();
+        let (finish, finished) = futures_channel::oneshot::channel();
+        let log = Log::default();
+        let written = log.clone();
+        let thread = std::thread::spawn(move || {
+            let subscriber = tracing_subscriber::fmt().with_writer(move || written.clone()).with_ansi(false);
+            let _logging = tracing::subscriber::set_default(subscriber.finish());
+            let disk = MemoryVolume::new(SIZE, sector);
+            let exports = MemoryExports::default();
+            exports.insert("disk", "the only one", &disk);
+            let fixture = Fixture { exports, disk, limits, stop: Stop::default(), ends: ends_sender };
+            run(backend, &path, Rc::new(fixture), &ready_sender, finished);
+        });
+        let (remote, address) = ready.recv().unwrap();
+        Self { remote, thread: Some(thread), finish: Some(finish), directory, address, ends, log }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        socket_path(&self.directory)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A client on the Unix socket that has said nothing yet.
+    pub(crate) fn connect(&self) -> Client {
+        Client::unix(&self.path())
+    }
+
+    /// A client that uses `disk` with structured replies and the allocation context.
+    pub(crate) fn client(&self) -> Client {
+        let mut client = self.connect();
+        client.negotiate();
+        client
+    }
+
+    /// Looks into the server.
+    pub(crate) fn with<T: Send + 'static>(&self, look: impl FnOnce(&Rc<Fixture>) -> T + Send + 'static) -> T {
+        let (sender, receiver) = mpsc::channel();
+        let job =
+            move || FIXTURE.with_borrow(|fixture| sender.send(look(fixture.as_ref().unwrap())).unwrap());
+        self.remote.post(job).unwrap();
+        receiver.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Waits until something is true in the server.
+    pub(crate) fn wait_until(&self, condition: impl Fn(&Fixture) -> bool + Send + 'static) {
+        let (sender, receiver) = mpsc::channel();
+        self.with(move |fixture| {
+            let fixture = fixture.clone();
+            let task = async move {
+                while !condition(&fixture) {
+                    Reactor::current().yield_now().await;
+                }
+                sender.send(()).unwrap();
+            };
+            Reactor::current().spawn(task).detach();
+        });
+        receiver.recv_timeout(PATIENCE).unwrap();
+    }
+
+    /// The lines that were logged by now.
+    pub(crate) fn log(&self) -> Vec<String> {
+        let log = self.log.0.lock().unwrap();
+        String::from_utf8(log.clone()).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.with(|fixture| fixture.stop.raise());
+    }
+
+    /// Why the next connection ended.
+    pub(crate) fn end(&self) -> End {
+        self.ends.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// True if no connection has ended that was not asked for.
+    pub(crate) fn no_end(&self) -> bool {
+        self.ends.try_recv().is_err()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.finish.take().unwrap().send(());
+        let result = self.thread.take().unwrap().join();
+        if !std::thread::panicking() {
+            result.unwrap();
+        }
+    }
+}
+
+fn socket_path(directory: &TempDir) -> PathBuf {
+    directory.path().join("socket")
+}
+
+fn run(
+    backend: Backend,
+    path: &Path,
+    fixture: Rc<Fixture>,
+    ready: &mpsc::Sender<(Remote, SocketAddr)>,
+    finished: futures_channel::oneshot::Receiver<()>,
+) {
+    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+    let platform = Platform::new(backend, clock.clone()).unwrap();
+    let reactor = Reactor::new(platform.clone(), clock);
+    FIXTURE.set(Some(fixture.clone()));
+    reactor.run(async {
+        let local = Listener::bind_unix(&platform, path).unwrap();
+        let tcp = Listener::bind_tcp(&platform, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let address = tcp.local_address().unwrap();
+        for listener in [local, tcp] {
+            let fixture = fixture.clone();
+            let task = async move {
+                accept(&listener, &fixture.stop, |stream| serve(fixture.clone(), stream)).await
+            };
+            reactor.spawn(task).detach();
+        }
+        ready.send((reactor.remote(), address)).unwrap();
+        finished.await.unwrap();
+    });
+    FIXTURE.set(None);
+    reactor.shut_down();
+}
+
+fn serve(fixture: Rc<Fixture>, stream: Stream) {
+    let task = async move {
+        let end = serve_connection(stream, &fixture.exports, &fixture.limits, &fixture.stop).await;
+        // A test that does not look at the ends may be over.
+        let _ = fixture.ends.send(end);
+    };
+    Reactor::current().spawn(task).detach();
+}
