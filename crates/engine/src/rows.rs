@@ -237,22 +237,34 @@ impl Rows {
         into: &mut [u8],
         accept: impl Fn(&[u8]) -> bool,
     ) -> bool {
-        let code = self.code(scheme);
         let mut tried = 0;
         let present: ColumnSet =
             cells.iter().map(|(column, _)| *column).filter(|column| *column != wanted.get()).collect();
         combinations(present, scheme.data(), |sources| {
-            let Ok(decoder) = code.decoder(sources, &[wanted.get()]) else { return false };
-            let inputs: SmallVec<[&[u8]; 32]> = decoder
-                .sources()
-                .iter()
-                .filter_map(|source| cells.iter().find(|(column, _)| column == source))
-                .filter_map(|(_, buffer)| buffer.as_slice().get(index * BLOCK..(index + 1) * BLOCK))
-                .collect();
-            decoder.apply(&inputs, &mut [&mut *into]);
             tried += 1;
-            accept(into) || tried >= COMBINATIONS_MAX
+            self.decode_cell(scheme, sources, wanted, cells, index, into) && accept(into) || tried >= COMBINATIONS_MAX
         }) && accept(into)
+    }
+
+    /// Computes the cell of column `wanted` in row `index` of `cells` from just these columns.
+    pub(crate) fn decode_cell(
+        &self,
+        scheme: Scheme,
+        sources: ColumnSet,
+        wanted: Column,
+        cells: &[(u8, Buffer)],
+        index: usize,
+        into: &mut [u8],
+    ) -> bool {
+        let Ok(decoder) = self.code(scheme).decoder(sources, &[wanted.get()]) else { return false };
+        let inputs: SmallVec<[&[u8]; 32]> = decoder
+            .sources()
+            .iter()
+            .filter_map(|source| cells.iter().find(|(column, _)| column == source))
+            .filter_map(|(_, buffer)| buffer.as_slice().get(index * BLOCK..(index + 1) * BLOCK))
+            .collect();
+        decoder.apply(&inputs, &mut [&mut *into]);
+        true
     }
 
     fn unreadable(&self, address: Address) -> Error {
@@ -274,7 +286,7 @@ fn verify(bytes: &[u8], crcs: &[u32]) -> bool {
 }
 
 /// Calls `try_one` with each subset of `size` columns of `present` until it gives true. True if one did.
-fn combinations(present: ColumnSet, size: u8, mut try_one: impl FnMut(ColumnSet) -> bool) -> bool {
+pub(crate) fn combinations(present: ColumnSet, size: u8, mut try_one: impl FnMut(ColumnSet) -> bool) -> bool {
     fn choose(
         rest: &[u8],
         left: usize,

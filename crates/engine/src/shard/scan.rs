@@ -5,8 +5,8 @@
 //! that is read whole, and where a power cut left some of its cells unwritten they are written now, from the others.
 //! What cannot be made whole was never answered as durable: the log ends before it.
 
-use codec::crc32c;
-use format::limits::BLOCK;
+use codec::{ColumnSet, crc32c};
+use format::limits::{BLOCK, HEADER_BLOCKS_MAX};
 use format::{
     Address, Column, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, Sequence, ShardRecord,
     UnverifiedHeader,
@@ -16,10 +16,13 @@ use reactor::{Buffer, Span};
 use crate::error::{Error, Place, Result};
 use crate::geometry::RecordLayout;
 use crate::log::Identity;
-use crate::rows::{RowSpan, Rows};
+use crate::rows::{RowSpan, Rows, combinations};
 
 /// Rows of a column that the scan reads ahead.
 const READ_AHEAD: u32 = 64;
+/// Rows that a header takes at most.
+#[allow(clippy::cast_possible_truncation)]
+const HEADER_ROWS: u32 = HEADER_BLOCKS_MAX as u32;
 
 /// A record that recovery found.
 pub(crate) struct Found {
@@ -182,54 +185,41 @@ impl HeaderReader<'_> {
         (rows as usize >= blocks && self.belongs(&header.place, row)).then(|| (header, block_crcs(bytes)))
     }
 
-    /// Computes the header's cells from every choice of columns.
+    /// Computes the header from every choice of columns, until one gives a header that belongs here: a cell may hold
+    /// what a drive kept of other times or places, and look perfectly sound.
     async fn rebuild(&mut self, row: Row) -> Result<Option<Read>> {
         let scheme = self.record.scheme;
         let width: Vec<u8> = (0..scheme.width()).collect();
-        let mut span = RowSpan { id: self.id, row, count: 1, cells: Vec::new() };
+        let count = HEADER_ROWS.min(self.record.rows - row.get());
+        let mut span = RowSpan { id: self.id, row, count, cells: Vec::new() };
         self.rows.read_columns(&mut span, &width).await;
-        let mut first = Buffer::new(BLOCK);
-        let parses = |bytes: &[u8]| {
-            UnverifiedHeader::parse(bytes).is_ok_and(|header| {
-                header.blocks() > 1 || header.verify(bytes, &self.identity.key).is_ok()
-            })
-        };
-        let direct = span.cells.iter().find(|(column, _)| *column == 0);
-        let found = match direct {
-            Some((_, cell)) if parses(cell.as_slice()) => {
-                first.as_mut_slice().copy_from_slice(cell.as_slice());
-                true
-            }
-            _ => self.rows.rebuild_cell(scheme, Column::new(0), &span.cells, 0, first.as_mut_slice(), parses),
-        };
-        if !found {
-            return Ok(None);
-        }
-        let Ok(unverified) = UnverifiedHeader::parse(first.as_slice()) else { return Ok(None) };
-        let mut bytes = first.as_slice().to_vec();
-        for index in 1..u32::from(unverified.blocks()) {
-            let Some(block) = self.header_block(row, index, unverified.blocks()).await else { return Ok(None) };
-            bytes.extend_from_slice(block.as_slice());
-        }
-        let header = unverified.verify(&bytes, &self.identity.key).ok();
-        let header = header.filter(|header| self.belongs(&header.place, row));
-        Ok(header.map(|header| (header, block_crcs(&bytes))))
+        let present: ColumnSet = span.cells.iter().map(|(column, _)| *column).collect();
+        let mut found = None;
+        combinations(present, scheme.data(), |sources| {
+            found = self.header_from(sources, &span, row);
+            found.is_some()
+        });
+        Ok(found)
     }
 
-    /// A later block of a long header: one of a large record, so it lies in column 0 below the first.
-    async fn header_block(&self, row: Row, index: u32, blocks: u8) -> Option<Buffer> {
-        if row.get() + u32::from(blocks) > self.record.rows {
+    /// The header that a choice of columns gives.
+    fn header_from(&self, sources: ColumnSet, span: &RowSpan, row: Row) -> Option<Read> {
+        let block = |index: usize| {
+            let mut block = vec![0; BLOCK];
+            let (scheme, first) = (self.record.scheme, Column::new(0));
+            let decoded = self.rows.decode_cell(scheme, sources, first, &span.cells, index, &mut block);
+            decoded.then_some(block)
+        };
+        let mut bytes = block(0)?;
+        let unverified = UnverifiedHeader::parse(&bytes).ok()?;
+        if u32::from(unverified.blocks()) > span.count {
             return None;
         }
-        let mut span = RowSpan { id: self.id, row: row.plus(index), count: 1, cells: Vec::new() };
-        let width: Vec<u8> = (0..self.record.scheme.width()).collect();
-        self.rows.read_columns(&mut span, &width).await;
-        if let Some(at) = span.cells.iter().position(|(column, _)| *column == 0) {
-            return Some(span.cells.swap_remove(at).1);
+        for index in 1..usize::from(unverified.blocks()) {
+            bytes.extend_from_slice(&block(index)?);
         }
-        let mut block = Buffer::new(BLOCK);
-        let scheme = self.record.scheme;
-        self.rows.rebuild_cell(scheme, Column::new(0), &span.cells, 0, block.as_mut_slice(), |_| true).then_some(block)
+        let header = unverified.verify(&bytes, &self.identity.key).ok()?;
+        self.belongs(&header.place, row).then(|| (header, block_crcs(&bytes)))
     }
 
     fn belongs(&self, place: &RecordPlace, row: Row) -> bool {
