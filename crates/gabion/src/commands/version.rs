@@ -1,0 +1,24 @@
+//! `gabion version`.
+
+use anyhow::Result;
+use server::wire::Version;
+
+use crate::cli::Global;
+use crate::failure::Outcome;
+
+/// Prints the release.
+///
+/// # Errors
+/// When nothing can be printed.
+pub(crate) fn run(global: &Global) -> Result<Outcome> {
+    let version = Version::of_this_program();
+    let text = if global.json {
+        super::to_json(&version)?
+    } else if global.quiet {
+        version.version
+    } else {
+        format!("gabion {} (API {}, on-disk format {})", version.version, version.api, version.format)
+    };
+    super::print(&text)?;
+    Ok(Outcome::Done)
+}

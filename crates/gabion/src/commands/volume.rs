@@ -1,0 +1,88 @@
+//! `gabion volume`.
+
+use anyhow::Result;
+use server::Size;
+use server::wire::{CreateVolume, Operation, Pool, PoolState, ResizeVolume, Volume};
+
+use super::{Setting, confirm};
+use crate::cli::{VolumeCommand, VolumeName};
+use crate::client::segment;
+use crate::failure::Outcome;
+use crate::output;
+use crate::progress::follow;
+
+/// Runs a command about volumes.
+///
+/// # Errors
+/// Why it failed.
+pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Outcome> {
+    match command {
+        VolumeCommand::Create { name, size, sector } => create(setting, name, size, sector).await,
+        VolumeCommand::List { pool } => list(setting, pool).await,
+        VolumeCommand::Show { name } => show(setting, &name).await,
+        VolumeCommand::Resize { name, size, shrink } => resize(setting, &name, size, shrink).await,
+        VolumeCommand::Delete { name, yes } => delete(setting, &name, yes).await,
+    }
+}
+
+fn path_of(name: &VolumeName) -> String {
+    format!("/v1/pools/{}/volumes/{}", segment(&name.pool), segment(&name.volume))
+}
+
+async fn create(setting: &Setting, name: VolumeName, size: Size, sector: u32) -> Result<Outcome> {
+    let path = format!("/v1/pools/{}/volumes", segment(&name.pool));
+    let request = CreateVolume { name: name.volume.clone(), size: size.bytes(), sector: Some(sector) };
+    let created: Volume = setting.client.post(&path, &request).await?;
+    setting.done(&created, |volume| {
+        format!(
+            "volume {name} of {} created; 'gabion export create {name} --nbd' serves it",
+            Size(volume.size)
+        )
+    })?;
+    Ok(Outcome::Done)
+}
+
+async fn list(setting: &Setting, pool: Option<String>) -> Result<Outcome> {
+    let pools = match pool {
+        Some(pool) => vec![pool],
+        None => {
+            let pools: Vec<Pool> = setting.client.get("/v1/pools").await?;
+            let open = pools.into_iter().filter(|pool| pool.state == PoolState::Open);
+            open.map(|pool| pool.name).collect()
+        }
+    };
+    let mut volumes: Vec<Volume> = Vec::new();
+    for pool in pools {
+        let found: Vec<Volume> = setting.client.get(&format!("/v1/pools/{}/volumes", segment(&pool))).await?;
+        volumes.extend(found);
+    }
+    setting.list(&volumes, |volume| format!("{}/{}", volume.pool, volume.name), output::volumes)?;
+    Ok(Outcome::Done)
+}
+
+async fn show(setting: &Setting, name: &VolumeName) -> Result<Outcome> {
+    let volume: Volume = setting.client.get(&path_of(name)).await?;
+    setting.print(&volume, output::volume)?;
+    Ok(Outcome::Done)
+}
+
+async fn resize(setting: &Setting, name: &VolumeName, size: Size, shrink: bool) -> Result<Outcome> {
+    let request = ResizeVolume { size: size.bytes(), shrink };
+    let resized: Volume = setting.client.patch(&path_of(name), &request).await?;
+    setting.done(&resized, |volume| {
+        let again = if volume.exported { "; NBD clients see it when they connect again" } else { "" };
+        format!("volume {name} has {} now{again}", Size(volume.size))
+    })?;
+    Ok(Outcome::Done)
+}
+
+async fn delete(setting: &Setting, name: &VolumeName, yes: bool) -> Result<Outcome> {
+    if !yes {
+        let volume: Volume = setting.client.get(&path_of(name)).await?;
+        confirm(false, &format!("Volume {name} stores {}: that will be lost.", Size(volume.stored)))?;
+    }
+    let started: Operation = setting.client.delete(&path_of(name)).await?;
+    let ended = follow(&setting.client, started, setting.quiet).await?;
+    setting.done(&ended, |_| format!("volume {name} deleted"))?;
+    Ok(Outcome::Done)
+}

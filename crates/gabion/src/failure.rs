@@ -1,0 +1,59 @@
+//! How a command ends: its exit status, and what is printed when it failed.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use server::wire::ErrorAnswer;
+use server::{Error, ErrorKind};
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Done, and all is well.
+    Done,
+    /// Done, and what was looked at is not well.
+    Unwell,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => Self::SUCCESS,
+            Outcome::Unwell => Self::from(3),
+        }
+    }
+}
+
+/// The command line makes no sense, in a way that only shows later than its parsing.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Tells why a command failed, and gives its exit status.
+pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
+    let status = if error.is::<Usage>() { 2 } else { 1 };
+    let known = match error.downcast_ref::<Error>() {
+        Some(known) => known.clone(),
+        None => {
+            let kind = if status == 2 { ErrorKind::Invalid } else { ErrorKind::Internal };
+            Error::new(kind, format!("{error:#}"))
+        }
+    };
+    if json {
+        let answer = ErrorAnswer { error: known };
+        eprintln!("{}", serde_json::to_string(&answer).unwrap_or_else(|_| answer.error.to_string()));
+    } else {
+        eprintln!("gabion: {known}");
+        if let Some(hint) = known.hint_text() {
+            eprintln!("  hint: {hint}");
+        }
+    }
+    ExitCode::from(status)
+}

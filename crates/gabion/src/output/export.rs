@@ -1,0 +1,28 @@
+//! Exports.
+
+use server::wire::{Export, ExportState};
+
+use super::table::table;
+
+/// A list of exports.
+pub(crate) fn exports(exports: &[Export]) -> String {
+    if exports.is_empty() {
+        return "no exports; 'gabion export create POOL/VOLUME --nbd' makes one".into();
+    }
+    let row = |export: &Export| {
+        let state = match (export.state, &export.reason) {
+            (ExportState::Active, _) => "active".to_owned(),
+            (ExportState::Waiting, Some(reason)) => format!("waiting: {reason}"),
+            (ExportState::Waiting, None) => "waiting".to_owned(),
+        };
+        vec![
+            format!("{}/{}", export.pool, export.volume),
+            export.protocol.to_string(),
+            if export.read_only { "read-only" } else { "read-write" }.to_owned(),
+            export.connections.to_string(),
+            state,
+            export.uris.join(" "),
+        ]
+    };
+    table(&["VOLUME", "PROTOCOL", "ACCESS", ">CLIENTS", "STATE", "URI"], exports.iter().map(row))
+}

@@ -1,0 +1,28 @@
+//! How results look to people.
+
+mod drive;
+mod export;
+mod pool;
+mod table;
+mod time;
+mod volume;
+
+use serde::Serialize;
+
+pub(crate) use drive::{check_report, drives, identified};
+pub(crate) use export::exports;
+pub(crate) use pool::{opening, pool_statuses, pools};
+pub(crate) use volume::{volume, volumes};
+
+/// The word by which the API calls a state.
+pub(crate) fn word<T: Serialize>(state: &T) -> String {
+    match serde_json::to_value(state) {
+        Ok(serde_json::Value::String(word)) => word.replace('_', " "),
+        _ => "?".into(),
+    }
+}
+
+/// A size, or a dash for what is not known.
+fn size(bytes: Option<u64>) -> String {
+    bytes.map_or("-".into(), |bytes| server::Size(bytes).to_string())
+}

@@ -1,0 +1,19 @@
+//! Tables: no lines, one space of air, numbers to the right.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// A table with these columns; those that start with `>` hold numbers.
+pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns.iter().map(|column| column.trim_start_matches('>')));
+    table.add_rows(rows);
+    for (index, title) in columns.iter().enumerate() {
+        let Some(column) = table.column_mut(index) else { continue };
+        column.set_padding((0, 2));
+        if title.starts_with('>') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}

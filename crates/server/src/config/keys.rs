@@ -1,0 +1,333 @@
+//! The one table of settings: name, explanation, and how a text becomes the value. The file, the environment, the flags,
+//! the manual and the tests are made of it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Config, LogFormat};
+use crate::sizes::Size;
+
+/// A setting.
+pub struct Key {
+    /// Its section of the file.
+    pub section: &'static str,
+    /// Its name within the section.
+    pub name: &'static str,
+    /// What stands for the value in the manual.
+    pub value: &'static str,
+    /// What it does, in sentences.
+    pub help: &'static str,
+    /// A value other than the default, as text.
+    pub example: &'static str,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+    show: fn(&Config) -> Shown,
+}
+
+/// A value as it stands in a file.
+pub(super) enum Shown {
+    /// In quotes.
+    Text(String),
+    /// A number.
+    Number(u64),
+    /// A list of quoted texts.
+    Texts(Vec<String>),
+    /// A list of numbers.
+    Numbers(Vec<u64>),
+    /// Not set; what happens then.
+    Unset(&'static str),
+}
+
+impl Key {
+    /// Its name in the file: `daemon.socket`.
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// The name of its flag, without the dashes.
+    pub fn flag(&self) -> String {
+        let name = self.name.replace('_', "-");
+        if self.section == "daemon" { name } else { format!("{}-{name}", self.section) }
+    }
+
+    /// The name of its environment variable.
+    pub fn variable(&self) -> String {
+        format!("GABION_{}", self.flag().replace('-', "_").to_ascii_uppercase())
+    }
+
+    /// Sets it from text.
+    pub(super) fn apply(&self, config: &mut Config, text: &str) -> Result<(), String> {
+        (self.set)(config, text.trim())
+    }
+
+    /// Its value as it stands in a file.
+    pub(super) fn shown(&self, config: &Config) -> Shown {
+        (self.show)(config)
+    }
+}
+
+/// Every setting, in the order of the manual.
+pub const KEYS: &[Key] = &[
+    Key {
+        section: "daemon",
+        name: "socket",
+        value: "PATH",
+        help: "Unix socket of the API, for the other commands. Only its owner may use it.",
+        example: "/tmp/elsewhere/gabion.sock",
+        set: |config, text| set(&mut config.socket, path(text)),
+        show: |config| shown_path(&config.socket),
+    },
+    Key {
+        section: "daemon",
+        name: "state_dir",
+        value: "DIR",
+        help: "Directory in which the daemon remembers which pools to open and what is exported. One daemon uses it.",
+        example: "/tmp/elsewhere/state",
+        set: |config, text| set(&mut config.state_dir, path(text)),
+        show: |config| shown_path(&config.state_dir),
+    },
+    Key {
+        section: "daemon",
+        name: "log_level",
+        value: "LEVEL",
+        help: "What is logged: error, warn, info, debug or trace; also by room, as in 'info,engine=debug'.",
+        example: "debug",
+        set: |config, text| set(&mut config.log_level, level(text)),
+        show: |config| Shown::Text(config.log_level.clone()),
+    },
+    Key {
+        section: "daemon",
+        name: "log_format",
+        value: "text|json",
+        help: "How logs are written: text for people, or one JSON object a line.",
+        example: "json",
+        set: |config, text| {
+            let format = match text {
+                "text" => Ok(LogFormat::Text),
+                "json" => Ok(LogFormat::Json),
+                _ => Err(format!("there is no log format '{text}': text or json")),
+            };
+            set(&mut config.log_format, format)
+        },
+        show: |config| {
+            let name = match config.log_format {
+                LogFormat::Text => "text",
+                LogFormat::Json => "json",
+            };
+            Shown::Text(name.into())
+        },
+    },
+    Key {
+        section: "daemon",
+        name: "threads",
+        value: "N",
+        help: "Reactor threads, each of which may use a core of its own. Without it: one for every two CPUs.",
+        example: "3",
+        set: |config, text| set(&mut config.threads, count(text).map(Some)),
+        show: |config| match config.threads {
+            Some(threads) => Shown::Number(threads as u64),
+            None => Shown::Unset("one for every two CPUs"),
+        },
+    },
+    Key {
+        section: "daemon",
+        name: "cores",
+        value: "LIST",
+        help: "Cores that reactor threads stay on, one thread each: numbers and ranges, as in '0,2-3'. Without it they \
+               are not tied to cores.",
+        example: "0,2-3",
+        set: |config, text| set(&mut config.cores, cores(text)),
+        show: |config| match config.cores.as_slice() {
+            [] => Shown::Unset("threads are not tied to cores"),
+            cores => Shown::Numbers(cores.iter().map(|core| *core as u64).collect()),
+        },
+    },
+    Key {
+        section: "daemon",
+        name: "poll",
+        value: "DURATION",
+        help: "How long a reactor with nothing to do polls before it sleeps. Longer saves some latency under light \
+               load and costs CPU time; 0 sleeps at once.",
+        example: "1ms",
+        set: |config, text| set(&mut config.poll, duration(text)),
+        show: |config| Shown::Text(show_duration(config.poll)),
+    },
+    Key {
+        section: "daemon",
+        name: "io",
+        value: "auto|io_uring|threads",
+        help: "How drives and sockets are read and written. Threads are slower and work where io_uring is forbidden.",
+        example: "threads",
+        set: |config, text| {
+            let backend = text.parse().map_err(|error: reactor::UnknownBackend| error.to_string());
+            set(&mut config.io, backend)
+        },
+        show: |config| Shown::Text(config.io.to_string()),
+    },
+    Key {
+        section: "daemon",
+        name: "map_memory",
+        value: "SIZE",
+        help: "Memory for each pool's block map. The map of 1 TiB of randomly written data takes 4 GiB; what does not \
+               fit is read from the drives when it is needed.",
+        example: "256MiB",
+        set: |config, text| {
+            let least = Size(1 << 20);
+            let memory = size(text).and_then(|size| {
+                if size < least {
+                    Err(format!("{size} is less than the {least} that a map needs"))
+                } else {
+                    Ok(size)
+                }
+            });
+            set(&mut config.map_memory, memory)
+        },
+        show: |config| shown_size(config.map_memory),
+    },
+    Key {
+        section: "daemon",
+        name: "checkpoint_after",
+        value: "SIZE",
+        help: "Bytes of log after which a checkpoint is made: what a shard reads at most after a crash.",
+        example: "256MiB",
+        set: |config, text| {
+            let least = Size(1 << 20);
+            let length = size(text).and_then(|size| {
+                if size < least { Err(format!("{size} is less than {least}")) } else { Ok(size) }
+            });
+            set(&mut config.checkpoint_after, length)
+        },
+        show: |config| shown_size(config.checkpoint_after),
+    },
+    Key {
+        section: "daemon",
+        name: "drive_wait",
+        value: "DURATION",
+        help: "How long the daemon waits at start for drives that are not there yet, before it opens a pool without \
+               them.",
+        example: "5s",
+        set: |config, text| set(&mut config.drive_wait, duration(text)),
+        show: |config| Shown::Text(show_duration(config.drive_wait)),
+    },
+    Key {
+        section: "nbd",
+        name: "socket",
+        value: "PATH|none",
+        help: "Unix socket on which volumes are served by NBD.",
+        example: "/tmp/elsewhere/nbd.sock",
+        set: |config, text| {
+            let socket = if text == "none" { Ok(None) } else { path(text).map(Some) };
+            set(&mut config.nbd_socket, socket)
+        },
+        show: |config| match &config.nbd_socket {
+            Some(socket) => shown_path(socket),
+            None => Shown::Text("none".into()),
+        },
+    },
+    Key {
+        section: "nbd",
+        name: "listen",
+        value: "ADDRESS:PORT",
+        help: "TCP addresses on which volumes are served by NBD, separated by commas. There is neither encryption nor \
+               a password: use networks that only trusted hosts reach.",
+        example: "127.0.0.1:10809,[::1]:10809",
+        set: |config, text| set(&mut config.nbd_listen, addresses(text)),
+        show: |config| match config.nbd_listen.as_slice() {
+            [] => Shown::Unset("NBD is not served over TCP"),
+            addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
+        },
+    },
+];
+
+fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(format!("'{text}' is not an absolute path")) }
+}
+
+fn shown_path(path: &std::path::Path) -> Shown {
+    Shown::Text(path.to_string_lossy().into_owned())
+}
+
+fn level(text: &str) -> Result<String, String> {
+    let known = |level: &str| ["error", "warn", "info", "debug", "trace", "off"].contains(&level);
+    let wrong = text.split(',').map(|part| part.split_once('=').map_or(part, |(_, level)| level).trim());
+    match wrong.into_iter().find(|level| !known(level)) {
+        None => Ok(text.to_owned()),
+        Some(level) => Err(format!("there is no log level '{level}': error, warn, info, debug or trace")),
+    }
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=1024) => Ok(count),
+        _ => Err(format!("'{text}' is not a number from 1 to 1024")),
+    }
+}
+
+fn cores(text: &str) -> Result<Vec<usize>, String> {
+    let wrong = || format!("'{text}' is not a list of cores: write for example 0,2-3");
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| wrong())?;
+        let last: usize = last.trim().parse().map_err(|_| wrong())?;
+        if last < first || last - first >= 1024 {
+            return Err(wrong());
+        }
+        for core in first..=last {
+            if cores.contains(&core) {
+                return Err(format!("core {core} is listed twice"));
+            }
+            cores.push(core);
+        }
+    }
+    Ok(cores)
+}
+
+const DURATIONS: [(&str, u64); 4] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000)];
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is not a duration: write for example 50us, 20ms, 30s or 2min");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits).ok_or_else(wrong)?;
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let unit = DURATIONS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?.1;
+    let micros = number.checked_mul(unit).filter(|micros| *micros <= 86_400_000_000);
+    micros.map(Duration::from_micros).ok_or_else(|| format!("'{text}' is more than a day"))
+}
+
+fn show_duration(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    let unit = DURATIONS
+        .iter()
+        .rev()
+        .find(|(_, unit)| micros >= u128::from(*unit) && micros.is_multiple_of(u128::from(*unit)));
+    unit.map_or("0".into(), |(name, unit)| format!("{}{name}", micros / u128::from(*unit)))
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    text.parse().map_err(|error: crate::sizes::SizeError| error.to_string())
+}
+
+fn shown_size(size: Size) -> Shown {
+    let text = size.to_string().replace(' ', "");
+    // What is shown for people may be rounded.
+    if text.parse() == Ok(size) { Shown::Text(text) } else { Shown::Number(size.0) }
+}
+
+fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let address = |part: &str| {
+        let wrong =
+            || format!("'{}' is not an address and port: write for example 127.0.0.1:10809", part.trim());
+        part.trim().parse().map_err(|_| wrong())
+    };
+    text.split(',').map(address).collect()
+}

@@ -1,0 +1,163 @@
+//! The daemon's configuration: from a file, the environment and flags, which all know the same keys.
+//!
+//! A flag wins over the environment, that over the file, and that over the default. Unknown keys are errors: a setting
+//! that is silently ignored is found out about on the worst day.
+
+mod error;
+mod file;
+mod keys;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reactor::Backend;
+
+pub use error::ConfigError;
+pub use keys::{KEYS, Key};
+
+use crate::reactors;
+use crate::sizes::Size;
+
+/// Where the file is looked for if none is named.
+pub const DEFAULT_FILE: &str = "/etc/gabion/gabion.toml";
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The daemon's settings; each is described in [`KEYS`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table of keys describes them, for the manual as well")]
+pub struct Config {
+    pub socket: PathBuf,
+    pub state_dir: PathBuf,
+    pub log_level: String,
+    pub log_format: LogFormat,
+    pub threads: Option<usize>,
+    pub cores: Vec<usize>,
+    pub poll: Duration,
+    pub io: Backend,
+    pub map_memory: Size,
+    pub checkpoint_after: Size,
+    pub drive_wait: Duration,
+    pub nbd_socket: Option<PathBuf>,
+    pub nbd_listen: Vec<SocketAddr>,
+    /// Pools to open at start, by name, with their drives.
+    pub pools: BTreeMap<String, Vec<PathBuf>>,
+}
+
+impl Config {
+    /// The settings of a daemon that nobody has configured, for the user that runs this process.
+    pub fn defaults() -> Self {
+        let places = Places::of_this_user();
+        Self {
+            socket: places.runtime.join("gabion.sock"),
+            nbd_socket: Some(places.runtime.join(places.nbd_name)),
+            state_dir: places.state,
+            log_level: "info".into(),
+            log_format: LogFormat::Text,
+            threads: None,
+            cores: Vec::new(),
+            poll: Duration::from_micros(50),
+            io: Backend::Auto,
+            map_memory: Size(1 << 30),
+            checkpoint_after: Size(1 << 30),
+            drive_wait: Duration::from_secs(30),
+            nbd_listen: Vec::new(),
+            pools: BTreeMap::new(),
+        }
+    }
+
+    /// Puts the settings together. `file` is the file that was asked for; without one the default file is read if it
+    /// is there. `environment` and `flags` give the text of a variable or flag by its name.
+    ///
+    /// # Errors
+    /// For a file that cannot be read or parsed, an unknown key, a value that makes no sense: saying where it stands.
+    pub fn load(
+        file: Option<&Path>,
+        environment: &dyn Fn(&str) -> Option<String>,
+        flags: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let mut config = Self::defaults();
+        match file {
+            Some(path) => file::apply(&mut config, path)?,
+            None if Path::new(DEFAULT_FILE).exists() => file::apply(&mut config, Path::new(DEFAULT_FILE))?,
+            None => {}
+        }
+        for key in KEYS {
+            if let Some(text) = environment(&key.variable()) {
+                key.apply(&mut config, &text).map_err(|wrong| ConfigError::value(key.variable(), wrong))?;
+            }
+        }
+        for key in KEYS {
+            if let Some(text) = flags(&key.flag()) {
+                let flag = format!("--{}", key.flag());
+                key.apply(&mut config, &text).map_err(|wrong| ConfigError::value(flag, wrong))?;
+            }
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        match self.threads {
+            Some(threads) if !self.cores.is_empty() && threads != self.cores.len() => {
+                Err(ConfigError::Contradiction(format!(
+                    "'threads' says {threads} and 'cores' lists {}: give one of them",
+                    self.cores.len()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The settings as a file that has them, with every key explained.
+    pub fn to_file(&self) -> String {
+        file::render(self)
+    }
+
+    /// The threads that the reactors run on.
+    pub(crate) fn reactors(&self) -> reactors::Settings {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = match self.cores.as_slice() {
+            [] => vec![None; self.threads.unwrap_or((cpus / 2).max(1))],
+            cores => cores.iter().copied().map(Some).collect(),
+        };
+        reactors::Settings { cores, poll: self.poll, backend: self.io }
+    }
+}
+
+/// Where this user's daemon keeps its things.
+struct Places {
+    runtime: PathBuf,
+    nbd_name: &'static str,
+    state: PathBuf,
+}
+
+impl Places {
+    fn of_this_user() -> Self {
+        if rustix::process::geteuid().is_root() {
+            let (runtime, state) = ("/run/gabion".into(), "/var/lib/gabion".into());
+            return Self { runtime, nbd_name: "nbd.sock", state };
+        }
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| {
+            // Without a directory of our own: a name that no other user's daemon has.
+            std::env::temp_dir().join(format!("gabion-{}", rustix::process::geteuid().as_raw()))
+        });
+        let state = variable("XDG_STATE_HOME")
+            .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+            .unwrap_or_else(|| runtime.clone());
+        Self { runtime, nbd_name: "gabion-nbd.sock", state: state.join("gabion") }
+    }
+}

@@ -1,0 +1,144 @@
+//! Every key in every place that it can be set from, and everything that is no configuration.
+
+use std::path::Path;
+
+use super::*;
+
+fn load(
+    file: Option<&str>,
+    environment: &[(&str, &str)],
+    flags: &[(&str, &str)],
+) -> Result<Config, ConfigError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gabion.toml");
+    std::fs::write(&path, file.unwrap_or_default()).unwrap();
+    let find = |from: &[(&str, &str)], name: &str| {
+        from.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    };
+    Config::load(Some(&path), &|name| find(environment, name), &|name| find(flags, name))
+}
+
+fn refusal(file: &str) -> String {
+    let error = load(Some(file), &[], &[]).unwrap_err().to_string();
+    let (_, after_path) = error.split_once("gabion.toml").unwrap();
+    after_path.to_owned()
+}
+
+#[test]
+fn every_key_is_read_from_the_file_the_environment_and_a_flag() {
+    let unset = load(None, &[], &[]).unwrap();
+    for key in KEYS {
+        let mut expected = unset.clone();
+        key.apply(&mut expected, key.example).unwrap();
+        assert_ne!(expected, unset, "the example of {} is its default", key.path());
+
+        let file = format!("[{}]\n{} = \"{}\"", key.section, key.name, key.example);
+        assert_eq!(load(Some(&file), &[], &[]).unwrap(), expected, "{}", key.path());
+        let variable = key.variable();
+        assert_eq!(load(None, &[(&variable, key.example)], &[]).unwrap(), expected, "{variable}");
+        let flag = key.flag();
+        assert_eq!(load(None, &[], &[(&flag, key.example)]).unwrap(), expected, "--{flag}");
+    }
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+    let file = "[daemon]\nthreads = 2";
+    let threads = |environment, flags| load(Some(file), environment, flags).unwrap().threads;
+    assert_eq!(threads(&[], &[]), Some(2));
+    assert_eq!(threads(&[("GABION_THREADS", "3")], &[]), Some(3));
+    assert_eq!(threads(&[("GABION_THREADS", "3")], &[("threads", "4")]), Some(4));
+}
+
+#[test]
+fn names_are_unique() {
+    let mut names: Vec<String> =
+        KEYS.iter().flat_map(|key| [key.flag(), key.variable(), key.path()]).collect();
+    let all = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
+
+#[test]
+fn what_is_printed_can_be_read_again() {
+    let flags: Vec<(String, &str)> =
+        KEYS.iter().filter(|key| key.name != "threads").map(|key| (key.flag(), key.example)).collect();
+    let flags: Vec<(&str, &str)> = flags.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let pools = "[pools.fast]\ndrives = [\"/dev/a\", \"/dev/b c\"]\n[pools.\"x.y\"]\ndrives = [\"/dev/c\"]";
+    let config = load(Some(pools), &[], &flags).unwrap();
+    assert_eq!(config.pools.len(), 2);
+    assert_eq!(load(Some(&config.to_file()), &[], &[]).unwrap(), config);
+    let unset = load(None, &[], &[]).unwrap();
+    assert_eq!(load(Some(&unset.to_file()), &[], &[]).unwrap(), unset);
+}
+
+#[test]
+fn lists_and_numbers_need_no_quotes() {
+    let config =
+        load(Some("[daemon]\ncores = [0, 2]\nthreads = 2\nmap_memory = 1_048_576"), &[], &[]).unwrap();
+    assert_eq!((config.cores, config.threads, config.map_memory), (vec![0, 2], Some(2), Size(1 << 20)));
+    let config = load(Some("[nbd]\nlisten = [\"0.0.0.0:1\", \"[::]:2\"]"), &[], &[]).unwrap();
+    assert_eq!(config.nbd_listen.len(), 2);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_one_that_was_meant() {
+    for (file, says) in [
+        ("[daemon]\n\nsokcet = \"/a\"", ":3: there is no key 'daemon.sokcet'; did you mean 'daemon.socket'?"),
+        ("[deamon]\nsocket = \"/a\"", ":1: there is no key 'deamon'; did you mean 'daemon'?"),
+        ("socket = \"/a\"", ":1: there is no key 'socket'; did you mean 'daemon.socket'?"),
+        ("[nbd]\nlisten_on = \"\"", ":2: there is no key 'nbd.listen_on'; did you mean 'nbd.listen'?"),
+        (
+            "[pools.a]\ndrive = [\"/a\"]",
+            ":2: there is no key 'pools.a.drive'; did you mean 'pools.a.drives'?",
+        ),
+        ("\n[something.else]\nx = 1", ":2: there is no key 'something'"),
+        ("[daemon]\nquite_another = 1", ":2: there is no key 'daemon.quite_another'"),
+    ] {
+        assert_eq!(refusal(file), says);
+    }
+}
+
+#[test]
+fn a_value_that_makes_no_sense_is_named_with_its_place() {
+    for (file, says) in [
+        ("[daemon]\nthreads = 0", ":2: daemon.threads: '0' is not a number from 1 to 1024"),
+        ("[daemon]\nthreads = -1", ":2: daemon.threads: '-1' is not"),
+        ("[daemon]\npoll = 3", ":2: daemon.poll: '3' is not a duration"),
+        ("[daemon]\npoll = true", ":2: daemon.poll: expected a text"),
+        ("[daemon]\ncores = [1, 1]", ":2: daemon.cores: core 1 is listed twice"),
+        ("[daemon]\nsocket = \"here\"", ":2: daemon.socket: 'here' is not an absolute path"),
+        ("[daemon]\nio = \"uring\"", ":2: daemon.io: no backend is called"),
+        ("[daemon]\nlog_level = \"loud\"", ":2: daemon.log_level: there is no log level 'loud'"),
+        ("[daemon]\nmap_memory = \"1K\"", ":2: daemon.map_memory: 1 KiB is less"),
+        ("[nbd]\nlisten = \"localhost\"", ":2: nbd.listen: 'localhost' is not an address"),
+        ("[pools]\nfast = 3", ":2: pools.fast: expected a section [pools.fast]"),
+        ("[pools.fast]", ":1: pools.fast: the pool needs 'drives'"),
+        ("[pools.fast]\ndrives = [\"sda\"]", ":2: pools.fast.drives: expected a list of absolute paths"),
+        ("[pools.fast]\ndrives = []", ":2: pools.fast.drives: expected a list"),
+        ("[daemon", ": TOML parse error at line 1"),
+    ] {
+        assert!(refusal(file).starts_with(says), "{}", refusal(file));
+    }
+    let error = load(None, &[("GABION_POLL", "soon")], &[]).unwrap_err().to_string();
+    assert!(error.starts_with("GABION_POLL: 'soon' is not a duration"), "{error}");
+    let error = load(None, &[], &[("nbd-listen", "x")]).unwrap_err().to_string();
+    assert!(error.starts_with("--nbd-listen: 'x' is not an address"), "{error}");
+    let error = load(Some("[daemon]\ncores = [0]\nthreads = 2"), &[], &[]).unwrap_err().to_string();
+    assert!(error.contains("give one of them"), "{error}");
+}
+
+#[test]
+fn a_file_that_was_asked_for_must_be_there() {
+    let error = Config::load(Some(Path::new("/nonexistent/gabion.toml")), &|_| None, &|_| None).unwrap_err();
+    assert!(error.to_string().starts_with("cannot read /nonexistent/gabion.toml"), "{error}");
+}
+
+#[test]
+fn reactors_follow_threads_or_cores() {
+    let cores = |flags: &[(&str, &str)]| load(None, &[], flags).unwrap().reactors().cores;
+    assert_eq!(cores(&[("threads", "2")]), [None, None]);
+    assert_eq!(cores(&[("cores", "1,3")]), [Some(1), Some(3)]);
+    assert!(!cores(&[]).is_empty());
+}

@@ -1,0 +1,129 @@
+//! Pools and their drives.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+
+use super::answer::Body;
+use crate::daemon::Services;
+use crate::error::Result;
+use crate::wire::{ClosePool, CreatePool, ErrorAnswer, OpenPool, Operation, OperationKind, Pool};
+
+/// What a request that starts an operation answers.
+pub(super) type Started = (StatusCode, Json<Operation>);
+
+pub(super) fn started(operation: Operation) -> Started {
+    (StatusCode::ACCEPTED, Json(operation))
+}
+
+/// The pools.
+#[utoipa::path(get, path = "/v1/pools", tag = "pools", responses((status = 200, body = Vec<Pool>)))]
+pub(super) async fn list(State(services): State<Arc<Services>>) -> Result<Json<Vec<Pool>>> {
+    Ok(Json(services.pools.list().await?))
+}
+
+/// One pool.
+#[utoipa::path(
+    get, path = "/v1/pools/{pool}", tag = "pools",
+    params(("pool" = String, Path, description = "Its name")),
+    responses((status = 200, body = Pool), (status = 404, body = ErrorAnswer))
+)]
+pub(super) async fn get(
+    State(services): State<Arc<Services>>,
+    Path(pool): Path<String>,
+) -> Result<Json<Pool>> {
+    Ok(Json(services.pools.status(&pool).await?))
+}
+
+/// Makes a pool and opens it.
+#[utoipa::path(
+    post, path = "/v1/pools", tag = "pools", request_body = CreatePool,
+    responses((status = 202, body = Operation), (status = 400, body = ErrorAnswer))
+)]
+pub(super) async fn create(
+    State(services): State<Arc<Services>>,
+    Body(request): Body<CreatePool>,
+) -> Result<Started> {
+    services.pools.check_idle(&request.name)?;
+    let (pools, name) = (services.pools.clone(), request.name.clone());
+    let create = |progress| async move { pools.create(request, &progress).await };
+    services.operations.start(OperationKind::PoolCreate, &name, create).map(started)
+}
+
+/// Opens a pool.
+#[utoipa::path(
+    post, path = "/v1/pools/{pool}/open", tag = "pools", request_body = OpenPool,
+    params(("pool" = String, Path, description = "Its name")),
+    responses((status = 202, body = Operation), (status = 404, body = ErrorAnswer))
+)]
+pub(super) async fn open(
+    State(services): State<Arc<Services>>,
+    Path(name): Path<String>,
+    Body(request): Body<OpenPool>,
+) -> Result<Started> {
+    services.pools.check_idle(&name)?;
+    let (inside, pool) = (services.clone(), name.clone());
+    let open = |progress| async move {
+        inside.pools.open(&pool, request, &progress).await?;
+        inside.exports.activate(&pool).await;
+        Ok(())
+    };
+    services.operations.start(OperationKind::PoolOpen, &name, open).map(started)
+}
+
+/// Closes a pool. It stays closed when the daemon is restarted.
+#[utoipa::path(
+    post, path = "/v1/pools/{pool}/close", tag = "pools", request_body = ClosePool,
+    params(("pool" = String, Path, description = "Its name")),
+    responses((status = 202, body = Operation), (status = 404, body = ErrorAnswer))
+)]
+pub(super) async fn close(
+    State(services): State<Arc<Services>>,
+    Path(name): Path<String>,
+    Body(request): Body<ClosePool>,
+) -> Result<Started> {
+    services.pools.check_known(&name)?;
+    services.exports.check_unused(&name, request.force)?;
+    let (inside, pool) = (services.clone(), name.clone());
+    let close = move |progress| async move {
+        inside.exports.deactivate(&pool).await;
+        inside.pools.close(&pool, request.forget, &progress).await
+    };
+    services.operations.start(OperationKind::PoolClose, &name, close).map(started)
+}
+
+/// Destroys a pool that is open: its data is lost.
+#[utoipa::path(
+    delete, path = "/v1/pools/{pool}", tag = "pools",
+    params(("pool" = String, Path, description = "Its name")),
+    responses((status = 202, body = Operation), (status = 409, body = ErrorAnswer))
+)]
+pub(super) async fn destroy(
+    State(services): State<Arc<Services>>,
+    Path(name): Path<String>,
+) -> Result<Started> {
+    services.exports.check_unused(&name, false)?;
+    services.pools.get(&name)?;
+    let (pools, pool) = (services.pools.clone(), name.clone());
+    let destroy = |progress| async move { pools.destroy(&pool, &progress).await };
+    services.operations.start(OperationKind::PoolDestroy, &name, destroy).map(started)
+}
+
+/// Takes a drive out of use, as if it had failed.
+#[utoipa::path(
+    post, path = "/v1/pools/{pool}/drives/{index}/fail", tag = "pools",
+    params(
+        ("pool" = String, Path, description = "The pool's name"),
+        ("index" = u16, Path, description = "The drive's number in the pool")
+    ),
+    responses((status = 200, body = Pool), (status = 404, body = ErrorAnswer), (status = 503, body = ErrorAnswer))
+)]
+pub(super) async fn fail_drive(
+    State(services): State<Arc<Services>>,
+    Path((pool, index)): Path<(String, u16)>,
+) -> Result<Json<Pool>> {
+    services.pools.fail_drive(&pool, index).await?;
+    Ok(Json(services.pools.status(&pool).await?))
+}

@@ -1,0 +1,105 @@
+//! What drives are and hold, for people: the system's view, foreign marks, our own pools.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use engine::FoundOnDrive;
+use reactor::{DriveOptions, Remote};
+
+use crate::blocking::blocking;
+use crate::drives::OpenDrive;
+use crate::error::{Error, Result};
+use crate::inspect::{self, Inspection};
+use crate::wire::{Finding, IdentifiedDrive, PoolOnDrive};
+
+/// Looks at each of these drives.
+///
+/// # Errors
+/// When the reactor is gone. What is wrong with a drive is in its entry.
+pub(crate) async fn all(reactor: &Remote, paths: Vec<PathBuf>) -> Result<Vec<IdentifiedDrive>> {
+    let mut identified = Vec::new();
+    for path in paths {
+        identified.push(one(reactor, path).await?);
+    }
+    Ok(identified)
+}
+
+async fn one(reactor: &Remote, path: PathBuf) -> Result<IdentifiedDrive> {
+    let (looked_at, stable) = (path.clone(), path.clone());
+    let inspected =
+        blocking(move || inspect::inspect(&looked_at).map(|seen| (seen, inspect::stable_path(&stable))))
+            .await?;
+    let (inspection, stable) = match inspected {
+        Ok(inspected) => inspected,
+        Err(error) => return Ok(unreadable(path, error)),
+    };
+    let mut drive = describe(&inspection, stable);
+    // Only a look: no claim is made on it, and who has it locked is told instead.
+    let look = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+    match blocking(move || OpenDrive::open(&path, look)).await? {
+        Ok(open) => {
+            let found = reactor.call(move || async move { engine::identify(&*open).await }).await?;
+            drive.pool = pool_of(found, &mut drive.holds);
+        }
+        Err(error) if error.kind() == crate::ErrorKind::Busy => {
+            drive.users.push("another process has it locked: a daemon, if its pool is open".into())
+        }
+        // An empty file, or sectors too large: no pool can be on it.
+        Err(_) => {}
+    }
+    Ok(drive)
+}
+
+fn describe(inspection: &Inspection, stable: PathBuf) -> IdentifiedDrive {
+    let finding = |found: &inspect::Signature| Finding { what: found.what.to_owned(), offset: found.offset };
+    IdentifiedDrive {
+        path: inspection.path.to_string_lossy().into_owned(),
+        stable_path: Some(stable.to_string_lossy().into_owned()),
+        kind: Some(inspection.kind().to_owned()),
+        size: Some(inspection.size),
+        pool: None,
+        users: inspection.users.clone(),
+        holds: inspection.holds.iter().map(finding).collect(),
+        error: None,
+    }
+}
+
+fn unreadable(path: PathBuf, error: Error) -> IdentifiedDrive {
+    IdentifiedDrive {
+        path: path.to_string_lossy().into_owned(),
+        stable_path: None,
+        kind: None,
+        size: None,
+        pool: None,
+        users: Vec::new(),
+        holds: Vec::new(),
+        error: Some(error),
+    }
+}
+
+fn pool_of(found: FoundOnDrive, holds: &mut [Finding]) -> Option<PoolOnDrive> {
+    let marks = holds.iter_mut().filter(|finding| finding.what.starts_with("Gabion"));
+    match found {
+        FoundOnDrive::Pool(pool) => {
+            let index = pool.members.iter().position(|member| member.id == pool.drive);
+            marks.for_each(|mark| mark.what = format!("Gabion pool '{}'", pool.name));
+            Some(PoolOnDrive {
+                id: pool.pool.to_string(),
+                scheme: pool.scheme.to_string(),
+                index: index.and_then(|index| u16::try_from(index).ok()),
+                drives: pool.members.into_iter().map(|member| member.path).collect(),
+                clean: pool.clean,
+                name: pool.name,
+            })
+        }
+        FoundOnDrive::Damaged => {
+            marks.for_each(|mark| mark.what = "damaged superblock of a Gabion pool".into());
+            None
+        }
+        FoundOnDrive::OtherVersion(version) => {
+            marks.for_each(|mark| mark.what = format!("Gabion pool of format version {version}"));
+            None
+        }
+        FoundOnDrive::Nothing | FoundOnDrive::Unreadable(_) => None,
+    }
+}

@@ -1,0 +1,85 @@
+//! What works without a daemon: looking at drives, and verifying a pool that nobody has open.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use format::limits::BLOCK_BYTES;
+use reactor::{Backend, DriveOptions, Remote};
+
+use crate::drives::{OpenDrive, as_sources};
+use crate::error::{Error, ErrorKind, Result};
+use crate::reactors::{Reactors, Settings};
+use crate::wire::{CheckFinding, CheckReport, Damage, IdentifiedDrive};
+use crate::{identify, panics};
+
+/// Looks what drives are and hold. Nothing is written.
+///
+/// # Errors
+/// When no I/O can be started at all. What is wrong with a drive is in its entry.
+pub fn identify(drives: Vec<PathBuf>) -> Result<Vec<IdentifiedDrive>> {
+    on_a_reactor(|reactor| async move { identify::all(&reactor, drives).await })
+}
+
+/// Verifies a pool that nobody has open. Nothing is written.
+///
+/// # Errors
+/// When a drive cannot be read or is in use, or the drives hold no pool that could be verified.
+pub fn check(drives: &[PathBuf]) -> Result<CheckReport> {
+    let look = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+    let mut opened = Vec::new();
+    for path in drives {
+        let drive = OpenDrive::open(path, look).map_err(|error| match error.kind() {
+            ErrorKind::Busy => error.hint("close its pool first: 'gabion pool close POOL'"),
+            _ => error,
+        })?;
+        opened.push(drive);
+    }
+    let started = Instant::now();
+    let sources = as_sources(&opened);
+    let report = on_a_reactor(|reactor| async move {
+        Ok(reactor.call(move || async move { engine::check(&sources).await }).await??)
+    })?;
+    Ok(to_wire(report, started.elapsed()))
+}
+
+/// Runs work with one reactor that is there for it alone.
+fn on_a_reactor<T, F: Future<Output = Result<T>>>(work: impl FnOnce(Remote) -> F) -> Result<T> {
+    panics::install();
+    let cannot = |error: String| Error::new(ErrorKind::Internal, format!("cannot start: {error}"));
+    let settings = Settings { cores: vec![None], poll: Duration::ZERO, backend: Backend::Auto };
+    let reactors = Reactors::start(&settings).map_err(|error| cannot(error.to_string()))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().build().map_err(|error| cannot(error.to_string()))?;
+    let result = runtime.block_on(work(reactors.next()));
+    reactors.stop();
+    result
+}
+
+fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
+    let finding = |finding: engine::Finding| CheckFinding {
+        damage: match finding.kind {
+            engine::FindingKind::Damaged => Damage::Repairable,
+            engine::FindingKind::Lost => Damage::Lost,
+            engine::FindingKind::Inconsistent => Damage::Inconsistent,
+        },
+        drive: finding.drive,
+        message: finding.message,
+    };
+    CheckReport {
+        pool: report.name,
+        id: report.pool.to_string(),
+        sound: report.findings.is_empty() && report.missing.is_empty(),
+        clean: report.clean,
+        missing: report.missing,
+        volumes: report.volumes,
+        data_bytes: report.data_blocks * BLOCK_BYTES,
+        meta_bytes: report.meta_blocks * BLOCK_BYTES,
+        segments: report.segments,
+        rows: report.rows,
+        records: report.records,
+        incomplete: report.incomplete,
+        findings: report.findings.into_iter().map(finding).collect(),
+        seconds: took.as_secs_f64(),
+    }
+}

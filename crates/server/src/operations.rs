@@ -1,0 +1,305 @@
+//! Work that takes longer than a request should: started, watched, waited for.
+//!
+//! Always true: an operation runs to its end whether anybody watches or not; how it ended stays readable for a while.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::wire::{Operation, OperationKind, OperationState};
+
+/// Operations that have ended and are still readable.
+const KEPT: usize = 200;
+
+/// The operations of this daemon's life.
+pub(crate) struct Operations {
+    entries: Mutex<Entries>,
+    /// Counts changes of any operation.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Entries {
+    next: u64,
+    closed: bool,
+    entries: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    shown: Operation,
+    started: Instant,
+}
+
+/// How an operation tells what it does.
+#[derive(Clone)]
+pub(crate) struct Progress {
+    operations: Arc<Operations>,
+    id: u64,
+}
+
+impl Operations {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { entries: Mutex::default(), changes: watch::Sender::new(0) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts an operation. It goes on without the caller.
+    ///
+    /// # Errors
+    /// When the daemon is shutting down.
+    pub(crate) fn start<F>(
+        self: &Arc<Self>,
+        kind: OperationKind,
+        target: &str,
+        work: impl FnOnce(Progress) -> F,
+    ) -> Result<Operation>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let shown = self.enter(kind, target)?;
+        let progress = Progress { operations: self.clone(), id: shown.id };
+        let work = tokio::spawn(work(progress.clone()));
+        tokio::spawn(async move {
+            let result = match work.await {
+                Ok(result) => result,
+                Err(panic) => {
+                    let message = format!("a bug in the daemon ended this: {panic}");
+                    Err(Error::new(ErrorKind::Internal, message)
+                        .hint("please report it, with the daemon's log"))
+                }
+            };
+            progress.end(result);
+        });
+        Ok(shown)
+    }
+
+    fn enter(&self, kind: OperationKind, target: &str) -> Result<Operation> {
+        let mut entries = self.lock();
+        if entries.closed {
+            return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
+        }
+        entries.next += 1;
+        let shown = Operation {
+            id: entries.next,
+            kind,
+            target: target.to_owned(),
+            state: OperationState::Running,
+            step: "starting".into(),
+            done: None,
+            total: None,
+            revision: 0,
+            seconds: 0.0,
+            error: None,
+        };
+        let entry = Entry { shown: shown.clone(), started: Instant::now() };
+        entries.entries.insert(shown.id, entry);
+        entries.forget_old();
+        drop(entries);
+        tracing::info!(operation = shown.id, %kind, target, "started");
+        Ok(shown)
+    }
+
+    /// All that are known, oldest first.
+    pub(crate) fn list(&self) -> Vec<Operation> {
+        self.lock().entries.values().map(Entry::now).collect()
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) fn get(&self, id: u64) -> Result<Operation> {
+        let entry = self.lock().entries.get(&id).map(Entry::now);
+        entry.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("no operation {id}"))
+                .hint("the daemon may have been restarted")
+        })
+    }
+
+    /// One of them, once it has gone on past `after` or ended, or `patience` is over.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) async fn wait(&self, id: u64, after: u64, patience: Duration) -> Result<Operation> {
+        let mut changes = self.changes.subscribe();
+        let news = async {
+            loop {
+                let operation = self.get(id)?;
+                if operation.revision > after || operation.state != OperationState::Running {
+                    return Ok(operation);
+                }
+                if changes.changed().await.is_err() {
+                    return Ok(operation);
+                }
+            }
+        };
+        match tokio::time::timeout(patience, news).await {
+            Ok(result) => result,
+            Err(_) => self.get(id),
+        }
+    }
+
+    /// Refuses new operations from now on, and waits until none runs.
+    pub(crate) async fn close(&self) {
+        self.lock().closed = true;
+        let mut changes = self.changes.subscribe();
+        while self.lock().entries.values().any(|entry| entry.shown.state == OperationState::Running) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn change(&self, id: u64, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.lock().entries.get_mut(&id) {
+            change(entry);
+            entry.shown.revision += 1;
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+}
+
+impl Entries {
+    fn forget_old(&mut self) {
+        let ended = |entry: &Entry| entry.shown.state != OperationState::Running;
+        let excess = self.entries.values().filter(|entry| ended(entry)).count().saturating_sub(KEPT);
+        let old: Vec<u64> =
+            self.entries.iter().filter(|(_, entry)| ended(entry)).map(|(id, _)| *id).take(excess).collect();
+        for id in old {
+            self.entries.remove(&id);
+        }
+    }
+}
+
+impl Entry {
+    fn now(&self) -> Operation {
+        let mut shown = self.shown.clone();
+        if shown.state == OperationState::Running {
+            shown.seconds = self.started.elapsed().as_secs_f64();
+        }
+        shown
+    }
+}
+
+impl Progress {
+    /// What is being done from now on.
+    pub(crate) fn step(&self, step: impl Into<String>) {
+        let step = step.into();
+        tracing::debug!(operation = self.id, step);
+        self.operations.change(self.id, |entry| {
+            entry.shown.step = step;
+            (entry.shown.done, entry.shown.total) = (None, None);
+        });
+    }
+
+    /// True once the daemon is shutting down: what merely waits for something gives up.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.operations.lock().closed
+    }
+
+    /// How far the step is.
+    pub(crate) fn done(&self, done: u64, total: u64) {
+        self.operations.change(self.id, |entry| {
+            (entry.shown.done, entry.shown.total) = (Some(done), Some(total));
+        });
+    }
+
+    fn end(&self, result: Result<()>) {
+        self.operations.change(self.id, |entry| {
+            let shown = &mut entry.shown;
+            shown.seconds = entry.started.elapsed().as_secs_f64();
+            let (id, kind, target) = (shown.id, shown.kind, &shown.target);
+            match &result {
+                Ok(()) => {
+                    shown.state = OperationState::Succeeded;
+                    tracing::info!(operation = id, %kind, target, seconds = shown.seconds, "done");
+                }
+                Err(error) => {
+                    shown.state = OperationState::Failed;
+                    let hint = error.hint_text();
+                    if error.kind().is_callers() {
+                        tracing::warn!(operation = id, %kind, target, %error, hint, "refused");
+                    } else {
+                        tracing::error!(operation = id, %kind, target, %error, hint, "failed");
+                    }
+                }
+            }
+            shown.error = result.err();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind() -> OperationKind {
+        OperationKind::PoolOpen
+    }
+
+    #[tokio::test]
+    async fn an_operation_is_watched_to_its_end() {
+        let operations = Operations::new();
+        let (go_on, wait) = tokio::sync::oneshot::channel::<()>();
+        let started = operations
+            .start(kind(), "fast", |progress| async move {
+                progress.step("reading");
+                progress.done(1, 2);
+                let _ = wait.await;
+                Err(Error::new(ErrorKind::Io, "no"))
+            })
+            .unwrap();
+        let mut seen = started.clone();
+        while seen.done.is_none() {
+            seen = operations.wait(started.id, seen.revision, Duration::from_secs(10)).await.unwrap();
+        }
+        assert_eq!((seen.step.as_str(), seen.done, seen.total), ("reading", Some(1), Some(2)));
+        let same = operations.wait(started.id, seen.revision, Duration::ZERO).await.unwrap();
+        assert_eq!((same.revision, same.state), (seen.revision, OperationState::Running));
+        go_on.send(()).unwrap();
+        let ended = operations.wait(started.id, seen.revision, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(ended.state, OperationState::Failed);
+        assert_eq!(ended.error.unwrap().kind(), ErrorKind::Io);
+        assert_eq!(operations.get(99).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[tokio::test]
+    async fn a_closing_daemon_waits_for_what_runs_and_takes_nothing_new() {
+        let operations = Operations::new();
+        let (go_on, wait) = tokio::sync::oneshot::channel::<()>();
+        let work = |_| async move { wait.await.map_err(|_| Error::new(ErrorKind::Internal, "dropped")) };
+        let running = operations.start(kind(), "fast", work).unwrap();
+        let closing = tokio::spawn({
+            let operations = operations.clone();
+            async move { operations.close().await }
+        });
+        while operations.start(kind(), "late", |_| async { Ok(()) }).is_ok() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!closing.is_finished());
+        go_on.send(()).unwrap();
+        closing.await.unwrap();
+        assert_eq!(operations.get(running.id).unwrap().state, OperationState::Succeeded);
+    }
+
+    #[tokio::test]
+    async fn a_bug_in_one_is_told_and_old_ones_are_forgotten() {
+        let operations = Operations::new();
+        let first = operations.start(kind(), "fast", |_| async { panic!("oh") }).unwrap();
+        let ended = operations.wait(first.id, u64::MAX, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(ended.error.unwrap().kind(), ErrorKind::Internal);
+        for _ in 0..KEPT + 10 {
+            let next = operations.start(kind(), "fast", |_| async { Ok(()) }).unwrap();
+            operations.wait(next.id, u64::MAX, Duration::from_secs(10)).await.unwrap();
+        }
+        assert!(operations.list().len() <= KEPT + 1);
+        assert!(operations.get(first.id).is_err());
+    }
+}

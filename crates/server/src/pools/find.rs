@@ -1,0 +1,177 @@
+//! Finding the drives of a pool: where they were last seen, where the request says, and wherever else they went.
+//!
+//! Always true: nothing is written; only drives of the pool stay open.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::{FoundOnDrive, PoolOnDrive};
+use format::DriveState;
+use reactor::{DriveOptions, Remote};
+
+use crate::blocking::blocking;
+use crate::drives::OpenDrive;
+use crate::error::{Error, ErrorKind, Result};
+use crate::inspect;
+
+/// Which pool is looked for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// Its name.
+    pub(super) name: String,
+    /// Its identity, if it has been seen before.
+    pub(super) id: Option<String>,
+}
+
+/// The drives of a pool.
+#[derive(Default)]
+pub(super) struct Found {
+    members: Vec<(Arc<OpenDrive>, PoolOnDrive)>,
+    /// Why other drives are not among them.
+    pub(super) refused: Vec<Error>,
+}
+
+impl Found {
+    /// The drives that were found.
+    pub(super) fn drives(&self) -> Vec<Arc<OpenDrive>> {
+        self.members.iter().map(|(drive, _)| drive.clone()).collect()
+    }
+
+    /// The pool's state that is newest among them.
+    pub(super) fn newest(&self) -> Option<&PoolOnDrive> {
+        self.members.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.written)
+    }
+
+    /// The drives that the pool was last seen to use and that were not found, by path.
+    pub(super) fn absent(&self) -> Vec<String> {
+        let Some(newest) = self.newest() else { return Vec::new() };
+        let here = |member: &&engine::Member| self.members.iter().any(|(_, pool)| pool.drive == member.id);
+        let used = newest.members.iter().filter(|member| member.state == DriveState::Online);
+        used.filter(|member| !here(member)).map(|member| member.path.clone()).collect()
+    }
+}
+
+/// Looks for the drives of a pool: first at `paths`, then, if some are not there, among all drives of this machine.
+///
+/// # Errors
+/// When the reactor is gone. Drives that cannot be had are in what it gives.
+pub(super) async fn find(reactor: &Remote, wanted: &Wanted, paths: &[PathBuf]) -> Result<Found> {
+    let mut found = Found::default();
+    for path in paths {
+        match open_member(reactor, wanted, path).await? {
+            Ok(member) => found.members.push(member),
+            Err(error) => found.refused.push(error),
+        }
+    }
+    if found.members.is_empty() || !found.absent().is_empty() {
+        search(reactor, wanted, &mut found).await?;
+    }
+    Ok(found)
+}
+
+/// Opens a drive if it belongs to the pool.
+async fn open_member(
+    reactor: &Remote,
+    wanted: &Wanted,
+    path: &Path,
+) -> Result<Result<(Arc<OpenDrive>, PoolOnDrive)>> {
+    let opened = open(path, DriveOptions::default()).await?;
+    let drive = match opened {
+        Ok(drive) => drive,
+        Err(error) => return Ok(Err(error)),
+    };
+    let found = identify(reactor, &drive).await?;
+    Ok(belongs(wanted, &drive, found).map(|pool| (drive, pool)))
+}
+
+fn belongs(wanted: &Wanted, drive: &OpenDrive, found: FoundOnDrive) -> Result<PoolOnDrive> {
+    let path = drive.path().display();
+    let refuse = |kind, message: String, hint: String| Err(Error::new(kind, message).hint(hint));
+    match found {
+        FoundOnDrive::Pool(pool) if pool.name != wanted.name => refuse(
+            ErrorKind::NotAPool,
+            format!("{path} belongs to pool '{}', not to '{}'", pool.name, wanted.name),
+            format!("'gabion pool open {} --drives ...' opens that pool", pool.name),
+        ),
+        FoundOnDrive::Pool(pool) if wanted.id.as_ref().is_some_and(|id| *id != pool.pool.to_string()) => {
+            refuse(
+                ErrorKind::NotAPool,
+                format!("{path} belongs to another pool that is called '{}' too ({})", pool.name, pool.pool),
+                format!("'gabion pool close {} --forget' makes room for that one", pool.name),
+            )
+        }
+        FoundOnDrive::Pool(pool) => Ok(*pool),
+        FoundOnDrive::Damaged => refuse(
+            ErrorKind::Corrupt,
+            format!("{path} was a pool's drive, and both copies of its superblock are damaged"),
+            "open the pool from its other drives; this one counts as missing".into(),
+        ),
+        FoundOnDrive::OtherVersion(version) => refuse(
+            ErrorKind::Version,
+            format!(
+                "{path} holds a pool of format version {version}, this release reads version {}",
+                format::FORMAT_VERSION
+            ),
+            "use the release that wrote it".into(),
+        ),
+        FoundOnDrive::Nothing => refuse(
+            ErrorKind::NotAPool,
+            format!("{path} holds no pool"),
+            format!("'gabion drive identify {path}' shows what it holds"),
+        ),
+        FoundOnDrive::Unreadable(error) => refuse(
+            ErrorKind::Io,
+            format!("{path} cannot be read: {error}"),
+            "look at 'dmesg' and 'smartctl -a', and at its cables".into(),
+        ),
+    }
+}
+
+/// Looks for the pool's drives under other names, and takes those that are still wanted.
+async fn search(reactor: &Remote, wanted: &Wanted, found: &mut Found) -> Result<()> {
+    let id = found.newest().map(|pool| pool.pool.to_string()).or_else(|| wanted.id.clone());
+    let wanted = Wanted { name: wanted.name.clone(), id };
+    let told =
+        found.newest().map(|pool| pool.members.iter().map(|member| PathBuf::from(&member.path)).collect());
+    let mut candidates: Vec<PathBuf> = told.unwrap_or_default();
+    candidates.extend(
+        blocking(|| inspect::all_by_id().into_iter().map(|(path, _)| path).collect::<Vec<_>>()).await?,
+    );
+    let mut seen =
+        found.members.iter().filter_map(|(drive, _)| inspect::which(drive.path()).ok()).collect::<Vec<_>>();
+    for path in candidates {
+        let Ok(same) = inspect::which(&path) else { continue };
+        if seen.contains(&same) {
+            continue;
+        }
+        seen.push(same);
+        // First without a claim on it: most of these are somebody else's.
+        let look =
+            DriveOptions { read_only: true, patience: std::time::Duration::ZERO, ..DriveOptions::default() };
+        let Ok(drive) = open(&path, look).await? else { continue };
+        let ours = belongs(&wanted, &drive, identify(reactor, &drive).await?).is_ok();
+        drop(drive);
+        if !ours {
+            continue;
+        }
+        match open_member(reactor, &wanted, &inspect::stable_path(&path)).await? {
+            Ok(member) => {
+                tracing::info!(pool = wanted.name, path = %path.display(), "found a drive of the pool in another place");
+                found.members.push(member);
+            }
+            Err(error) => found.refused.push(error),
+        }
+    }
+    Ok(())
+}
+
+async fn open(path: &Path, options: DriveOptions) -> Result<Result<Arc<OpenDrive>>> {
+    let path = path.to_owned();
+    blocking(move || OpenDrive::open(&path, options)).await
+}
+
+/// What of ours is on a drive.
+async fn identify(reactor: &Remote, drive: &Arc<OpenDrive>) -> Result<FoundOnDrive> {
+    let drive = drive.clone();
+    Ok(reactor.call(move || async move { engine::identify(&*drive).await }).await?)
+}

@@ -1,0 +1,217 @@
+//! Bringing a pool into service.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::OpenOptions;
+
+use super::find::{Found, Wanted, find};
+use super::slot::{Status, Transition};
+use super::{OpenPool, Pools};
+use crate::drives::{OpenDrive, as_sources};
+use crate::error::{Error, ErrorKind, Result};
+use crate::inspect;
+use crate::operations::Progress;
+use crate::request;
+use crate::wire;
+
+/// Pause between two looks for drives that are not there yet.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What to do about drives that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// Refuse.
+    Refuse,
+    /// Wait for them until then, and go on without them.
+    WaitUntil(Instant),
+}
+
+impl Pools {
+    /// Opens a pool that is known, or one from the drives that are given.
+    ///
+    /// # Errors
+    /// When it is open already, or cannot be opened; then it is kept why.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        name: &str,
+        request: wire::OpenPool,
+        progress: &Progress,
+    ) -> Result<()> {
+        let missing = if request.degraded { Missing::WaitUntil(Instant::now()) } else { Missing::Refuse };
+        let drives = request.drives.iter().map(|path| request::path(path)).collect::<Result<Vec<_>>>()?;
+        self.bring_in(name, drives, missing, progress).await
+    }
+
+    /// Opens a pool at start: its drives may come late, and if they do not come at all it is opened without them.
+    ///
+    /// # Errors
+    /// When it cannot be opened; then it is kept why.
+    pub(crate) async fn open_at_start(self: &Arc<Self>, name: &str, progress: &Progress) -> Result<()> {
+        let missing = Missing::WaitUntil(Instant::now() + self.drive_wait);
+        self.bring_in(name, Vec::new(), missing, progress).await
+    }
+
+    async fn bring_in(
+        self: &Arc<Self>,
+        name: &str,
+        drives: Vec<PathBuf>,
+        missing: Missing,
+        progress: &Progress,
+    ) -> Result<()> {
+        let known = self.known_drives(name);
+        let new = known.is_none();
+        let (id, drives) = match known {
+            None if drives.is_empty() => return Err(super::no_pool(name)),
+            Some((id, known)) if drives.is_empty() => (id, known),
+            Some((id, _)) => (id, drives),
+            None => (None, drives),
+        };
+        let transition = if new {
+            Transition::begin_new(self, name, "being opened")?
+        } else {
+            Transition::begin(self, name, "being opened", |status| not_open(status, name))?.0
+        };
+        let wanted = Wanted { name: name.to_owned(), id };
+        match self.find_and_open(&wanted, &drives, missing, progress).await {
+            Ok(pool) => {
+                transition.set_drives(Some(pool.pool.id().to_string()), pool.stable_paths());
+                transition.end(Status::Open(Arc::new(pool)));
+                self.remember(name, true)
+            }
+            Err(error) => {
+                match new {
+                    true => transition.end_removed(),
+                    false => transition.end(Status::Unavailable(error.clone())),
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn find_and_open(
+        &self,
+        wanted: &Wanted,
+        paths: &[PathBuf],
+        missing: Missing,
+        progress: &Progress,
+    ) -> Result<OpenPool> {
+        progress.step("looking for the pool's drives");
+        let reactor = self.reactors.next();
+        let found = loop {
+            let found = find(&reactor, wanted, paths).await?;
+            let absent = found.absent();
+            let complete = !found.drives().is_empty() && absent.is_empty();
+            match missing {
+                _ if complete => break found,
+                _ if progress.is_closing() => {
+                    return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
+                }
+                Missing::WaitUntil(end) if Instant::now() < end => {
+                    let left = end.saturating_duration_since(Instant::now()).as_secs() + 1;
+                    let which = if absent.is_empty() { "all drives".into() } else { absent.join(", ") };
+                    progress.step(format!("waiting up to {left} s for {which}"));
+                    // What was found is let go of: whoever brings the rest may need it.
+                    drop(found);
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                Missing::WaitUntil(_) => break found,
+                Missing::Refuse => return Err(incomplete(wanted, found, &absent)),
+            }
+        };
+        for error in &found.refused {
+            tracing::warn!(pool = wanted.name, %error, hint = error.hint_text(), "a drive is not used");
+        }
+        if found.drives().is_empty() {
+            return Err(incomplete(wanted, found, &[]));
+        }
+        self.open_on(&wanted.name, found.drives(), progress).await
+    }
+
+    /// Opens the pool that is on these drives.
+    pub(super) async fn open_on(
+        &self,
+        name: &str,
+        drives: Vec<Arc<OpenDrive>>,
+        progress: &Progress,
+    ) -> Result<OpenPool> {
+        progress.step("reading the pool's state and replaying its log");
+        let (started, at) = (Instant::now(), SystemTime::now());
+        let reactors = self.reactors.next_first();
+        let Some(home) = reactors.first().cloned() else {
+            return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
+        };
+        let options = OpenOptions { tuning: self.tuning, reactors, nonce: request::random()? };
+        let sources = as_sources(&drives);
+        let (pool, report) =
+            home.call(move || async move { engine::open(&sources, &options).await }).await??;
+        let seconds = started.elapsed().as_secs_f64();
+        tracing::info!(
+            pool = name,
+            seconds,
+            clean = report.clean,
+            replayed = report.replayed,
+            dropped = report.dropped,
+            completed = report.completed,
+            missing = ?report.missing,
+            "the pool is open"
+        );
+        let report = wire::OpenReport {
+            at: at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            seconds,
+            clean: report.clean,
+            replayed: report.replayed as u64,
+            dropped: report.dropped as u64,
+            completed: report.completed,
+            missing: report.missing,
+        };
+        Ok(OpenPool { pool, home, report, drives })
+    }
+}
+
+impl OpenPool {
+    /// Where its drives will be found again.
+    pub(super) fn stable_paths(&self) -> Vec<PathBuf> {
+        self.drives.iter().map(|drive| inspect::stable_path(drive.path())).collect()
+    }
+}
+
+fn not_open(status: &Status, name: &str) -> Result<()> {
+    match status {
+        Status::Open(_) => Err(Error::new(ErrorKind::Busy, format!("pool '{name}' is open already"))
+            .hint(format!("'gabion pool status {name}' shows it"))),
+        _ => Ok(()),
+    }
+}
+
+/// Why a pool is not opened from what was found.
+fn incomplete(wanted: &Wanted, found: Found, absent: &[String]) -> Error {
+    let name = &wanted.name;
+    if absent.is_empty() {
+        let mut refused = found.refused.into_iter();
+        return match (refused.next(), refused.next()) {
+            (Some(only), None) => only,
+            (Some(first), Some(_)) => {
+                let more = 1 + refused.count();
+                let explained =
+                    Error::new(first.kind(), format!("{first}; and {more} more drives cannot be used"));
+                explained.hint(
+                    first
+                        .hint_text()
+                        .unwrap_or("'gabion drive identify' shows what a drive holds")
+                        .to_owned(),
+                )
+            }
+            (None, _) => Error::new(ErrorKind::NotAPool, format!("no drive of pool '{name}' was found"))
+                .hint(format!("'gabion pool open {name} --drives ...' says where they are")),
+        };
+    }
+    let reasons: Vec<String> = found.refused.iter().map(ToString::to_string).collect();
+    let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
+    let message = format!("drives of pool '{name}' are missing: {}{reasons}", absent.join(", "));
+    Error::new(ErrorKind::Incomplete, message).hint(format!(
+        "bring them back and try again; 'gabion pool open {name} --degraded' goes on without them, and they then take \
+         no further part in the pool, even when they come back"
+    ))
+}

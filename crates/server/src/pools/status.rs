@@ -1,0 +1,259 @@
+//! How a pool is, as the API tells it.
+
+use std::sync::Arc;
+
+use engine::{PoolStatus, ShardCounters, VolumeInfo};
+use format::DriveState as Engine;
+use format::limits::BLOCK_BYTES;
+
+use super::slot::{Slot, Status};
+use super::{OpenPool, Pools, no_pool};
+use crate::error::{Error, Result};
+use crate::sizes::Size;
+use crate::wire::{Counters, DriveState, Health, Pool, PoolDrive, PoolState, Problem, Space};
+
+/// Share of the capacity below which a pool is nearly full: one part in so many.
+const NEARLY_FULL: u64 = 20;
+
+impl Pools {
+    /// All pools, by name.
+    ///
+    /// # Errors
+    /// When the daemon is shutting down.
+    pub(crate) async fn list(&self) -> Result<Vec<Pool>> {
+        let mut pools = Vec::new();
+        for name in self.names() {
+            match self.status(&name).await {
+                Ok(pool) => pools.push(pool),
+                // Destroyed since.
+                Err(error) if error.kind() == crate::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pools)
+    }
+
+    /// One pool.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) async fn status(&self, name: &str) -> Result<Pool> {
+        let (shown, open) = {
+            let slots = self.lock();
+            let slot = slots.get(name).ok_or_else(|| no_pool(name))?;
+            let open = match &slot.status {
+                Status::Open(pool) => Some(pool.clone()),
+                _ => None,
+            };
+            (of_slot(name, slot), open)
+        };
+        match open {
+            None => Ok(shown),
+            Some(open) => of_open(shown, &open).await,
+        }
+    }
+}
+
+/// What is known of a pool without asking it.
+fn of_slot(name: &str, slot: &Slot) -> Pool {
+    let drive = |path: &std::path::PathBuf| PoolDrive {
+        pool: name.to_owned(),
+        index: None,
+        id: None,
+        path: path.to_string_lossy().into_owned(),
+        size: None,
+        state: DriveState::Unknown,
+        read_errors: None,
+    };
+    let (state, doing, error) = match &slot.status {
+        Status::Open(_) => (PoolState::Open, None, None),
+        Status::Changing(doing) => (PoolState::Changing, Some((*doing).to_owned()), None),
+        Status::Closed => (PoolState::Closed, None, None),
+        Status::Unavailable(error) => (PoolState::Unavailable, None, Some(error.clone())),
+    };
+    Pool {
+        name: name.to_owned(),
+        id: slot.id.clone(),
+        state,
+        doing,
+        health: if error.is_some() { Health::Failed } else { Health::Unknown },
+        problems: error.iter().map(|error| unavailable(name, error)).collect(),
+        scheme: None,
+        shards: None,
+        space: None,
+        drives: slot.drives.iter().map(drive).collect(),
+        opened: None,
+        counters: None,
+        error,
+    }
+}
+
+fn unavailable(name: &str, error: &Error) -> Problem {
+    let action = match error.hint_text() {
+        Some(hint) => format!("{hint}; then 'gabion pool open {name}'"),
+        None => format!("'gabion pool open {name}' tries again"),
+    };
+    Problem { message: format!("nothing is served: {error}"), action }
+}
+
+async fn of_open(shown: Pool, open: &Arc<OpenPool>) -> Result<Pool> {
+    let look = |pool: engine::Pool| async move {
+        let status = pool.status().await?;
+        // The pool serves reads without its catalogue; then nothing is known of its volumes.
+        let volumes = pool.volumes().await.ok();
+        Ok((status, volumes))
+    };
+    let (status, volumes) = match open.call(look).await {
+        Ok(found) => found,
+        // It is being closed this very moment.
+        Err(error) if error.kind() == crate::ErrorKind::NotOpen => return Ok(shown),
+        Err(error) => return Err(error),
+    };
+    let space = space_of(&status, volumes.as_deref().unwrap_or_default());
+    let problems = problems_of(&status, &space);
+    let health = if status.failure.is_some() {
+        Health::Failed
+    } else if status.lost_drives() > 0 {
+        Health::Degraded
+    } else {
+        Health::Healthy
+    };
+    Ok(Pool {
+        id: Some(status.id.to_string()),
+        health,
+        problems,
+        scheme: Some(status.scheme.to_string()),
+        shards: Some(status.shards.len() as u64),
+        space: Some(space),
+        drives: drives_of(&status),
+        opened: Some(open.report.clone()),
+        counters: Some(sum(&status.shards)),
+        ..shown
+    })
+}
+
+fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
+    let state = |state| match state {
+        Engine::Online => DriveState::Online,
+        Engine::Missing => DriveState::Missing,
+        Engine::Failed => DriveState::Failed,
+        Engine::Removed => DriveState::Removed,
+    };
+    let drive = |drive: &engine::DriveStatus| PoolDrive {
+        pool: status.name.clone(),
+        index: Some(drive.index),
+        id: Some(drive.id.to_string()),
+        path: drive.path.clone(),
+        size: Some(drive.size),
+        state: state(drive.state),
+        read_errors: Some(drive.read_errors),
+    };
+    status.drives.iter().map(drive).collect()
+}
+
+fn space_of(status: &PoolStatus, volumes: &[VolumeInfo]) -> Space {
+    let counters = status.space;
+    let reserve = u64::from(counters.reserve_segments);
+    let segments = counters.zones / u64::from(status.scheme.width());
+    Space {
+        raw: counters.zones * status.zone_bytes,
+        capacity: status.data_bytes(segments.saturating_sub(reserve)),
+        free: status.data_bytes(u64::from(counters.free_segments)),
+        reserve: status.data_bytes(reserve),
+        stored: volumes.iter().map(|volume| volume.stored).sum(),
+        provisioned: volumes.iter().map(|volume| volume.size).sum(),
+        volumes: volumes.len() as u64,
+    }
+}
+
+fn sum(shards: &[ShardCounters]) -> Counters {
+    let mut sum = Counters::default();
+    for shard in shards {
+        sum.user_blocks += shard.log.user_blocks;
+        sum.map_blocks += shard.log.map_blocks;
+        sum.moved_blocks += shard.log.moved_blocks;
+        sum.header_blocks += shard.log.header_blocks;
+        sum.padding_blocks += shard.log.padding_blocks;
+        sum.parity_blocks += shard.log.parity_blocks;
+        sum.records += shard.log.records;
+        sum.checkpoints += shard.checkpoints;
+        sum.repaired_blocks += shard.repaired_blocks;
+        sum.map_bytes += shard.map_nodes * BLOCK_BYTES;
+        sum.map_dirty_bytes += shard.dirty_nodes * BLOCK_BYTES;
+    }
+    sum
+}
+
+/// What is wrong with a pool in service, worst first: what it means, and what to do.
+fn problems_of(status: &PoolStatus, space: &Space) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let name = &status.name;
+    if let Some(failure) = &status.failure {
+        problems.push(Problem {
+            message: format!("writes are refused: {failure}. What was flushed before is safe on the drives"),
+            action: format!(
+                "find out why the drives were lost ('dmesg', power, cables), bring them back, then 'gabion pool close \
+                 {name} --force' and 'gabion pool open {name}'"
+            ),
+        });
+    }
+    problems.extend(lost_drives(status));
+    for drive in status.drives.iter().filter(|drive| drive.state == Engine::Online && drive.read_errors > 0) {
+        problems.push(Problem {
+            message: format!(
+                "drive {} ({}) failed or garbled {} reads since the pool was opened; the other drives gave the data back",
+                drive.index, drive.path, drive.read_errors
+            ),
+            action: format!(
+                "look at 'smartctl -a {0}' and 'dmesg'; if it goes on, take it out of use before it takes more with \
+                 it: 'gabion drive fail {name} {1}'",
+                drive.path, drive.index
+            ),
+        });
+    }
+    if space.free == 0 {
+        problems.push(Problem {
+            message: "the pool is full: writes to its volumes fail, reads, trims and deletes go on".into(),
+            action: format!(
+                "trim in the guests ('fstrim -av'), or delete volumes: 'gabion volume list {name}'"
+            ),
+        });
+    } else if space.free < space.capacity / NEARLY_FULL {
+        problems.push(Problem {
+            message: format!(
+                "the pool is nearly full: {} of {} are free",
+                Size(space.free),
+                Size(space.capacity)
+            ),
+            action: format!(
+                "trim in the guests ('fstrim -av'), or delete volumes: 'gabion volume list {name}'"
+            ),
+        });
+    }
+    problems
+}
+
+fn lost_drives(status: &PoolStatus) -> Option<Problem> {
+    let lost: Vec<String> = status
+        .drives
+        .iter()
+        .filter(|drive| matches!(drive.state, Engine::Missing | Engine::Failed))
+        .map(|drive| format!("{} ({})", drive.index, drive.path))
+        .collect();
+    if lost.is_empty() {
+        return None;
+    }
+    let left = usize::from(status.scheme.parity()).saturating_sub(lost.len());
+    let risk = match left {
+        0 => "the next loss of a drive stops the pool and loses data".to_owned(),
+        1 => "the pool bears the loss of one more".to_owned(),
+        more => format!("the pool bears the loss of {more} more"),
+    };
+    let (drives, are) = if lost.len() == 1 { ("drive", "is") } else { ("drives", "are") };
+    Some(Problem {
+        message: format!("{drives} {} {are} lost: all data is still served, and {risk}", lost.join(", ")),
+        action: "back up what matters now, and look at 'dmesg' and 'smartctl' for why. A lost drive takes no further \
+                 part, even when it comes back; this release cannot rebuild onto another one yet"
+            .into(),
+    })
+}

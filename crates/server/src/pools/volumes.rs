@@ -1,0 +1,156 @@
+//! Volumes of the pools in service.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use engine::VolumeInfo;
+
+use super::{OpenPool, Pools};
+use crate::error::{Error, ErrorKind, Result};
+use crate::operations::Progress;
+use crate::request::shown;
+use crate::sizes::Size;
+use crate::wire::{CreateVolume, ResizeVolume, Volume};
+
+/// Sectors of a volume if nothing is said: every system boots from them.
+const SECTOR: u32 = 512;
+/// Pause between two looks at how far a deletion is.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+impl Pools {
+    /// The volumes of a pool, by name.
+    ///
+    /// # Errors
+    /// When the pool is not open.
+    pub(crate) async fn volumes(&self, pool: &str) -> Result<Vec<Volume>> {
+        let volumes = list(&self.get(pool)?).await?;
+        Ok(volumes.into_iter().map(|info| to_wire(pool, info)).collect())
+    }
+
+    /// One volume.
+    ///
+    /// # Errors
+    /// When the pool is not open, or has no such volume.
+    pub(crate) async fn volume(&self, pool: &str, name: &str) -> Result<Volume> {
+        let volumes = self.volumes(pool).await?;
+        volumes.into_iter().find(|volume| volume.name == name).ok_or_else(|| no_volume(pool, name))
+    }
+
+    /// Creates a volume.
+    ///
+    /// # Errors
+    /// For a name or size that makes no sense, or a name that is taken.
+    pub(crate) async fn create_volume(&self, pool: &str, request: CreateVolume) -> Result<Volume> {
+        let open = self.get(pool)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let CreateVolume { name, size, sector } = request;
+        let sector = sector.unwrap_or(SECTOR);
+        let wanted = name.clone();
+        let created =
+            open.call(move |pool| async move { pool.create_volume(&wanted, size, sector, now).await }).await;
+        created.map_err(|error| explain(error, pool, &name))?;
+        tracing::info!(pool, volume = name, size = %Size(size), sector, "volume created");
+        self.volume(pool, &name).await
+    }
+
+    /// Changes a volume's size.
+    ///
+    /// # Errors
+    /// For a size that makes no sense, or a smaller one that was not allowed.
+    pub(crate) async fn resize_volume(
+        &self,
+        pool: &str,
+        name: &str,
+        request: ResizeVolume,
+    ) -> Result<Volume> {
+        let open = self.get(pool)?;
+        let before = self.volume(pool, name).await?;
+        if request.size < before.size && !request.shrink {
+            let message = format!(
+                "volume '{pool}/{name}' has {}: at {} everything behind that would be cut off",
+                Size(before.size),
+                Size(request.size)
+            );
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .hint("shrink the filesystem in it first, then repeat this with --shrink"));
+        }
+        let wanted = name.to_owned();
+        let ResizeVolume { size, shrink } = request;
+        let resized =
+            open.call(move |pool| async move { pool.resize_volume(&wanted, size, shrink).await }).await;
+        resized.map_err(|error| explain(error, pool, name))?;
+        tracing::info!(pool, volume = name, from = %Size(before.size), to = %Size(size), "volume resized");
+        self.volume(pool, name).await
+    }
+
+    /// Deletes a volume, and waits until what it held is free.
+    ///
+    /// # Errors
+    /// When there is no such volume, or it is in use.
+    pub(crate) async fn delete_volume(&self, pool: &str, name: &str, progress: &Progress) -> Result<()> {
+        let open = self.get(pool)?;
+        let before = self.volume(pool, name).await?;
+        if !before.deleting {
+            let wanted = name.to_owned();
+            let deleted = open.call(move |pool| async move { pool.delete_volume(&wanted).await }).await;
+            deleted.map_err(|error| explain(error, pool, name))?;
+            tracing::info!(pool, volume = name, "volume deleted");
+        }
+        progress.step(format!("freeing {}, in bytes", Size(before.stored)));
+        loop {
+            let volumes = list(&open).await?;
+            // One of the same name that is not being deleted is a new one.
+            let Some(left) = volumes.into_iter().find(|info| info.name == name && info.deleting) else {
+                return Ok(());
+            };
+            progress.done(before.stored.saturating_sub(left.stored), before.stored);
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// A handle on a volume, which keeps it from being deleted.
+    ///
+    /// # Errors
+    /// When the pool is not open, or has no such volume.
+    pub(crate) async fn open_volume(&self, pool: &str, name: &str) -> Result<engine::Volume> {
+        let open = self.get(pool)?;
+        let wanted = name.to_owned();
+        let opened = open.call(move |pool| async move { pool.open_volume(&wanted).await }).await;
+        opened.map_err(|error| explain(error, pool, name))
+    }
+}
+
+async fn list(pool: &Arc<OpenPool>) -> Result<Vec<VolumeInfo>> {
+    pool.call(|pool| async move { pool.volumes().await }).await
+}
+
+fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
+    Volume {
+        pool: pool.to_owned(),
+        name: info.name,
+        size: info.size,
+        stored: info.stored,
+        sector: info.sector,
+        created: info.created,
+        deleting: info.deleting,
+        exported: false,
+    }
+}
+
+fn no_volume(pool: &str, name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("pool '{pool}' has no volume '{}'", shown(name)))
+        .hint(format!("'gabion volume list {pool}' shows its volumes"))
+}
+
+/// The engine speaks of volumes; people also want to know of which pool, and what to do.
+fn explain(error: Error, pool: &str, name: &str) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => no_volume(pool, name),
+        ErrorKind::Exists => Error::new(ErrorKind::Exists, format!("pool '{pool}' has a volume '{}' already", shown(name)))
+            .hint("choose another name"),
+        ErrorKind::Busy => error.hint(format!(
+            "'gabion export list' shows whether it is exported; 'gabion volume list {pool}' whether it is being deleted"
+        )),
+        _ => error,
+    }
+}

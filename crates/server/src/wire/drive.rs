@@ -1,0 +1,94 @@
+//! Drives: those of pools, and what is found on others.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Whether a pool uses a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DriveState {
+    /// In use.
+    Online,
+    /// It was not there when the pool was opened.
+    Missing,
+    /// It failed a write or a flush, or was taken out of use.
+    Failed,
+    /// It no longer belongs to the pool.
+    Removed,
+    /// The pool is not open: nobody has looked.
+    Unknown,
+}
+
+/// A drive of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolDrive {
+    /// The pool.
+    pub pool: String,
+    /// Its number in the pool.
+    pub index: Option<u16>,
+    /// Its identity.
+    pub id: Option<String>,
+    /// The path that it was opened by.
+    pub path: String,
+    /// Capacity in bytes.
+    pub size: Option<u64>,
+    /// Whether it is in use.
+    pub state: DriveState,
+    /// Reads that it failed or answered wrongly since the pool was opened.
+    pub read_errors: Option<u64>,
+}
+
+/// Something that was found on a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Finding {
+    /// What it is: `ext4 filesystem`.
+    pub what: String,
+    /// The byte of the drive that shows it.
+    pub offset: u64,
+}
+
+/// A pool that a drive belongs to, as that drive tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolOnDrive {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub id: String,
+    /// Its protection, `k+m`.
+    pub scheme: String,
+    /// The drive's number in it.
+    pub index: Option<u16>,
+    /// Its drives, by the paths at which they were last opened.
+    pub drives: Vec<String>,
+    /// True if it was closed in order.
+    pub clean: bool,
+}
+
+/// Drives to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IdentifyDrives {
+    /// Absolute paths.
+    pub drives: Vec<String>,
+}
+
+/// What a drive is and holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IdentifiedDrive {
+    /// The path as it was given.
+    pub path: String,
+    /// The name that stays the same when drives are added or moved.
+    pub stable_path: Option<String>,
+    /// `block device` or `file`.
+    pub kind: Option<String>,
+    /// Capacity in bytes.
+    pub size: Option<u64>,
+    /// The pool that it belongs to.
+    pub pool: Option<PoolOnDrive>,
+    /// Who uses it: such a drive cannot be had.
+    pub users: Vec<String>,
+    /// What is on it: that is destroyed if a pool takes the drive.
+    pub holds: Vec<Finding>,
+    /// Why it could not be looked at.
+    pub error: Option<crate::error::Error>,
+}

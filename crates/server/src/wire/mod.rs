@@ -1,0 +1,35 @@
+//! What goes over the API, as Rust types: the only description of it, from which the OpenAPI document is made.
+//!
+//! Sizes are bytes, times are seconds since 1970, durations are seconds. A field that is absent is not known. Nothing of
+//! the engine's or the format's types is in here.
+
+mod check;
+mod daemon;
+mod drive;
+mod export;
+mod operation;
+mod pool;
+mod volume;
+
+pub use check::{CheckFinding, CheckReport, Damage};
+pub use daemon::{Daemon, Version};
+pub use drive::{DriveState, Finding, IdentifiedDrive, IdentifyDrives, PoolDrive, PoolOnDrive};
+pub use export::{CreateExport, Export, ExportState, Protocol};
+pub use operation::{Operation, OperationKind, OperationState};
+pub use pool::{
+    ClosePool, Counters, CreatePool, FileDrives, Health, OpenPool, OpenReport, Pool, PoolState, Problem,
+    Space,
+};
+pub use volume::{CreateVolume, ResizeVolume, Volume};
+
+pub use crate::error::{Error, ErrorKind};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// How every failure is answered.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ErrorAnswer {
+    /// What went wrong.
+    pub error: Error,
+}

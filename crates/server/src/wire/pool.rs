@@ -1,0 +1,202 @@
+//! Pools.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::drive::PoolDrive;
+use crate::error::Error;
+
+/// Whether a pool is in service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolState {
+    /// In service.
+    Open,
+    /// Something is being done to it: see the operations.
+    Changing,
+    /// Closed on request; it is not opened at start.
+    Closed,
+    /// It could not be opened.
+    Unavailable,
+}
+
+/// How well a pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Everything is as it should be.
+    Healthy,
+    /// Data is served in full, with less protection than the scheme gives.
+    Degraded,
+    /// Writes are refused, or nothing is served.
+    Failed,
+    /// The pool is not open: nobody has looked.
+    Unknown,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// What is wrong, and what is at risk.
+    pub message: String,
+    /// What to do.
+    pub action: String,
+}
+
+/// How full a pool is, in bytes of user data unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Space {
+    /// Bytes of the drives in use that hold or may hold data and parity.
+    pub raw: u64,
+    /// User data that fits into the pool, about: what is kept back for the pool's own records is not in it.
+    pub capacity: u64,
+    /// User data that can still be written.
+    pub free: u64,
+    /// Kept back so that a full pool can still trim, delete and make checkpoints.
+    pub reserve: u64,
+    /// Data that volumes store.
+    pub stored: u64,
+    /// Sizes of all volumes together.
+    pub provisioned: u64,
+    /// Volumes.
+    pub volumes: u64,
+}
+
+/// What the last opening of a pool found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OpenReport {
+    /// When that was.
+    pub at: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// True if the pool had been closed in order.
+    pub clean: bool,
+    /// Records of the log that were replayed.
+    pub replayed: u64,
+    /// Records at the log's end that a crash had cut off, and that nobody had been promised.
+    pub dropped: u64,
+    /// Blocks of the last rows that a crash had left unwritten, and that were completed.
+    pub completed: u64,
+    /// Drives that were not there.
+    pub missing: Vec<String>,
+}
+
+/// What was counted since the pool was opened. Blocks are of 4096 bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Counters {
+    /// Blocks that volumes wrote.
+    pub user_blocks: u64,
+    /// Blocks of the map.
+    pub map_blocks: u64,
+    /// Blocks that were moved.
+    pub moved_blocks: u64,
+    /// Blocks of record headers.
+    pub header_blocks: u64,
+    /// Blocks left empty to complete rows.
+    pub padding_blocks: u64,
+    /// Blocks of parity and mirror copies.
+    pub parity_blocks: u64,
+    /// Records.
+    pub records: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Blocks that were read from the other columns although their own drive is in use.
+    pub repaired_blocks: u64,
+    /// Bytes of the map in memory.
+    pub map_bytes: u64,
+    /// Those that differ from what is stored.
+    pub map_dirty_bytes: u64,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub id: Option<String>,
+    /// Whether it is in service.
+    pub state: PoolState,
+    /// What is being done to it.
+    pub doing: Option<String>,
+    /// How well it is.
+    pub health: Health,
+    /// What is wrong, worst first.
+    pub problems: Vec<Problem>,
+    /// Protection of new data, `k+m`.
+    pub scheme: Option<String>,
+    /// Shards: on how many cores it can run at once.
+    pub shards: Option<u64>,
+    /// How full it is.
+    pub space: Option<Space>,
+    /// Its drives.
+    pub drives: Vec<PoolDrive>,
+    /// What the last opening found.
+    pub opened: Option<OpenReport>,
+    /// What was counted since then.
+    pub counters: Option<Counters>,
+    /// Why it is unavailable.
+    pub error: Option<Error>,
+}
+
+/// Files to be made and used as drives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileDrives {
+    /// The directory, an absolute path. The files are called `POOL-0.drive` and so on.
+    pub directory: String,
+    /// Bytes of each.
+    pub size: u64,
+    /// How many.
+    pub count: u16,
+}
+
+/// A pool to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreatePool {
+    /// Its name: letters, digits, `.`, `_` and `-`, at most 63.
+    pub name: String,
+    /// Protection, `k+m`. This or `level`.
+    #[serde(default)]
+    pub scheme: Option<String>,
+    /// Protection as a RAID level: 0, 1, 5, 6 or 10. This or `scheme`.
+    #[serde(default)]
+    pub level: Option<String>,
+    /// Block devices and files, by absolute path. These or `files`.
+    #[serde(default)]
+    pub drives: Vec<String>,
+    /// Files to be made.
+    #[serde(default)]
+    pub files: Option<FileDrives>,
+    /// Destroy what is on the drives.
+    #[serde(default)]
+    pub wipe: bool,
+    /// On how many cores it can ever run at once; by the daemon's threads if absent.
+    #[serde(default)]
+    pub shards: Option<u16>,
+}
+
+/// A pool to be opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OpenPool {
+    /// Its drives, by absolute path; where they were last found, if absent.
+    #[serde(default)]
+    pub drives: Vec<String>,
+    /// Open it although drives are missing. They take no further part, even when they come back.
+    #[serde(default)]
+    pub degraded: bool,
+}
+
+/// A pool to be closed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClosePool {
+    /// Disconnect the clients of its exports.
+    #[serde(default)]
+    pub force: bool,
+    /// Also forget where its drives are, and its exports.
+    #[serde(default)]
+    pub forget: bool,
+}

@@ -1,0 +1,49 @@
+//! Volumes.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Volume {
+    /// Its pool.
+    pub pool: String,
+    /// Its name within the pool.
+    pub name: String,
+    /// Size in bytes that it offers.
+    pub size: u64,
+    /// Bytes of data that it stores; the rest reads as zeros and takes no space.
+    pub stored: u64,
+    /// Sector size that it offers, in bytes.
+    pub sector: u32,
+    /// When it was created.
+    pub created: u64,
+    /// True while it is being deleted.
+    pub deleting: bool,
+    /// True if it is exported.
+    pub exported: bool,
+}
+
+/// A volume to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateVolume {
+    /// Its name: letters, digits, `.`, `_` and `-`, at most 63.
+    pub name: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Sector size that it offers: 512 or 4096. 512 if absent, which every system boots from.
+    #[serde(default)]
+    pub sector: Option<u32>,
+}
+
+/// A new size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeVolume {
+    /// Size in bytes.
+    pub size: u64,
+    /// Allows a smaller size, which cuts off what lies behind it.
+    #[serde(default)]
+    pub shrink: bool,
+}
