@@ -693,7 +693,7 @@ impl Life {
                 rounds += 1;
                 if rounds > 10_000 {
                     let space = pool.status().await.map_err(|error| format!("status: {error:?}"))?.space;
-                    if space.free_segments == 0 && space.reserve_segments < 3 {
+                    if space.free_segments == 0 {
                         return Ok(false);
                     }
                     return Err(format!("deleted volumes are never gone: {space:?}"));

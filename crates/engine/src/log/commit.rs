@@ -72,6 +72,7 @@ impl Log {
             let atomic = self.geometry.atomic_blocks();
             let batch = Batch::gather(self.queues.borrow_mut().of(stream), scheme, room.rows, atomic);
             if !batch.requests.is_empty() {
+                self.ledger.map.borrow_mut().pin_again(&batch.borrowed);
                 self.write_record(segment, room, scheme, batch, stream);
                 if class == SegmentClass::Hot {
                     self.open_ahead();
@@ -306,6 +307,7 @@ impl Log {
     fn answer(&self, stream: Stream, batch: Batch, entries: Vec<format::MapEntry>) {
         // A front part split off a request is no request of its own.
         let whole = batch.requests.iter().filter(|request| request.reply.is_some()).count();
+        self.ledger.unpin(&batch.borrowed);
         let mut entries = entries.into_iter();
         for request in batch.requests {
             if let Effect::Leaves(pins) = &request.effect {
@@ -323,7 +325,9 @@ impl Log {
     /// Answers the writers of a record that will not land (L3).
     fn abandon(&self, flight: &Flight, error: &Error) {
         self.rows.segments.borrow_mut().landed(flight.segment, flight.layout.end());
-        for request in flight.batch.take().requests {
+        let batch = flight.batch.take();
+        self.ledger.unpin(&batch.borrowed);
+        for request in batch.requests {
             self.refuse(request, error);
         }
     }

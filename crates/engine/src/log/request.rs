@@ -102,7 +102,7 @@ impl Request {
             }
             left -= length;
         }
-        // The leaves stay pinned by the rest, which lands later.
+        // Its leaves are those of the rest: see `Batch::borrowed`.
         let effect = Effect::Leaves(Pins::new());
         Some(Request { items: SmallVec::from_elem(front, 1), data, effect, reply: None })
     }
@@ -112,7 +112,8 @@ impl Request {
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) requests: Vec<Request>,
-    /// Pins of the leaves that a split-off front part changes: those of its rest.
+    /// Leaves that a split-off front part changes: those of its rest, pinned once more for the batch, because the rest
+    /// may be refused while the front is being written.
     pub(super) borrowed: Pins,
     pub(super) payload: u32,
     pub(super) header_blocks: u32,

@@ -157,6 +157,11 @@ impl Map {
         roots.chain(children).filter(|(_, entry)| entry.address().is_some()).collect()
     }
 
+    /// Nodes that may become dirty between two checkpoints.
+    pub(crate) fn dirty_max(&self) -> usize {
+        self.dirty_max
+    }
+
     /// True if so much is dirty that a checkpoint could not store it, or that the map outgrows its budget: writers wait
     /// for a checkpoint.
     pub(crate) fn is_over_budget(&self) -> bool {
@@ -191,6 +196,15 @@ impl Map {
     /// First block that a leaf covers.
     pub(crate) fn leaf_start(&self, leaf: NodeRef) -> u64 {
         self.nodes[leaf].index << LEVEL_BITS
+    }
+
+    /// Pins nodes that are pinned already once more.
+    pub(crate) fn pin_again(&mut self, nodes: &[NodeRef]) {
+        for node in nodes {
+            let node = &mut self.nodes[*node];
+            assert!(node.pins > 0, "only what is pinned is pinned again");
+            node.pins += 1;
+        }
     }
 
     /// Takes back pins that a walk set.

@@ -70,10 +70,10 @@ impl StoredTables {
         let live: Vec<_> = contents.live.chunks(LIVE_PER_BLOCK).map(format::encode_live).collect();
         let layers: Vec<_> = contents.layers.chunks(LAYERS_PER_BLOCK).map(format::encode_layers).collect();
 
-        let old_segments = std::mem::take(&mut self.inner.borrow_mut().segments);
         let new_segments = store_blocks(log, most, 0, &segments).await?;
+        // Pointers change hands only once their blocks are stored: a checkpoint may be given up anywhere.
+        let old_segments = std::mem::replace(&mut self.inner.borrow_mut().segments, new_segments.clone());
         count_all(rows, &old_segments, &new_segments);
-        self.inner.borrow_mut().segments = new_segments;
         let old_live = self.inner.borrow().live.clone();
         let new_live = store_changed(log, rows, most, segments.len(), &live, old_live).await?;
         self.inner.borrow_mut().live = new_live;
@@ -100,10 +100,9 @@ impl StoredTables {
                 block
             })
             .collect();
-        let old = std::mem::take(&mut self.inner.borrow_mut().indexes);
         let indexes = store_blocks(log, contents.geometry.meta_blocks(), pointers.len(), &blocks).await?;
+        let old = std::mem::replace(&mut self.inner.borrow_mut().indexes, indexes.clone());
         count_all(rows, &old, &indexes);
-        self.inner.borrow_mut().indexes.clone_from(&indexes);
 
         let root = CheckpointRoot { tables, indexes, ..contents.root.clone() };
         let entries = store_blocks(log, 1, pointers.len() + blocks.len(), &[root.encode()]).await?;

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::log::{Effect, Request, Stream};
 use crate::map::Pins;
 
-/// Blocks that one unmap record covers at most: as many leaves as are pinned at once, 256.
-const UNMAP_BLOCKS: u64 = 256 * 256;
+/// Leaves that one unmap record changes at most.
+const UNMAP_LEAVES: usize = 256;
 
 impl Shard {
     /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, from block `block` of a
@@ -64,11 +64,17 @@ impl Shard {
     /// `PoolFailed` when too many drives are lost; those of reading the map.
     pub(crate) async fn unmap(&self, layer: LayerId, block: u64, count: u64) -> Result<()> {
         let end = block + count;
+        // A share of what may be dirty between two checkpoints, because several may be under way.
+        let leaves = (self.ledger.map.borrow().dirty_max() / 16).clamp(1, UNMAP_LEAVES) as u64;
+        let most = leaves * format::NODE_ENTRIES as u64;
         let mut next = block;
         while next < end {
+            if self.ledger.map.borrow().is_checkpoint_due() {
+                self.wait_for_map().await;
+            }
             // Long stretches of nothing are passed over without a record.
             let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? else { return Ok(()) };
-            let until = end.min((found / UNMAP_BLOCKS + 1) * UNMAP_BLOCKS);
+            let until = end.min((found / most + 1) * most);
             self.unmap_piece(layer, found, until - found).await?;
             next = until;
         }
