@@ -149,6 +149,7 @@ impl Control {
         let mut state = self.state.borrow_mut();
         let incarnation = state.superblock.next_incarnation;
         state.superblock.next_incarnation = Incarnation::new(incarnation.get() + 1);
+        tracing::debug!(%incarnation, ?class, ?level, ?columns, "zones allocated");
         let record = SegmentRecord { incarnation, scheme, class, state: SegmentState::Open, rows: 0, columns };
         Ok((record, level))
     }
@@ -172,6 +173,8 @@ impl Control {
 
     /// Takes zones back. They are told to the drives as unused before anybody may use them again.
     async fn release(&self, segments: Vec<SegmentRecord>) {
+        let freed: Vec<_> = segments.iter().map(|segment| segment.incarnation.get()).collect();
+        tracing::debug!(incarnations = ?freed, "zones come back");
         for (index, zone) in segments.iter().flat_map(|segment| &segment.columns).filter_map(|column| column.zone) {
             let drive = self.drives.get(index.index()).and_then(Option::as_ref);
             if let Some(drive) = drive.filter(|drive| drive.properties().discard) {

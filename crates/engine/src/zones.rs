@@ -87,12 +87,14 @@ impl Zones {
         }
     }
 
-    /// Zones of a new segment of `scheme`: on the drives with most room, whose order rotates. With too few drives the
-    /// parity columns stay holes, so that reads need no decoding; `None` without room for k columns.
+    /// Zones of a new segment of `scheme`: on the drives with most room, whose order rotates. With too few drives in use
+    /// the last parity columns stay holes, so that reads need no decoding; with too little room on them there is no
+    /// segment, because one with fewer columns than it could have would be worse protected.
     pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<Vec<SegmentColumn>> {
         let mut drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
         let width = usize::from(scheme.width());
-        if drives.len() < usize::from(scheme.data()) {
+        let online = (0..self.drives.len()).filter(|drive| self.is_online(*drive)).count();
+        if drives.len() < width.min(online).max(usize::from(scheme.data())) {
             return None;
         }
         drives.sort_by_key(|drive| std::cmp::Reverse(self.room(*drive)));
@@ -208,6 +210,16 @@ mod tests {
             assert_eq!(columns[4], SegmentColumn::hole());
         }
         assert_eq!(zones.available(scheme("4+1")), 0);
+    }
+
+    #[test]
+    fn a_full_drive_never_costs_parity() {
+        let mut zones = Zones::new([(10, true), (3, true), (10, true)].into_iter());
+        assert_eq!(zones.available(scheme("1+2")), 3);
+        for _ in 0..3 {
+            assert!(zones.allocate(scheme("1+2")).unwrap().iter().all(|column| column.zone.is_some()));
+        }
+        assert_eq!(zones.allocate(scheme("1+2")), None);
     }
 
     #[test]

@@ -33,7 +33,7 @@ enum Command {
         #[arg(long)]
         keep_going: bool,
     },
-    /// Run one seed and say what happens.
+    /// Run one seed and say what happens; with RUST_LOG=engine=debug, what the engine says too.
     Seed {
         /// The seed.
         seed: u64,
@@ -48,6 +48,10 @@ fn main() -> anyhow::Result<()> {
         Command::Sweep { outcomes } => run_sweep(outcomes),
         Command::Swarm { first, seeds, keep_going } => run_swarm(first, seeds, keep_going),
         Command::Seed { seed, quiet } => {
+            if !quiet {
+                let filter = tracing_subscriber::EnvFilter::from_default_env();
+                tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
+            }
             let stats = run_seed(seed, !quiet).map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
             println!("seed {seed}: {stats:?}");
             Ok(())

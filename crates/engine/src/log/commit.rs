@@ -65,6 +65,10 @@ impl Log {
     async fn commit_one(self: &Rc<Self>, stream: Stream) {
         let class = self.class_for(stream);
         let privilege = stream.privilege();
+        // Before any room is used: what is left in the open segments by now is the checkpoint's.
+        if self.recent_is_full(privilege) {
+            return self.wait_or_refuse(stream, &Error::new(ErrorKind::NoSpace, "no checkpoint can be made"));
+        }
         if let Some((segment, room)) = self.current(class, privilege)
             && room.rows > 0
         {
@@ -79,9 +83,6 @@ impl Log {
                 }
                 return;
             }
-        }
-        if self.recent_is_full(privilege) {
-            return self.wait_or_refuse(stream, &Error::new(ErrorKind::NoSpace, "no checkpoint can be made"));
         }
         match self.open_next(class, privilege).await {
             Ok(()) => {}

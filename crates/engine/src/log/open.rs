@@ -122,6 +122,7 @@ impl Log {
             segments.open(id, record, level);
             id
         };
+        tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");
         if self.rows.segments.borrow().recent_count() >= RECENT_DUE {
             self.checkpoint_due.notify();
         }

@@ -202,10 +202,10 @@ impl Batch {
     }
 }
 
-/// True if a record of `blocks` blocks is better mirrored than striped: it costs no more blocks on the drives, and
-/// fewer writes.
+/// True if a record of `blocks` blocks is better mirrored than striped: it would not even fill a row, costs no more
+/// blocks on the drives, and fewer writes.
 pub(super) fn prefers_mirror(scheme: Scheme, blocks: u32) -> bool {
-    if scheme.data() == 1 {
+    if scheme.data() == 1 || blocks > u32::from(scheme.data()) {
         return false;
     }
     let mirrored = blocks * u32::from(scheme.mirror().width());

@@ -49,6 +49,9 @@ pub struct VolumeInfo {
     pub deleting: bool,
 }
 
+/// How long a deletion waits for space before it tries again.
+const ERASE_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
 struct Entry {
     record: VolumeRecord,
     shared: Arc<VolumeShared>,
@@ -260,9 +263,13 @@ impl Catalogue {
 
     fn erase_later(self: Rc<Self>, id: VolumeId) {
         let erase = async move {
-            if let Err(error) = self.erase(id).await {
-                // The record stays marked: the next opening goes on.
+            while let Err(error) = self.erase(id).await {
+                // The record stays marked: another try, or the next opening, goes on.
                 tracing::warn!(volume = %id, %error, "a deleted volume was not freed yet");
+                if error.kind() != ErrorKind::NoSpace {
+                    return;
+                }
+                Reactor::current().sleep(ERASE_AGAIN).await;
             }
         };
         Reactor::current().spawn(erase).detach();

@@ -82,7 +82,9 @@ impl Shard {
         let Some(mark) = mark else { return Err(Error::new(ErrorKind::Closed, "the checkpoint was given up")) };
         self.rows.segments.borrow_mut().end_checkpoint(&mark);
         self.log.anchor.set((root, sequence));
-        self.link.publish(self.log.shard_record()).await?;
+        let record = self.log.shard_record();
+        tracing::debug!(shard = %self.identity.shard, %sequence, ?root, recent = record.recent.len(), "publishing a checkpoint");
+        self.link.publish(record).await?;
         let released = self.rows.segments.borrow_mut().release(&mark);
         if !released.is_empty() {
             self.link.release(released.into_iter().map(|(_, record)| record).collect());
@@ -101,6 +103,8 @@ impl Shard {
         mark.leave_out(&self.tables.pointers());
         *self.ledger.mark.borrow_mut() = Some(mark);
         self.ledger.map.borrow_mut().freeze();
+        let nodes = self.ledger.map.borrow().dirty_count();
+        tracing::debug!(shard = %self.identity.shard, nodes, "a checkpoint begins");
         replayed.unwrap_or_else(|| self.log.applied())
     }
 
