@@ -10,8 +10,10 @@
 mod exports;
 mod memory;
 pub mod nbd;
+mod stop;
 mod volume;
 
 pub use exports::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};
 pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemoryVolume};
+pub use stop::Stop;
 pub use volume::{Extent, Volume, VolumeError, VolumeErrorKind};

@@ -65,6 +65,12 @@ pub trait Volume {
     /// # Errors
     /// As [`Volume::read`].
     fn extents(&self, offset: u64, length: u64) -> impl Future<Output = Result<Vec<Extent>, VolumeError>>;
+
+    /// Waits until the volume is taken away: exports finish what they have begun, and let go of it. For volumes that never
+    /// are, this never ends.
+    fn withdrawn(&self) -> impl Future<Output = ()> {
+        std::future::pending()
+    }
 }
 
 /// A stretch of a volume that holds data, or none.

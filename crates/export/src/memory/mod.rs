@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use reactor::Span;
 
-use crate::{Extent, Volume, VolumeError, VolumeErrorKind};
+use crate::{Extent, Stop, Volume, VolumeError, VolumeErrorKind};
 use chunks::Chunks;
 pub use exports::MemoryExports;
 pub use faults::MemoryFaults;
@@ -32,6 +32,7 @@ struct Shared {
     chunks: RefCell<Chunks>,
     faults: MemoryFaults,
     counters: Cell<MemoryCounters>,
+    withdrawn: Stop,
 }
 
 /// How many operations a [`MemoryVolume`] has carried out, refused ones included.
@@ -67,6 +68,7 @@ impl MemoryVolume {
             chunks: RefCell::default(),
             faults: MemoryFaults::default(),
             counters: Cell::default(),
+            withdrawn: Stop::default(),
         };
         Self { shared: Rc::new(shared) }
     }
@@ -84,6 +86,11 @@ impl MemoryVolume {
         check_size(size, self.shared.sector);
         self.shared.chunks.borrow_mut().zero(size, u64::MAX - size);
         self.shared.size.set(size);
+    }
+
+    /// Takes the volume away from those who use it now. It can be used all the same.
+    pub fn withdraw(&self) {
+        self.shared.withdrawn.raise();
     }
 
     /// What is to go wrong.
@@ -183,6 +190,10 @@ impl Volume for MemoryVolume {
         self.shared.faults.before_read().await?;
         self.check(offset, length)?;
         Ok(self.shared.chunks.borrow().extents(offset, length))
+    }
+
+    async fn withdrawn(&self) {
+        self.shared.withdrawn.raised().await;
     }
 }
 

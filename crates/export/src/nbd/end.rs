@@ -6,7 +6,7 @@ use reactor::{IoError, IoErrorKind, Peer};
 
 use super::wire::BadMagic;
 
-/// Why a connection ended. Everything but the first three was worth a warning.
+/// Why a connection ended. Everything but the first four was worth a warning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum End {
     /// The client said goodbye.
@@ -18,6 +18,9 @@ pub enum End {
     /// The server was told to stop.
     #[error("the server stopped")]
     Stopped,
+    /// The export was taken away.
+    #[error("the export ended")]
+    Withdrawn,
     /// The client asked for an export that it cannot have, in the old way that has no answer for that.
     #[error("export {name:?} was refused: {reason}")]
     Refused {
@@ -38,8 +41,8 @@ pub enum End {
     /// The client stopped in the middle of a message, or did not read its replies.
     #[error("the client stalled")]
     Stalled,
-    /// The server stopped, and the last replies could not be sent in time.
-    #[error("the server stopped before the last replies were sent")]
+    /// The server stopped, or the export was taken away, and the last replies could not be sent in time.
+    #[error("the last replies could not be sent in time")]
     Abandoned,
     /// The connection failed.
     #[error("the connection failed: {0}")]
@@ -93,7 +96,7 @@ impl From<IoError> for End {
 impl End {
     /// True if neither side did or met anything out of the ordinary.
     pub fn is_orderly(&self) -> bool {
-        matches!(self, Self::Disconnected | Self::Left | Self::Stopped)
+        matches!(self, Self::Disconnected | Self::Left | Self::Stopped | Self::Withdrawn)
     }
 
     pub(super) fn log(&self, peer: Peer, export: Option<&str>) {

@@ -113,24 +113,26 @@ impl<V: Volume + 'static> Session<V> {
         }
         let head = Head::block_status(cookie, CONTEXT, status.list.len());
         let payload = Buffer::copy_of(&descriptors(&status.list)).span();
-        self.outbox.push(Reply { head, payload: Some(payload), charge: Some(charge) });
+        self.outbox.push(Reply::last(head, charge).with(payload));
     }
 
     /// Replies to a request that gives no data.
     fn answer(&self, cookie: Cookie, done: Result<(), VolumeError>, charge: Charge) {
         match done {
-            Ok(()) => {
-                let head = Head::simple(cookie, None);
-                self.outbox.push(Reply { head, payload: None, charge: Some(charge) });
-            }
+            Ok(()) => self.outbox.push(Reply::last(Head::simple(cookie, None), charge)),
             Err(error) => self.fail(cookie, &error, charge),
         }
     }
 
     /// Replies that a volume could not do it.
     pub(super) fn fail(&self, cookie: Cookie, error: &VolumeError, charge: Charge) {
+        self.outbox.push(self.failure(cookie, error, charge));
+    }
+
+    /// The reply that a volume could not do it.
+    pub(super) fn failure(&self, cookie: Cookie, error: &VolumeError, charge: Charge) -> Reply {
         tracing::debug!(export = self.agreement.name, %error, "a request failed");
-        self.reply_error(cookie, error_number(error.kind()), error.message(), charge);
+        self.error(cookie, error_number(error.kind()), error.message(), charge)
     }
 
     /// Replies to a request that makes no sense.
@@ -141,17 +143,15 @@ impl<V: Volume + 'static> Session<V> {
             reason = refusal.message,
             "a request was refused"
         );
-        self.reply_error(header.cookie(), refusal.error, refusal.message, charge);
+        self.outbox.push(self.error(header.cookie(), refusal.error, refusal.message, charge));
     }
 
-    fn reply_error(&self, cookie: Cookie, error: ErrorNumber, message: &str, charge: Charge) {
+    fn error(&self, cookie: Cookie, error: ErrorNumber, message: &str, charge: Charge) -> Reply {
         if !self.agreement.structured {
-            let head = Head::simple(cookie, Some(error));
-            return self.outbox.push(Reply { head, payload: None, charge: Some(charge) });
+            return Reply::last(Head::simple(cookie, Some(error)), charge);
         }
         let (head, message) = Head::error(cookie, error, message);
-        let payload = (!message.is_empty()).then(|| Buffer::copy_of(message).span());
-        self.outbox.push(Reply { head, payload, charge: Some(charge) });
+        Reply::last(head, charge).with(Buffer::copy_of(message).span())
     }
 }
 

@@ -16,9 +16,9 @@ use super::end::End;
 /// Bytes that are received at once at least, and when little comes.
 const STAGE_MIN: usize = 4 << 10;
 /// Bytes that are received at once at most.
-const STAGE_MAX: usize = 256 << 10;
+const STAGE_MAX: usize = 512 << 10;
 /// Payload of at most this many bytes is handed on where it was received.
-const SMALL_PAYLOAD: usize = 32 << 10;
+const SMALL_PAYLOAD: usize = 128 << 10;
 
 /// The receiving half of a connection.
 pub(super) struct Intake {

@@ -15,12 +15,16 @@ pub(super) const OPTION_MAX: u32 = 64 << 10;
 /// The most options of one handshake. A client that looks at every export of a server sends a few for each.
 pub(super) const OPTIONS_MAX: usize = 4096;
 
-/// Bytes of a read or write that go through the volume at once; longer ones are cut, so that memory is used again while
-/// it is in the processor's cache, and the volume works while the socket does.
+/// Bytes of a read or write that go through the volume at once. Longer ones are cut at multiples of it: the volume works
+/// while the socket does, other replies get between, and memory comes in sizes that are used again. Smaller pieces cost
+/// more than they gain: 1 MiB reads over a Unix socket are a tenth slower in pieces of 256 KiB.
 pub(super) const PIECE: u32 = 1 << 20;
 
 /// Bytes that the requests of one connection move at most before others get their turn.
 pub(super) const UNBROKEN: u32 = 256 << 10;
+
+/// Replies with at least this many bytes of data wait in a queue of their own.
+pub(super) const BULK: u32 = 64 << 10;
 
 /// Reads of at least this many bytes ask the volume for holes, and holes of at least this many bytes are told instead of
 /// sent as zeros.

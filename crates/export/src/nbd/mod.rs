@@ -22,13 +22,12 @@ mod read;
 mod serve;
 mod server;
 mod session;
-mod stop;
 #[cfg(test)]
 mod testing;
 mod wire;
 
+pub use crate::Stop;
 pub use end::{End, Violation};
 pub use limits::Limits;
 pub use serve::serve_connection;
 pub use server::{Server, accept};
-pub use stop::Stop;

@@ -11,8 +11,15 @@ use super::super::wire::Cookie;
 use super::*;
 
 fn reply(cookie: u64, payload: Option<&[u8]>) -> Reply {
-    let payload = payload.map(|bytes| Buffer::copy_of(bytes).span());
-    Reply { head: Head::simple(Cookie(cookie), None), payload, charge: None }
+    let reply = Reply::part(Head::simple(Cookie(cookie), None));
+    match payload {
+        Some(payload) => reply.with(Buffer::copy_of(payload).span()),
+        None => reply,
+    }
+}
+
+fn small(replies: impl IntoIterator<Item = Reply>) -> Queues {
+    Queues { small: replies.into_iter().collect(), bulk: VecDeque::new() }
 }
 
 fn bytes(spans: &[Span]) -> Vec<u8> {
@@ -25,21 +32,20 @@ fn expected(cookie: u64, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn replies_without_payload_are_one_run() {
-    let mut queue: VecDeque<Reply> = (0..10).map(|cookie| reply(cookie, None)).collect();
+    let mut queues = small((0..10).map(|cookie| reply(cookie, None)));
     let mut batch = Batch::default();
-    assert!(batch.fill(&mut queue) && queue.is_empty());
+    assert!(batch.fill(&mut queues) && queues.is_empty());
     assert_eq!(batch.spans.len(), 1);
     assert_eq!(bytes(&batch.spans), (0..10).flat_map(|cookie| expected(cookie, b"")).collect::<Vec<_>>());
     batch.clear();
-    assert!(!batch.fill(&mut queue));
+    assert!(!batch.fill(&mut queues));
 }
 
 #[test]
 fn payload_follows_its_head() {
-    let mut queue: VecDeque<Reply> =
-        [reply(0, None), reply(1, Some(b"one")), reply(2, Some(b"two")), reply(3, None)].into();
+    let mut queues = small([reply(0, None), reply(1, Some(b"one")), reply(2, Some(b"two")), reply(3, None)]);
     let mut batch = Batch::default();
-    assert!(batch.fill(&mut queue));
+    assert!(batch.fill(&mut queues));
     assert_eq!(batch.spans.len(), 5);
     let parts = [expected(0, b""), expected(1, b"one"), expected(2, b"two"), expected(3, b"")];
     assert_eq!(bytes(&batch.spans), parts.concat());
@@ -48,14 +54,32 @@ fn payload_follows_its_head() {
 #[test]
 fn a_batch_has_an_end() {
     let large = vec![7; BYTES_MAX / 2];
-    let mut queue: VecDeque<Reply> = (0..5).map(|cookie| reply(cookie, Some(&large))).collect();
     let mut batch = Batch::default();
-    assert!(batch.fill(&mut queue));
-    assert_eq!(queue.len(), 3);
-    let mut queue: VecDeque<Reply> = (0..1000).map(|cookie| reply(cookie, Some(b"x"))).collect();
+    let mut queues = small((0..5).map(|cookie| reply(cookie, Some(&large))));
+    assert!(batch.fill(&mut queues));
+    assert_eq!(queues.small.len(), 3);
+    std::mem::swap(&mut queues.small, &mut queues.bulk);
     batch.clear();
-    assert!(batch.fill(&mut queue));
-    assert_eq!((queue.len(), batch.spans.len()), (1000 - REPLIES_MAX, 2 * REPLIES_MAX));
+    assert!(batch.fill(&mut queues));
+    assert_eq!(queues.bulk.len(), 1);
+    let mut queues = small((0..1000).map(|cookie| reply(cookie, Some(b"x"))));
+    batch.clear();
+    assert!(batch.fill(&mut queues));
+    assert_eq!((queues.small.len(), batch.spans.len()), (1000 - REPLIES_MAX, 2 * REPLIES_MAX));
+}
+
+#[test]
+fn neither_queue_starves_the_other() {
+    let large = vec![7; 2 * BYTES_MAX];
+    let mut queues = small((0..1000).map(|cookie| reply(cookie, None)));
+    queues.bulk.extend((0..3).map(|cookie| reply(cookie, Some(&large))));
+    let mut batch = Batch::default();
+    for sent in 1..=3 {
+        batch.clear();
+        assert!(batch.fill(&mut queues));
+        assert_eq!(queues.small.len(), 1000 - sent * (REPLIES_MAX - 1));
+        assert_eq!(queues.bulk.len(), 3 - sent);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use reactor::Buffer;
 
 use super::budget::Charge;
 use super::execute::{Joint, Part};
-use super::limits::{HOLE_MIN, PIECE};
+use super::limits::{BULK, HOLE_MIN, PIECE};
 use super::outbox::Reply;
 use super::session::Session;
 use super::wire::{Cookie, Head, Range};
@@ -38,40 +38,34 @@ impl<V: Volume + 'static> Session<V> {
             true => Head::data(cookie, range, true),
             false => Head::simple(cookie, None),
         };
-        self.outbox.push(Reply { head, payload: Some(data), charge: Some(charge) });
+        let reply = Reply::last(head, charge).with(data);
+        match range.length {
+            BULK.. => self.outbox.push_bulk(reply),
+            _ => self.outbox.push(reply),
+        }
     }
 
-    /// Sends each segment as soon as it is there.
+    /// Sends each segment as soon as it is there. All go one way, so that the last word comes last.
     async fn read_segments(self: Rc<Self>, cookie: Cookie, segments: &[Segment], charge: Charge) {
         let joint = Rc::new(Joint::default());
         for Segment { range, hole } in segments.iter().copied() {
             if hole {
-                self.outbox.push(Reply {
-                    head: Head::hole(cookie, range, false),
-                    payload: None,
-                    charge: None,
-                });
+                self.outbox.push_bulk(Reply::part(Head::hole(cookie, range, false)));
             } else {
                 self.begin(self.clone().read_segment(cookie, range, joint.part()));
             }
         }
-        match joint.ended().await {
-            Ok(()) => {
-                self.outbox.push(Reply { head: Head::none(cookie), payload: None, charge: Some(charge) })
-            }
-            Err(error) => self.fail(cookie, &error, charge),
-        }
+        self.outbox.push_bulk(match joint.ended().await {
+            Ok(()) => Reply::last(Head::none(cookie), charge),
+            Err(error) => self.failure(cookie, &error, charge),
+        });
     }
 
     async fn read_segment(self: Rc<Self>, cookie: Cookie, range: Range, part: Part) {
         let data = Buffer::new(range.length as usize).span();
         let done = self.agreement.volume.read(range.offset, &data).await;
         if done.is_ok() {
-            self.outbox.push(Reply {
-                head: Head::data(cookie, range, false),
-                payload: Some(data),
-                charge: None,
-            });
+            self.outbox.push_bulk(Reply::part(Head::data(cookie, range, false)).with(data));
         }
         part.end(done);
     }

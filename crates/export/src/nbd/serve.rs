@@ -11,8 +11,7 @@ use super::intake::{Intake, Movement};
 use super::limits::Limits;
 use super::race::{First, race};
 use super::session::Session;
-use super::stop::Stop;
-use crate::{Exports, Volume};
+use crate::{Exports, Stop, Volume};
 
 /// Time in which a client is to close a connection on which we said our last word. Closing it at once, with requests
 /// unread, would make the kernel drop replies that the client has not received yet.
@@ -74,14 +73,14 @@ impl Connection {
         // Ends with its handle.
         let _watchdog = reactor.spawn(watch(incoming, session.clone(), limits.stalled, stalled.clone()));
         let overdue = async {
-            stop.raised().await;
+            session.called_off(stop).await;
             reactor.sleep(limits.drain).await;
         };
         let run = session.run(&mut self.intake, &self.stream, stop);
         match race(run, race(stalled.notified(), overdue)).await {
-            First::Left(End::Stopped) => {
+            First::Left(end @ (End::Stopped | End::Withdrawn)) => {
                 self.linger().await;
-                End::Stopped
+                end
             }
             First::Left(end) => end,
             First::Right(First::Left(())) => End::Stalled,

@@ -11,8 +11,7 @@ use reactor::{Listener, Reactor, Stream, WaitList};
 use super::limits::Limits;
 use super::race::{First, race};
 use super::serve::serve_connection;
-use super::stop::Stop;
-use crate::Exports;
+use crate::{Exports, Stop};
 
 /// Pause after a connection could not be accepted: there is no room for its descriptor, and trying again at once would
 /// only keep everybody else from closing theirs.

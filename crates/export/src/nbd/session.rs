@@ -7,6 +7,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
@@ -19,9 +20,8 @@ use super::intake::Intake;
 use super::limits::{Limits, PAYLOAD_MAX, PIECE, UNBROKEN};
 use super::outbox::Outbox;
 use super::race::{First, race};
-use super::stop::Stop;
 use super::wire::{Command, Cookie, Range, RequestHeader, Terms};
-use crate::Volume;
+use crate::{Stop, Volume};
 
 /// What was agreed on in the handshake.
 pub(super) struct Agreement<V> {
@@ -68,11 +68,20 @@ impl<V: Volume + 'static> Session<V> {
         }
     }
 
+    /// Waits until there are to be no more requests.
+    pub(super) async fn called_off(&self, stop: &Stop) -> End {
+        match race(stop.raised(), self.agreement.volume.withdrawn()).await {
+            First::Left(()) => End::Stopped,
+            First::Right(()) => End::Withdrawn,
+        }
+    }
+
     async fn receive(self: &Rc<Self>, intake: &mut Intake, stop: &Stop) -> Result<Infallible, End> {
         let mut unbroken = 0;
+        let mut called_off = pin!(self.called_off(stop));
         loop {
-            let header = match race(stop.raised(), intake.header()).await {
-                First::Left(()) => return Err(End::Stopped),
+            let header = match race(called_off.as_mut(), intake.header()).await {
+                First::Left(end) => return Err(end),
                 First::Right(header) => RequestHeader::decode(&header?)?,
             };
             unbroken += self.receive_one(&header, intake).await?;

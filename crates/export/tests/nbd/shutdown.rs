@@ -24,6 +24,29 @@ fn connections_without_work_are_closed() {
 }
 
 #[test]
+fn an_export_that_ends_takes_its_connections_with_it() {
+    on_each_backend(|server| {
+        server.with(|fixture| fixture.exports.insert("second", "", &MemoryVolume::new(1 << 20, 512)));
+        let mut client = server.client();
+        let mut other = server.connect();
+        other.greet(3);
+        assert_eq!(other.option_result(OPT_GO, &info("second", &[])), REP_ACK);
+        server.with(|fixture| fixture.disk.faults().hold_writes());
+        client.write(0, 1, 0, &[1; 512]);
+        server.wait_until(|fixture| fixture.disk.faults().held_writes() == 1);
+        server.with(|fixture| fixture.disk.withdraw());
+        client.request(0, FLUSH, 2, 0, 0);
+        server.with(|fixture| fixture.disk.faults().release_writes());
+        assert_eq!(client.result(1), 0);
+        assert!(client.is_closed());
+        drop(client);
+        assert_eq!(server.end(), End::Withdrawn);
+        other.request(0, FLUSH, 1, 0, 0);
+        assert_eq!(other.result(1), 0);
+    });
+}
+
+#[test]
 fn what_was_begun_is_answered_and_nothing_more_is_begun() {
     on_each_backend(|server| {
         let mut client = server.client();

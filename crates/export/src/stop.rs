@@ -1,4 +1,4 @@
-//! The signal to stop, for many connections of one reactor.
+//! The signal to stop, for everything on one reactor that it concerns.
 //!
 //! Always true: once raised it stays raised; whoever waits for it is woken once and forgotten when it stops waiting.
 
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
-/// Tells every connection that was given a clone of it to finish what it does and close.
+/// Tells everybody who was given a clone of it to finish what they do and close.
 #[derive(Clone, Default)]
 pub struct Stop {
     shared: Rc<Shared>,
