@@ -25,6 +25,9 @@ use crate::{Io, IoError, Platform, Reactor, Span};
 /// Pause before a connection is tried again for which a Unix listener's queue had no room.
 const QUEUE_PAUSE: Duration = Duration::from_millis(1);
 
+/// Time without a word from the other end after which it is asked whether it still exists.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
@@ -85,6 +88,7 @@ impl Stream {
         if let Peer::Tcp(_) = peer {
             // What is written is a whole request or answer: holding it back only adds latency.
             sockopt::set_tcp_nodelay(&socket, true)?;
+            watch_over(&socket)?;
         }
         platform.prepare_socket(&socket)?;
         let connection = Connection(Arc::new(socket));
@@ -157,6 +161,11 @@ impl Stream {
         DetachedStream { connection, peer }
     }
 
+    #[cfg(test)]
+    pub(super) fn fd(&self) -> &OwnedFd {
+        &self.connection.0
+    }
+
     fn whole(&self, direction: Direction, spans: &[Span]) -> Io {
         if spans.iter().all(Span::is_empty) {
             return Io::ready(Ok(0));
@@ -191,6 +200,15 @@ impl DetachedStream {
     pub fn peer(&self) -> Peer {
         self.peer
     }
+}
+
+/// Has the kernel ask from time to time whether the other end still exists: a machine that lost its power says nothing.
+/// Without an answer, the connection fails after [`KEEPALIVE_IDLE`] and a minute.
+fn watch_over(socket: &OwnedFd) -> Result<(), Errno> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepcnt(socket, 6)
 }
 
 /// Makes a socket and connects it, without ever blocking the reactor.

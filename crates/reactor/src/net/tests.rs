@@ -298,6 +298,20 @@ fn a_full_queue_of_connections_is_waited_for() {
     });
 }
 
+#[test]
+fn the_other_end_is_watched_over() {
+    on_each_backend(async |platform, _| {
+        let (client, server) = tcp_pair(&platform).await;
+        for stream in [&client, &server] {
+            assert_eq!(rustix::net::sockopt::socket_keepalive(stream.fd()), Ok(true));
+            assert_eq!(
+                rustix::net::sockopt::tcp_keepidle(stream.fd()),
+                Ok(std::time::Duration::from_secs(60))
+            );
+        }
+    });
+}
+
 fn listener_fd(listener: &Listener) -> &OwnedFd {
     &listener.socket
 }
