@@ -89,7 +89,8 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
         report.incomplete += examination.completed;
         for (drive, zone) in examination.zones {
             if let Some(other) = zones.insert((drive, zone), index) {
-                let message = format!("Z1: zone {zone} of drive {drive} is in segments of shards {index} and {other}");
+                let message =
+                    format!("Z1: zone {zone} of drive {drive} is in segments of shards {index} and {other}");
                 report.findings.push(Finding::new(FindingKind::Inconsistent, Some(drive), message));
             }
         }

@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use format::limits::SUPERBLOCK_SLOT;
 use format::{
-    DriveIndex, DriveState, Generation, Incarnation, Scheme, SegmentClass, SegmentRecord, SegmentState, ShardIndex,
-    ShardRecord, Superblock,
+    DriveIndex, DriveState, Generation, Incarnation, Scheme, SegmentClass, SegmentRecord, SegmentState,
+    ShardIndex, ShardRecord, Superblock,
 };
 use reactor::{Buffer, Drive, Home, IoError, IoErrorKind, Notify, Reactor, WaitList};
 
@@ -134,7 +134,10 @@ impl Control {
                 _ => Privilege::Checkpoint,
             };
             if privilege < level {
-                return Err(Error::new(ErrorKind::NoSpace, "the pool is full: delete or trim data, or add a drive"));
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "the pool is full: delete or trim data, or add a drive",
+                ));
             }
             let columns = state.zones.allocate(scheme);
             (columns.ok_or_else(|| Error::new(ErrorKind::NoSpace, "the pool has no free zones"))?, level)
@@ -150,7 +153,8 @@ impl Control {
         let incarnation = state.superblock.next_incarnation;
         state.superblock.next_incarnation = Incarnation::new(incarnation.get() + 1);
         tracing::debug!(%incarnation, ?class, ?level, ?columns, "zones allocated");
-        let record = SegmentRecord { incarnation, scheme, class, state: SegmentState::Open, rows: 0, columns };
+        let record =
+            SegmentRecord { incarnation, scheme, class, state: SegmentState::Open, rows: 0, columns };
         Ok((record, level))
     }
 
@@ -175,7 +179,9 @@ impl Control {
     async fn release(&self, segments: Vec<SegmentRecord>) {
         let freed: Vec<_> = segments.iter().map(|segment| segment.incarnation.get()).collect();
         tracing::debug!(incarnations = ?freed, "zones come back");
-        for (index, zone) in segments.iter().flat_map(|segment| &segment.columns).filter_map(|column| column.zone) {
+        for (index, zone) in
+            segments.iter().flat_map(|segment| &segment.columns).filter_map(|column| column.zone)
+        {
             let drive = self.drives.get(index.index()).and_then(Option::as_ref);
             if let Some(drive) = drive.filter(|drive| drive.properties().discard) {
                 // A refused discard costs the drive some spare area, nothing else.
@@ -320,7 +326,8 @@ impl Control {
                 return Err(Error::new(ErrorKind::NotFound, format!("drive {drive} is not in use")));
             }
             if state.lost() >= usize::from(self.geometry.scheme.parity()) {
-                let message = format!("the pool cannot bear the loss of drive {drive}: {} lost already", state.lost());
+                let message =
+                    format!("the pool cannot bear the loss of drive {drive}: {} lost already", state.lost());
                 return Err(Error::new(ErrorKind::PoolFailed, message));
             }
         }
@@ -375,7 +382,9 @@ impl Control {
         let shards = self.shards.borrow().clone();
         for (index, shard) in shards.into_iter().enumerate() {
             let told = shard.call(move |shard| async move { shard.drive_lost(drive) }).await;
-            if let (Ok(record), Some(place)) = (told, self.state.borrow_mut().superblock.shards.get_mut(index)) {
+            if let (Ok(record), Some(place)) =
+                (told, self.state.borrow_mut().superblock.shards.get_mut(index))
+            {
                 *place = record;
             }
         }
@@ -414,7 +423,8 @@ impl ControlLink {
         class: SegmentClass,
         privilege: Privilege,
     ) -> Result<(SegmentRecord, Privilege)> {
-        let allocate = move |control: Rc<Control>| async move { control.allocate(scheme, class, privilege).await };
+        let allocate =
+            move |control: Rc<Control>| async move { control.allocate(scheme, class, privilege).await };
         self.control.call(allocate).await?
     }
 
@@ -433,8 +443,14 @@ impl ControlLink {
     }
 
     /// See [`Control::drive_failed`].
-    pub(crate) async fn drive_failed(&self, drive: DriveIndex, doing: &'static str, error: IoError) -> Result<()> {
-        let failed = move |control: Rc<Control>| async move { control.drive_failed(drive, doing, error).await };
+    pub(crate) async fn drive_failed(
+        &self,
+        drive: DriveIndex,
+        doing: &'static str,
+        error: IoError,
+    ) -> Result<()> {
+        let failed =
+            move |control: Rc<Control>| async move { control.drive_failed(drive, doing, error).await };
         self.control.call(failed).await?
     }
 

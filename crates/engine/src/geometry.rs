@@ -139,7 +139,9 @@ mod tests {
 
     #[test]
     fn zone_sizes_follow_the_drives() {
-        for (size, zone) in [(64 << 20, 1 << 20), (2 << 30, 1 << 20), (32 << 30, 16 << 20), (3_200_000_000_000, 64 << 20)] {
+        for (size, zone) in
+            [(64 << 20, 1 << 20), (2 << 30, 1 << 20), (32 << 30, 16 << 20), (3_200_000_000_000, 64 << 20)]
+        {
             assert_eq!(zone_bytes_for(size), zone, "{size}");
         }
         assert_eq!(data_start_for(1 << 20), 4 << 20);
@@ -150,7 +152,8 @@ mod tests {
     fn a_record_lies_column_by_column() {
         let layout = RecordLayout::new(Scheme::new(4, 1).unwrap(), Row::new(10), 10);
         assert_eq!(layout.rows, 3);
-        let places: Vec<_> = (0..10).map(|index| layout.place(index)).map(|(c, r)| (c.get(), r.get())).collect();
+        let places: Vec<_> =
+            (0..10).map(|index| layout.place(index)).map(|(c, r)| (c.get(), r.get())).collect();
         assert_eq!(places[..4], [(0, 10), (0, 11), (0, 12), (1, 10)]);
         assert_eq!(places[9], (3, 10));
         assert_eq!(layout.end(), Row::new(13));

@@ -92,7 +92,10 @@ impl Rows {
     /// # Errors
     /// `Corrupt` if a block cannot be had from its row.
     pub(crate) async fn read_run(&self, run: Run, crcs: &[u32], into: &Span) -> Result<Outcome> {
-        assert!(into.len() == run.count as usize * BLOCK && crcs.len() == run.count as usize, "shape of a read");
+        assert!(
+            into.len() == run.count as usize * BLOCK && crcs.len() == run.count as usize,
+            "shape of a read"
+        );
         match self.start_read(run.address, std::slice::from_ref(into)) {
             Some((drive, io)) => self.finish_read(run, crcs, into, drive, io).await,
             None => self.rebuild_run(run, crcs, into, &[]).await.map(|()| Outcome::Degraded),
@@ -189,11 +192,13 @@ impl Rows {
         let mut block = Buffer::new(BLOCK);
         for (index, crc) in (0..run.count as usize).zip(crcs) {
             let accept = |bytes: &[u8]| crc32c(bytes) == *crc;
-            let mut found = self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
+            let mut found =
+                self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
             if !found && !left.is_empty() {
                 self.read_columns(&mut columns, left).await;
                 left = &[];
-                found = self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
+                found =
+                    self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
             }
             if !found {
                 return Err(self.unreadable(run.address.down(u32::try_from(index).unwrap_or(0))));
@@ -242,7 +247,8 @@ impl Rows {
             cells.iter().map(|(column, _)| *column).filter(|column| *column != wanted.get()).collect();
         combinations(present, scheme.data(), |sources| {
             tried += 1;
-            self.decode_cell(scheme, sources, wanted, cells, index, into) && accept(into) || tried >= COMBINATIONS_MAX
+            self.decode_cell(scheme, sources, wanted, cells, index, into) && accept(into)
+                || tried >= COMBINATIONS_MAX
         }) && accept(into)
     }
 
@@ -270,7 +276,11 @@ impl Rows {
     fn unreadable(&self, address: Address) -> Error {
         let drive = self.segments.borrow().cell(address).map(|cell| cell.drive);
         let place = Place { drive, address: Some(address), block: None };
-        Error::corrupt("a block cannot be read, and the other columns of its row do not give it back", place, None)
+        Error::corrupt(
+            "a block cannot be read, and the other columns of its row do not give it back",
+            place,
+            None,
+        )
     }
 }
 

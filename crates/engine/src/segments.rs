@@ -6,10 +6,7 @@
 //! - S3: a freed segment's zones are given back only when a checkpoint that was begun after it was freed is durable
 //!   and no read of it is running.
 
-use format::{
-    Address, Column, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState,
-    ZoneIndex,
-};
+use format::{Address, Column, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ZoneIndex};
 
 use crate::geometry::Geometry;
 
@@ -415,7 +412,8 @@ impl Segments {
         let mut changed = 0;
         for id in concerned {
             let segment = self.get_mut(id);
-            let (flushed, sealed_whole) = (segment.flushed, segment.life != Life::Open && segment.flushed == segment.append);
+            let (flushed, sealed_whole) =
+                (segment.flushed, segment.life != Life::Open && segment.flushed == segment.append);
             let columns = segment.record.columns.iter_mut();
             for column in columns.filter(|column| column.zone.is_some_and(|(on, _)| on == drive)) {
                 if !sealed_whole && column.missing_from > flushed {
@@ -438,7 +436,12 @@ impl Segments {
             let more = segment.life == Life::Open || segment.applied < segment.append;
             more.then_some((id, segment.applied))
         });
-        CheckpointMark { checkpoint: self.checkpoints, live: self.live.clone(), from: from.collect(), born: self.newest() }
+        CheckpointMark {
+            checkpoint: self.checkpoints,
+            live: self.live.clone(),
+            from: from.collect(),
+            born: self.newest(),
+        }
     }
 
     fn newest(&self) -> u64 {
@@ -463,7 +466,8 @@ impl Segments {
         let mut released = Vec::new();
         for (index, place) in self.slots.iter_mut().enumerate() {
             let gone = place.as_ref().is_some_and(|segment| {
-                let before = matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
+                let before =
+                    matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
                 before && segment.readers == 0
             });
             if gone && let Some(segment) = place.take() {
@@ -480,7 +484,8 @@ impl Segments {
         ids.map(SegmentId::new)
             .map(|id| {
                 let segment = self.slots.get(slot(id))?.as_ref()?;
-                let gone = matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
+                let gone =
+                    matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
                 (!gone).then(|| self.record(id))
             })
             .collect()
@@ -543,4 +548,3 @@ fn slot(id: SegmentId) -> usize {
     assert!(id.get() > 0, "segments count from 1");
     id.index() - 1
 }
-

@@ -251,7 +251,9 @@ impl AttachedVolume {
         match self.shard(shard)? {
             ShardAccess::Here(shard) => shard.write_part(layer, block, within, &data).await,
             ShardAccess::There(home) => {
-                let write = move |shard: Rc<Shard>| async move { shard.write_part(layer, block, within, &data).await };
+                let write = move |shard: Rc<Shard>| async move {
+                    shard.write_part(layer, block, within, &data).await
+                };
                 home.call(write).await?
             }
         }
@@ -263,7 +265,8 @@ impl AttachedVolume {
     /// `Invalid` beyond the end; `PoolFailed` when too many drives are lost.
     pub async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
         self.check(offset, length)?;
-        let (first, end) = (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
+        let (first, end) =
+            (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
         if first >= end {
             return self.zero_bytes(offset, length).await;
         }
@@ -271,7 +274,8 @@ impl AttachedVolume {
         let blocks = (end - first) / BLOCK as u64;
         for (index, shard) in self.shards.iter().enumerate() {
             let block = first / BLOCK as u64;
-            let (from, to) = (self.slices.local_bound(index, block), self.slices.local_bound(index, block + blocks));
+            let (from, to) =
+                (self.slices.local_bound(index, block), self.slices.local_bound(index, block + blocks));
             if from >= to {
                 continue;
             }
@@ -279,7 +283,8 @@ impl AttachedVolume {
             match shard {
                 ShardAccess::Here(shard) => shard.unmap(layer, from, to - from).await?,
                 ShardAccess::There(home) => {
-                    home.call(move |shard| async move { shard.unmap(layer, from, to - from).await }).await??;
+                    home.call(move |shard| async move { shard.unmap(layer, from, to - from).await })
+                        .await??;
                 }
             }
         }
@@ -302,7 +307,8 @@ impl AttachedVolume {
     /// As [`Self::write_zeroes`].
     pub async fn discard(&self, offset: u64, length: u64) -> Result<()> {
         self.check(offset, length)?;
-        let (first, end) = (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
+        let (first, end) =
+            (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
         if first >= end {
             return Ok(());
         }
@@ -336,7 +342,9 @@ impl AttachedVolume {
             let found = match self.shard(piece.shard)? {
                 ShardAccess::Here(shard) => shard.extents(layer, piece.block, piece.blocks).await?,
                 ShardAccess::There(home) => {
-                    let look = move |shard: Rc<Shard>| async move { shard.extents(layer, piece.block, piece.blocks).await };
+                    let look = move |shard: Rc<Shard>| async move {
+                        shard.extents(layer, piece.block, piece.blocks).await
+                    };
                     home.call(look).await??
                 }
             };
@@ -362,7 +370,8 @@ impl AttachedVolume {
         }
         let size = self.size();
         if offset.checked_add(length).is_none_or(|end| end > size) {
-            let message = format!("bytes {offset} to {offset}+{length} lie beyond the volume's end at {size}");
+            let message =
+                format!("bytes {offset} to {offset}+{length} lie beyond the volume's end at {size}");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         Ok(())
@@ -377,7 +386,12 @@ impl AttachedVolume {
             let (shard, local) = self.slices.place(next);
             let slice_end = (next / Slices::BLOCKS + 1) * Slices::BLOCKS;
             let until = end.min(slice_end).min(next + most / BLOCK as u64);
-            pieces.push(Piece { shard, block: local, blocks: until - next, at: (next - block) * BLOCK as u64 });
+            pieces.push(Piece {
+                shard,
+                block: local,
+                blocks: until - next,
+                at: (next - block) * BLOCK as u64,
+            });
             next = until;
         }
         pieces

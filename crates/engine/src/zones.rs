@@ -53,7 +53,11 @@ impl DriveZones {
             return false;
         }
         *word ^= bit;
-        if free { self.count += 1 } else { self.count -= 1 }
+        if free {
+            self.count += 1
+        } else {
+            self.count -= 1
+        }
         self.hint = self.hint.min(zone.index() / 64);
         true
     }
@@ -122,7 +126,8 @@ impl Zones {
         let online = (0..self.drives.len()).filter(|drive| self.is_online(*drive)).count();
         let width = (usize::from(scheme.width()).min(online)).max(usize::from(scheme.data())) as u64;
         let fits = |segments: u32| {
-            let columns: u64 = (0..self.drives.len()).map(|drive| u64::from(self.room(drive).min(segments))).sum();
+            let columns: u64 =
+                (0..self.drives.len()).map(|drive| u64::from(self.room(drive).min(segments))).sum();
             columns >= u64::from(segments) * width
         };
         let most: u64 = (0..self.drives.len()).map(|drive| u64::from(self.room(drive))).sum::<u64>() / width;
@@ -137,7 +142,8 @@ impl Zones {
     /// All zones of drives that are online, and how many of them are free.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let online = self.drives.iter().filter(|drive| drive.online);
-        online.fold((0, 0), |(all, free), drive| (all + u64::from(drive.zones), free + u64::from(drive.count)))
+        online
+            .fold((0, 0), |(all, free), drive| (all + u64::from(drive.zones), free + u64::from(drive.count)))
     }
 
     fn is_online(&self, drive: usize) -> bool {
@@ -193,7 +199,10 @@ mod tests {
         let mut zones = Zones::new(sizes.iter().map(|size| (*size, true)));
         let expected = zones.available(scheme("2+1"));
         let mut count = 0;
-        while zones.allocate(scheme("2+1")).is_some_and(|columns| columns.iter().all(|column| column.zone.is_some())) {
+        while zones
+            .allocate(scheme("2+1"))
+            .is_some_and(|columns| columns.iter().all(|column| column.zone.is_some()))
+        {
             count += 1;
         }
         assert_eq!(count, expected);

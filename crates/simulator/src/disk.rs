@@ -253,7 +253,10 @@ impl Disk {
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<(), IoError> {
-        assert!(offset.is_multiple_of(PAGE as u64) && length.is_multiple_of(PAGE as u64), "unaligned operation");
+        assert!(
+            offset.is_multiple_of(PAGE as u64) && length.is_multiple_of(PAGE as u64),
+            "unaligned operation"
+        );
         if self.state.borrow().dead {
             return Err(IoError::new(IoErrorKind::Gone));
         }
@@ -387,7 +390,7 @@ impl Opened {
     /// An operation that never ends: the power is off.
     fn never(&self) -> Io {
         let (completer, io) = completion();
-        std::mem::forget(completer);
+        drop(Happens { completer: Some(completer) });
         io
     }
 }
@@ -498,7 +501,7 @@ impl Drive for Opened {
                     }
                     _ => {
                         if let Some(bytes) = state.durable.get_mut(&page) {
-                            disk.random.fill(&mut bytes[..64]);
+                            disk.random.fill(bytes.as_mut_slice().split_at_mut(64).0);
                         }
                     }
                 }

@@ -12,8 +12,8 @@ pub mod disk;
 pub mod model;
 pub mod random;
 pub mod run;
-pub mod sweep;
 pub mod swarm;
+pub mod sweep;
 pub mod world;
 
 #[cfg(test)]

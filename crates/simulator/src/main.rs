@@ -52,7 +52,8 @@ fn main() -> anyhow::Result<()> {
                 let filter = tracing_subscriber::EnvFilter::from_default_env();
                 tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
             }
-            let stats = run_seed(seed, !quiet).map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
+            let stats =
+                run_seed(seed, !quiet).map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
             println!("seed {seed}: {stats:?}");
             Ok(())
         }
@@ -99,7 +100,10 @@ fn run_swarm(first: u64, seeds: u64, keep_going: bool) -> anyhow::Result<()> {
             println!("{} seeds, {:.0} s", seed + 1 - first, start.elapsed().as_secs_f64());
         }
     }
-    println!("swarm: {seeds} seeds from {first}, {failed} failed, {:.1} s, {sum:?}", start.elapsed().as_secs_f64());
+    println!(
+        "swarm: {seeds} seeds from {first}, {failed} failed, {:.1} s, {sum:?}",
+        start.elapsed().as_secs_f64()
+    );
     anyhow::ensure!(failed == 0, "{failed} seeds failed");
     Ok(())
 }

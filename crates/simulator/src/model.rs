@@ -78,7 +78,10 @@ impl VolumeModel {
         self.cells.resize(cells, Cell::default());
         // A write that reached behind the new end is there only in part from now on.
         let cells = cells as u64;
-        self.writes.iter_mut().filter(|write| write.first + write.count > cells).for_each(|write| write.atomic = false);
+        self.writes
+            .iter_mut()
+            .filter(|write| write.first + write.count > cells)
+            .for_each(|write| write.atomic = false);
     }
 
     /// A write of `value` (0: zeros) over `count` cells from `first` begins at `now`.
@@ -184,7 +187,9 @@ impl VolumeModel {
 
     /// A write that must be there whole or not at all, and that nobody has touched since, is.
     fn check_atomic(&self, found: &[u64]) -> Result<(), String> {
-        for (number, write) in self.writes.iter().enumerate().filter(|(_, write)| write.atomic && write.value != 0) {
+        for (number, write) in
+            self.writes.iter().enumerate().filter(|(_, write)| write.atomic && write.value != 0)
+        {
             let cells = || {
                 let first = usize::try_from(write.first).unwrap_or(usize::MAX);
                 let count = usize::try_from(write.count).unwrap_or(usize::MAX);

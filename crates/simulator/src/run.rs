@@ -174,7 +174,7 @@ impl Machine {
     /// # Errors
     /// The engine's.
     pub fn check(&self) -> engine::Result<CheckReport> {
-        match self.boot(async || { engine::check(&self.sources()).await }) {
+        match self.boot(async || engine::check(&self.sources()).await) {
             Ended::Done(report) => report,
             Ended::Cut => panic!("the verifier ran into a power cut"),
         }
@@ -191,7 +191,10 @@ pub fn judge(report: &CheckReport, victims: &[usize]) -> Result<(), String> {
         let on_victim =
             finding.drive.map_or(!victims.is_empty(), |drive| victims.contains(&usize::from(drive)));
         if finding.kind != FindingKind::Damaged || !on_victim {
-            return Err(format!("check: {:?} on drive {:?}: {}", finding.kind, finding.drive, finding.message));
+            return Err(format!(
+                "check: {:?} on drive {:?}: {}",
+                finding.kind, finding.drive, finding.message
+            ));
         }
     }
     Ok(())

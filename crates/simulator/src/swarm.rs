@@ -128,7 +128,13 @@ fn plan(random: &Random) -> Plan {
     // Most kinds of operations stay, some are switched off; one may dominate.
     let weights = OPS.iter().map(|(op, weight)| {
         let off = !matches!(op, Op::Write | Op::Read) && random.once_in(3);
-        if off { 0 } else if random.once_in(8) { weight * 10 } else { *weight }
+        if off {
+            0
+        } else if random.once_in(8) {
+            weight * 10
+        } else {
+            *weight
+        }
     });
     let rarely = |often: u64| if random.once_in(3) { often } else { 0 };
     let faults = Faults {
@@ -241,7 +247,7 @@ impl Life {
     }
 
     fn live(self: Rc<Self>) -> Result<(), String> {
-        match self.machine.boot(async || { self.machine.create().await }) {
+        match self.machine.boot(async || self.machine.create().await) {
             Ended::Done(Ok(())) => {}
             Ended::Done(Err(error)) => return Err(format!("create: {error:?}")),
             Ended::Cut => return Err("create ran into a power cut".into()),
@@ -325,7 +331,8 @@ impl Life {
         self.reconcile(&pool).await?;
         let names: Vec<String> = self.volumes.borrow().keys().cloned().collect();
         for name in names {
-            let volume = pool.open_volume(&name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
+            let volume =
+                pool.open_volume(&name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
             let bytes = read_all(&volume).await.map_err(|error| format!("read {name}: {error:?}"))?;
             if let Some(model) = self.volumes.borrow_mut().get_mut(&name) {
                 model.adopt_after_crash(&bytes).map_err(|error| format!("volume {name}: {error}"))?;
@@ -343,7 +350,9 @@ impl Life {
             let info = found.iter().find(|info| info.name == *name);
             match info {
                 Some(info) if !info.deleting => {
-                    let model = volumes.entry(name.clone()).or_insert_with(|| VolumeModel::new(info.size, info.sector));
+                    let model = volumes
+                        .entry(name.clone())
+                        .or_insert_with(|| VolumeModel::new(info.size, info.sector));
                     if model.size() != info.size {
                         model.resize(info.size);
                     }
@@ -521,7 +530,8 @@ impl Life {
         let sector = u64::from(volume.sector());
         let unit = if self.random.once_in(2) { 4096u64.min(volume.size()) } else { sector };
         let most = if self.random.once_in(3) { most } else { 4 * unit };
-        let length = (self.random.between(1, (most / unit).max(1)) * unit).min(volume.size() / sector * sector);
+        let length =
+            (self.random.between(1, (most / unit).max(1)) * unit).min(volume.size() / sector * sector);
         let offset = self.random.below((volume.size() - length) / unit + 1) * unit;
         let length = length / sector * sector;
         (offset / sector * sector, length.max(sector).min(volume.size() - offset / sector * sector))
@@ -576,8 +586,11 @@ impl Life {
             Some(model) => model.begin_write(start, from / sector, count, 0, false),
             None => return,
         };
-        let result =
-            if all { volume.write_zeroes(offset, length).await } else { volume.discard(offset, length).await };
+        let result = if all {
+            volume.write_zeroes(offset, length).await
+        } else {
+            volume.discard(offset, length).await
+        };
         self.say(|| format!("zero {name} {offset}+{length} all {all} at {start}: {result:?}"));
         let end = self.tick();
         if let Some(model) = self.volumes.borrow_mut().get_mut(name) {
@@ -630,7 +643,8 @@ impl Life {
 
     /// Loses a drive: it dies, or somebody takes it out.
     async fn lose_drive(&self, pool: &Pool) {
-        let Some(victim) = self.plan.victims.get(usize::try_from(self.random.below(8)).unwrap_or(0)).copied() else {
+        let Some(victim) = self.plan.victims.get(usize::try_from(self.random.below(8)).unwrap_or(0)).copied()
+        else {
             return;
         };
         let Some(disk) = self.machine.disks.get(victim) else { return };

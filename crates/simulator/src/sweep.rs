@@ -116,7 +116,7 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
     machine.cut_power();
     let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
     judge(&report, &[])?;
-    match machine.boot(async || { verify(operation, &machine, &mut expected).await }) {
+    match machine.boot(async || verify(operation, &machine, &mut expected).await) {
         Ended::Done(result) => result?,
         Ended::Cut => return Err("a second cut".into()),
     }
@@ -130,7 +130,9 @@ fn prepare(machine: &Machine, model: &mut VolumeModel) -> Result<(), String> {
         let (pool, _) = machine.open().await?;
         pool.create_volume("v", SIZE, SECTOR, 0).await?;
         let volume = pool.open_volume("v").await?.attach();
-        for (value, offset, length) in [(1, 0, 64 << 10), (2, 8192, 4096), (3, 300 << 10, 100 << 10), (4, 512, 512)] {
+        for (value, offset, length) in
+            [(1, 0, 64 << 10), (2, 8192, 4096), (3, 300 << 10, 100 << 10), (4, 512, 512)]
+        {
             write(&volume, model, value, offset, length).await?;
         }
         volume.flush().await?;
@@ -160,7 +162,8 @@ async fn write(
     length: u64,
 ) -> engine::Result<()> {
     let (first, count) = (offset / u64::from(SECTOR), length / u64::from(SECTOR));
-    let token = model.begin_write(2 * value, first, count, value, offset.is_multiple_of(4096) && length <= 64 << 10);
+    let token =
+        model.begin_write(2 * value, first, count, value, offset.is_multiple_of(4096) && length <= 64 << 10);
     let bytes: Vec<u8> = (first..first + count).flat_map(|cell| content(value, cell, SECTOR)).collect();
     let result = volume.write(offset, &Buffer::copy_of(&bytes).span()).await;
     model.end_write(token, 2 * value + 1, result.is_ok());

@@ -48,7 +48,8 @@ impl Log {
         ];
         let after = self.last_served.get() + 1;
         let next = (0..others.len()).map(|step| (after + step) % others.len());
-        let waiting = next.filter_map(|at| others.get(at).filter(|(_, waiting)| *waiting).map(|(of, _)| (at, *of)));
+        let waiting =
+            next.filter_map(|at| others.get(at).filter(|(_, waiting)| *waiting).map(|(of, _)| (at, *of)));
         let other = waiting.take(usize::from(!self.waits.get())).next();
         let checkpoint = !queues.checkpoint.is_empty();
         let turn = self.others_turn.replace(!self.others_turn.get());
@@ -88,7 +89,11 @@ impl Log {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 let some_to_come = self.rows.segments.borrow().freed_count() > 0;
-                if some_to_come { self.wait_or_refuse(stream, &error) } else { self.refuse_all(stream, &error) }
+                if some_to_come {
+                    self.wait_or_refuse(stream, &error)
+                } else {
+                    self.refuse_all(stream, &error)
+                }
             }
             Err(error) => self.fail(&error),
         }
@@ -126,7 +131,14 @@ impl Log {
     }
 
     /// Lays out a record at the end of a segment and starts writing it.
-    fn write_record(self: &Rc<Self>, segment: SegmentId, room: Room, scheme: Scheme, batch: Batch, stream: Stream) {
+    fn write_record(
+        self: &Rc<Self>,
+        segment: SegmentId,
+        room: Room,
+        scheme: Scheme,
+        batch: Batch,
+        stream: Stream,
+    ) {
         let sequence = self.next.get();
         self.next.set(sequence.next());
         let layout = RecordLayout::new(scheme, room.row, batch.blocks());
@@ -164,7 +176,13 @@ impl Log {
     }
 
     /// Starts one write for each column that is on a drive in use.
-    fn start_writes(&self, segment: SegmentId, scheme: Scheme, layout: RecordLayout, stage: &Stage) -> Writes {
+    fn start_writes(
+        &self,
+        segment: SegmentId,
+        scheme: Scheme,
+        layout: RecordLayout,
+        stage: &Stage,
+    ) -> Writes {
         let segments = self.rows.segments.borrow();
         let columns = (0..scheme.width()).filter_map(|column| {
             let cell = segments.cell_at(segment, Column::new(column), layout.row)?;

@@ -107,9 +107,37 @@ pub(crate) struct Log {
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
     /// Requests queued and answered so far, by stream.
-    queued: Cell<[u64; Stream::COUNT]>,
-    answered: Cell<[u64; Stream::COUNT]>,
+    queued: Cell<PerStream>,
+    answered: Cell<PerStream>,
     settled: WaitList,
+}
+
+/// A count for each stream.
+#[derive(Clone, Copy, Default)]
+struct PerStream {
+    checkpoint: u64,
+    freeing: u64,
+    user: u64,
+    cold: u64,
+}
+
+impl PerStream {
+    fn plus(mut self, stream: Stream, count: u64) -> Self {
+        *match stream {
+            Stream::Checkpoint => &mut self.checkpoint,
+            Stream::Freeing => &mut self.freeing,
+            Stream::User => &mut self.user,
+            Stream::Cold => &mut self.cold,
+        } += count;
+        self
+    }
+
+    fn reaches(&self, other: &Self) -> bool {
+        self.checkpoint >= other.checkpoint
+            && self.freeing >= other.freeing
+            && self.user >= other.user
+            && self.cold >= other.cold
+    }
 }
 
 #[derive(Default)]
@@ -207,9 +235,7 @@ impl Log {
             self.refuse(request, &error);
             return;
         }
-        let mut queued = self.queued.get();
-        queued[stream as usize] += 1;
-        self.queued.set(queued);
+        self.queued.set(self.queued.get().plus(stream, 1));
         self.queues.borrow_mut().of(stream).push_back(request);
         self.work.notify();
     }
@@ -217,15 +243,13 @@ impl Log {
     /// Waits until everything queued by now has been answered.
     pub(crate) async fn settle(&self) {
         let queued = self.queued.get();
-        let reached = || self.answered.get().iter().zip(&queued).all(|(answered, queued)| answered >= queued);
+        let reached = || self.answered.get().reaches(&queued);
         self.settled.until(|| (self.failure().is_some() || reached()).then_some(())).await;
     }
 
     /// Requests of a stream were answered.
     fn count_answered(&self, stream: Stream, requests: usize) {
-        let mut answered = self.answered.get();
-        answered[stream as usize] += requests as u64;
-        self.answered.set(answered);
+        self.answered.set(self.answered.get().plus(stream, requests as u64));
         self.settled.wake_all();
     }
 

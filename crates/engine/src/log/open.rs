@@ -97,7 +97,11 @@ impl Log {
     pub(super) fn open_ahead(self: &Rc<Self>) {
         let Some((_, room)) = self.current(SegmentClass::Hot, Privilege::User) else { return };
         let due = room.rows < self.geometry.rows() / 2;
-        if !due || self.open.opening.get() || self.open.spare.get().is_some() || self.recent_is_full(Privilege::User) {
+        if !due
+            || self.open.opening.get()
+            || self.open.spare.get().is_some()
+            || self.recent_is_full(Privilege::User)
+        {
             return;
         }
         self.open.opening.set(true);

@@ -52,9 +52,6 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Number of streams.
-    pub(super) const COUNT: usize = 4;
-
     /// What its space is wanted for.
     pub(super) fn privilege(self) -> Privilege {
         match self {
@@ -78,7 +75,8 @@ impl Request {
     /// Takes the first `blocks` blocks off a large plain write. They need no answer of their own: records land in
     /// order, so the rest answers for both.
     fn split_front(&mut self, blocks: u32, atomic: u32) -> Option<Request> {
-        let (Effect::Leaves(_), [Item::Write { layer, block, count }]) = (&self.effect, self.items.as_mut_slice())
+        let (Effect::Leaves(_), [Item::Write { layer, block, count }]) =
+            (&self.effect, self.items.as_mut_slice())
         else {
             return None;
         };
@@ -186,7 +184,9 @@ impl Batch {
             (used.next_multiple_of(row) - used).min(cells.saturating_sub(used))
         };
         // A header that would grow by a block for this is not worth it.
-        if room == 0 || (!self.requests.is_empty() && self.header_blocks_with(items_bytes, room) != self.header_blocks) {
+        if room == 0
+            || (!self.requests.is_empty() && self.header_blocks_with(items_bytes, room) != self.header_blocks)
+        {
             return;
         }
         if self.requests.is_empty() && room < atomic {

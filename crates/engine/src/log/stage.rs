@@ -25,7 +25,13 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Lays out a batch as a record of `scheme`.
-    pub(super) fn new(batch: &Batch, scheme: Scheme, code: &Code, place: &RecordPlace, key: &PoolKey) -> Self {
+    pub(super) fn new(
+        batch: &Batch,
+        scheme: Scheme,
+        code: &Code,
+        place: &RecordPlace,
+        key: &PoolKey,
+    ) -> Self {
         let layout = RecordLayout::new(scheme, place.row, batch.blocks());
         let rows = layout.rows as usize;
         let mirrored = scheme.data() == 1;
@@ -83,13 +89,21 @@ impl Stage {
     }
 
     /// Fills rows that hold no header: copies, checksums and parity in one pass.
-    fn copy_and_encode(&mut self, shape: &Shape, code: &Code, sources: &[*const u8], rows: std::ops::Range<usize>) {
+    fn copy_and_encode(
+        &mut self,
+        shape: &Shape,
+        code: &Code,
+        sources: &[*const u8],
+        rows: std::ops::Range<usize>,
+    ) {
         let mut crcs: SmallVec<[u32; 32]> = SmallVec::from_elem(0, shape.data);
         for row in rows {
             let cells = (0..shape.data).map(|column| shape.payload_index(column, row));
             let from: SmallVec<[Source; 32]> = cells
                 .clone()
-                .map(|index| index.and_then(|index| sources.get(index)).map_or(Source::Zero, |at| Source::Copy(*at)))
+                .map(|index| {
+                    index.and_then(|index| sources.get(index)).map_or(Source::Zero, |at| Source::Copy(*at))
+                })
                 .collect();
             let (mut data, mut parity) = row_cells(self.buffer.as_mut_slice(), shape, row);
             // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.

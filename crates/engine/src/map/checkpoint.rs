@@ -67,8 +67,12 @@ impl Map {
             }
         }
         let layers = self.layers.iter().map(|(id, layer)| {
-            let record =
-                LayerRecord { layer: *id, height: layer.height, root: layer.root_entry, stored: layer.stored };
+            let record = LayerRecord {
+                layer: *id,
+                height: layer.height,
+                root: layer.root_entry,
+                stored: layer.stored,
+            };
             (*id, FrozenLayer { record, root: layer.root })
         });
         self.freeze = Some(Freeze { period: self.period, layers: layers.collect(), levels });

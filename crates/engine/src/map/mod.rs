@@ -165,12 +165,14 @@ impl Map {
     /// True if so much is dirty that a checkpoint could not store it, or that the map outgrows its budget: writers wait
     /// for a checkpoint.
     pub(crate) fn is_over_budget(&self) -> bool {
-        self.dirty.len() > self.dirty_max || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 2
+        self.dirty.len() > self.dirty_max
+            || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 2
     }
 
     /// True if a checkpoint should begin, so that nobody has to wait for it.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
-        self.dirty.len() > self.dirty_max / 2 || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 4
+        self.dirty.len() > self.dirty_max / 2
+            || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 4
     }
 
     /// Changes a leaf's entry and gives the old one. The leaf was pinned by a walk.

@@ -93,7 +93,8 @@ impl Harness {
             assert_eq!(self.retry(|map| map.lookup_one(layer, at)), expected, "{layer} {at}");
         }
         for layer in [A, B] {
-            let blocks = self.model.iter().filter(|((of, _), entry)| *of == layer && entry.address().is_some());
+            let blocks =
+                self.model.iter().filter(|((of, _), entry)| *of == layer && entry.address().is_some());
             assert_eq!(self.map.stored(layer), blocks.count() as u64);
         }
     }
@@ -123,7 +124,14 @@ impl Harness {
         found
     }
 
-    fn walk(&self, layer: LayerId, entry: MapEntry, level: u8, index: u64, found: &mut BTreeMap<(LayerId, u64), MapEntry>) {
+    fn walk(
+        &self,
+        layer: LayerId,
+        entry: MapEntry,
+        level: u8,
+        index: u64,
+        found: &mut BTreeMap<(LayerId, u64), MapEntry>,
+    ) {
         for (slot, entry) in self.store.get(entry).iter().enumerate() {
             let number = (index << LEVEL_BITS) + slot as u64;
             match (level, entry.is_absent()) {

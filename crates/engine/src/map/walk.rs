@@ -15,7 +15,10 @@ pub(crate) type Pins = SmallVec<[NodeRef; 2]>;
 enum Reached {
     Leaf(NodeRef),
     /// No node exists below `level`: the whole subtree reads as this.
-    Nothing { level: u8, entry: MapEntry },
+    Nothing {
+        level: u8,
+        entry: MapEntry,
+    },
     /// This node exists but is not in memory.
     Unread(Load),
 }

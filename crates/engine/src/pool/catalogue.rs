@@ -81,11 +81,17 @@ impl Catalogue {
             changing: Semaphore::new(1),
         });
         let mut next = 0;
-        while let Some(found) = catalogue.shard.next_stored(LayerId::SYSTEM, next, u64::from(VOLUMES_MAX)).await? {
+        while let Some(found) =
+            catalogue.shard.next_stored(LayerId::SYSTEM, next, u64::from(VOLUMES_MAX)).await?
+        {
             let block = Buffer::new(BLOCK);
             catalogue.shard.read(LayerId::SYSTEM, found, &block.span()).await?;
             let record = VolumeRecord::decode(block.as_slice()).map_err(|error| {
-                Error::corrupt(format!("catalogue record {found} is damaged"), Default::default(), Some(error))
+                Error::corrupt(
+                    format!("catalogue record {found} is damaged"),
+                    Default::default(),
+                    Some(error),
+                )
             })?;
             catalogue.insert(record);
             next = found + 1;
@@ -129,7 +135,8 @@ impl Catalogue {
     }
 
     async fn list(&self) -> Result<Vec<VolumeInfo>> {
-        let records: Vec<VolumeRecord> = self.entries.borrow().values().map(|entry| entry.record.clone()).collect();
+        let records: Vec<VolumeRecord> =
+            self.entries.borrow().values().map(|entry| entry.record.clone()).collect();
         let mut infos = Vec::new();
         for record in records {
             let mut stored = 0;
@@ -186,11 +193,15 @@ impl Catalogue {
         check_size(size, shared.sector)?;
         let old = shared.size.load(Ordering::Acquire);
         if size < old && !may_shrink {
-            let message = format!("volume '{name}' has {old} bytes: making it smaller would cut data off; allow shrinking");
+            let message = format!(
+                "volume '{name}' has {old} bytes: making it smaller would cut data off; allow shrinking"
+            );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let record = self.entries.borrow().get(&shared.id).map(|entry| entry.record.clone());
-        let Some(mut record) = record else { return Err(Error::new(ErrorKind::NotFound, format!("no volume '{name}'"))) };
+        let Some(mut record) = record else {
+            return Err(Error::new(ErrorKind::NotFound, format!("no volume '{name}'")));
+        };
         record.size = size;
         if size > old {
             // What lay behind an earlier, larger size must not come back.
@@ -216,7 +227,8 @@ impl Catalogue {
             let (layer, span) = (shared.layer, zeros.span());
             let at = usize::try_from(within).unwrap_or(0);
             if let Some(shard) = self.shards.get(index) {
-                let clear = move |shard: Rc<Shard>| async move { shard.write_part(layer, block, at, &span).await };
+                let clear =
+                    move |shard: Rc<Shard>| async move { shard.write_part(layer, block, at, &span).await };
                 shard.call(clear).await??;
             }
         }
@@ -250,7 +262,9 @@ impl Catalogue {
             return Err(Error::new(ErrorKind::Busy, format!("volume '{name}' is in use")));
         }
         let record = self.entries.borrow().get(&shared.id).map(|entry| entry.record.clone());
-        let Some(mut record) = record else { return Err(Error::new(ErrorKind::NotFound, format!("no volume '{name}'"))) };
+        let Some(mut record) = record else {
+            return Err(Error::new(ErrorKind::NotFound, format!("no volume '{name}'")));
+        };
         record.state = VolumeState::Deleting;
         self.store(&record).await?;
         shared.gone.store(true, Ordering::Release);
@@ -332,7 +346,8 @@ impl Pool {
     /// `Invalid` for a bad name or size, `Exists`, `NoSpace`.
     pub async fn create_volume(&self, name: &str, size: u64, sector: u32, now: u64) -> Result<()> {
         let name = name.to_owned();
-        let create = move |catalogue: Rc<Catalogue>| async move { catalogue.create(name, size, sector, now).await };
+        let create =
+            move |catalogue: Rc<Catalogue>| async move { catalogue.create(name, size, sector, now).await };
         self.catalogue().call(create).await?
     }
 
@@ -342,7 +357,8 @@ impl Pool {
     /// `NotFound`, `Invalid`.
     pub async fn resize_volume(&self, name: &str, size: u64, may_shrink: bool) -> Result<()> {
         let name = name.to_owned();
-        let resize = move |catalogue: Rc<Catalogue>| async move { catalogue.resize(name, size, may_shrink).await };
+        let resize =
+            move |catalogue: Rc<Catalogue>| async move { catalogue.resize(name, size, may_shrink).await };
         self.catalogue().call(resize).await?
     }
 

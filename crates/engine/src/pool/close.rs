@@ -21,7 +21,9 @@ impl Pool {
             result = result.and(stopped.map_err(Into::into).and_then(|stopped| stopped));
         }
         if result.is_ok() {
-            let clean = |control: Rc<Control>| async move { control.publish(|superblock| superblock.clean = true).await };
+            let clean = |control: Rc<Control>| async move {
+                control.publish(|superblock| superblock.clean = true).await
+            };
             result = self.inner.control.call(clean).await.map_err(Into::into).and_then(|published| published);
         }
         self.dismiss().await;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use format::limits::{DRIVE_PATH_MAX, DRIVES_MAX, NAME_MAX, SHARDS_MAX, SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN};
 use format::{
-    DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId, PoolKey, Scheme, ShardRecord,
-    Superblock,
+    DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId, PoolKey, Scheme,
+    ShardRecord, Superblock,
 };
 use reactor::Buffer;
 
@@ -64,7 +64,8 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
     for (path, drive) in &opened {
         let (size, needed) = (drive.properties().size, drive_bytes_min(zone_bytes));
         if size < needed {
-            let message = format!("{path} has {size} bytes; a drive needs at least {needed} for zones of {zone_bytes}");
+            let message =
+                format!("{path} has {size} bytes; a drive needs at least {needed} for zones of {zone_bytes}");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
     }
@@ -98,10 +99,17 @@ fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Re
     check_name(&options.name)?;
     let width = usize::from(options.scheme.width());
     if drives.len() < width {
-        return invalid(format!("scheme {} needs {width} drives, {} are given", options.scheme, drives.len()));
+        return invalid(format!(
+            "scheme {} needs {width} drives, {} are given",
+            options.scheme,
+            drives.len()
+        ));
     }
     if drives.len() > DRIVES_MAX {
-        return invalid(format!("{} drives are more than the {DRIVES_MAX} that a pool may have", drives.len()));
+        return invalid(format!(
+            "{} drives are more than the {DRIVES_MAX} that a pool may have",
+            drives.len()
+        ));
     }
     if options.shards == 0 || usize::from(options.shards) > SHARDS_MAX {
         return invalid(format!("a pool has 1 to {SHARDS_MAX} shards, not {}", options.shards));
@@ -109,7 +117,9 @@ fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Re
     if let Some(zone) = options.zone_bytes
         && !(zone.is_power_of_two() && (ZONE_MIN..=ZONE_MAX).contains(&zone))
     {
-        return invalid(format!("a zone of {zone} bytes: it must be a power of two, {ZONE_MIN} to {ZONE_MAX}"));
+        return invalid(format!(
+            "a zone of {zone} bytes: it must be a power of two, {ZONE_MIN} to {ZONE_MAX}"
+        ));
     }
     Ok(())
 }

@@ -193,7 +193,9 @@ impl Pool {
     /// `NotFound` if there is no such drive in use; `PoolFailed` if the pool could not bear the loss (then nothing is
     /// changed).
     pub async fn fail_drive(&self, index: u16) -> Result<()> {
-        let fail = move |control: std::rc::Rc<Control>| async move { control.fail_drive(format::DriveIndex::new(index)).await };
+        let fail = move |control: std::rc::Rc<Control>| async move {
+            control.fail_drive(format::DriveIndex::new(index)).await
+        };
         self.inner.control.call(fail).await?
     }
 

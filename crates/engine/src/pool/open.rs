@@ -120,9 +120,14 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
     let mut report = OpenReport { clean: superblock.clean, ..OpenReport::default() };
     begin_opening(&mut superblock, &sources, options.nonce);
 
-    let reactors = if options.reactors.is_empty() { vec![Reactor::current().remote()] } else { options.reactors.clone() };
+    let reactors = if options.reactors.is_empty() {
+        vec![Reactor::current().remote()]
+    } else {
+        options.reactors.clone()
+    };
     let mut candidates = Vec::new();
-    let mut zones = Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state == DriveState::Online)));
+    let mut zones =
+        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state == DriveState::Online)));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
         let plan = plan_shard(&superblock, &sources, index, options.tuning);
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
@@ -189,7 +194,8 @@ pub(crate) fn plan_shard(
     let shards = superblock.shards.len() as u64;
     let geometry = Geometry::of(superblock);
     let shard = ShardIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
-    let pool_blocks: u64 = superblock.drives.iter().map(|drive| u64::from(drive.zones) * u64::from(geometry.rows())).sum();
+    let pool_blocks: u64 =
+        superblock.drives.iter().map(|drive| u64::from(drive.zones) * u64::from(geometry.rows())).sum();
     // Small pools make checkpoints more often: what is freed comes back only with one.
     let checkpoint_blocks = (tuning.checkpoint_bytes / 4096).min(pool_blocks / shards / 8).max(256);
     let map_nodes = (tuning.map_bytes / 4096 / shards).max(64);
@@ -224,7 +230,9 @@ pub(crate) fn take_over(
     for (drive, zone) in examination.zones {
         if !zones.occupy(drive, zone) {
             let place = crate::error::Place { drive: Some(drive), ..Default::default() };
-            let message = format!("zone {zone} is in two segments, or beyond its drive: the segment tables are damaged");
+            let message = format!(
+                "zone {zone} is in two segments, or beyond its drive: the segment tables are damaged"
+            );
             return Err(Error::corrupt(message, place, None));
         }
     }
@@ -275,4 +283,3 @@ async fn start_catalogue(shards: &Arc<[Home<Shard>]>) -> Result<Home<Catalogue>>
     };
     first.call(start).await?
 }
-

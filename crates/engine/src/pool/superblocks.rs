@@ -85,7 +85,8 @@ impl Said<'_> {
     fn is_abandoned(&self, all: &[Said<'_>]) -> bool {
         all.iter().any(|other| {
             let drives = &self.superblock.drives;
-            let online = drives.iter().any(|drive| drive.id == other.drive && drive.state == DriveState::Online);
+            let online =
+                drives.iter().any(|drive| drive.id == other.drive && drive.state == DriveState::Online);
             online
                 && !self.superblock.descends_from(other.superblock)
                 && !other.superblock.descends_from(self.superblock)
@@ -122,7 +123,8 @@ pub(crate) fn newest(found: &[(String, OnDrive)]) -> Result<Superblock> {
         return Err(Error::new(ErrorKind::NotAPool, message));
     }
     let standing = || all.iter().filter(|said| !said.is_abandoned(&all));
-    let newest = standing().reduce(|best, next| if best.superblock.is_at_least(next.superblock) { best } else { next });
+    let newest = standing()
+        .reduce(|best, next| if best.superblock.is_at_least(next.superblock) { best } else { next });
     let newest = newest.unwrap_or(first);
     if let Some(apart) = standing().find(|said| !newest.superblock.descends_from(said.superblock)) {
         let message = format!(

@@ -21,7 +21,9 @@ impl DriveSource for Source {
 }
 
 fn drives(count: usize, bytes: usize) -> Vec<Arc<dyn DriveSource>> {
-    (0..count).map(|index| Arc::new(Source(Memory::new(bytes).unwrap(), index)) as Arc<dyn DriveSource>).collect()
+    (0..count)
+        .map(|index| Arc::new(Source(Memory::new(bytes).unwrap(), index)) as Arc<dyn DriveSource>)
+        .collect()
 }
 
 fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
@@ -150,7 +152,9 @@ fn volumes_have_good_names_and_sizes() {
             let error = pool.create_volume(name, 4096, 4096, 0).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{name:?}");
         }
-        for (size, sector) in [(0, 4096), (4095, 4096), (513, 512), (4096, 1024), (u64::MAX, 512), ((1 << 50) + 512, 512)] {
+        for (size, sector) in
+            [(0, 4096), (4095, 4096), (513, 512), (4096, 1024), (u64::MAX, 512), ((1 << 50) + 512, 512)]
+        {
             let error = pool.create_volume("a", size, sector, 0).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{size} {sector}");
         }
@@ -204,7 +208,6 @@ fn lost_drives_are_borne_up_to_the_scheme() {
     });
 }
 
-
 #[test]
 fn a_drive_tells_of_its_pool_until_it_is_erased() {
     let drives = drives(6, 64 << 20);
@@ -219,7 +222,10 @@ fn a_drive_tells_of_its_pool_until_it_is_erased() {
             told.push(*found);
         }
         let newest = told.iter().max_by_key(|found| found.written).unwrap();
-        assert_eq!((newest.name.as_str(), newest.scheme.to_string().as_str(), newest.clean), ("pool", "4+1", true));
+        assert_eq!(
+            (newest.name.as_str(), newest.scheme.to_string().as_str(), newest.clean),
+            ("pool", "4+1", true)
+        );
         let states: Vec<_> = newest.members.iter().map(|member| member.state == DriveState::Online).collect();
         assert_eq!(states, [true, true, true, true, true, false]);
         assert_eq!(newest.members[3].id, told[3].drive);

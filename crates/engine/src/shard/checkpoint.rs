@@ -79,7 +79,9 @@ impl Shard {
         self.ledger.forget_dropped();
         let root = self.store_tables(sequence, &layers).await?;
         let mark = self.ledger.mark.borrow_mut().take();
-        let Some(mark) = mark else { return Err(Error::new(ErrorKind::Closed, "the checkpoint was given up")) };
+        let Some(mark) = mark else {
+            return Err(Error::new(ErrorKind::Closed, "the checkpoint was given up"));
+        };
         self.rows.segments.borrow_mut().end_checkpoint(&mark);
         self.log.anchor.set((root, sequence));
         let record = self.log.shard_record();
@@ -134,7 +136,8 @@ impl Shard {
 
     /// Queues images for storing; the empty ones are done at once.
     fn store_images(&self, images: Vec<NodeImage>) -> Option<Pending> {
-        let mut request = Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Nothing, reply: None };
+        let mut request =
+            Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Nothing, reply: None };
         let mut nodes = Vec::with_capacity(images.len());
         for image in images {
             let Some(entries) = image.entries else {
@@ -172,7 +175,9 @@ impl Shard {
     fn table_contents(&self, sequence: Sequence, layers: &[LayerRecord]) -> Result<(TableContents, u64)> {
         let segments = self.rows.segments.borrow();
         let mark = self.ledger.mark.borrow();
-        let Some(mark) = mark.as_ref() else { return Err(Error::new(ErrorKind::Closed, "no checkpoint is running")) };
+        let Some(mark) = mark.as_ref() else {
+            return Err(Error::new(ErrorKind::Closed, "no checkpoint is running"));
+        };
         let stored = segments.stored(mark);
         let root = CheckpointRoot {
             shard: self.identity.shard,

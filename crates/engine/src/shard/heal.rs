@@ -80,7 +80,10 @@ impl Shard {
             return Ok(());
         }
         let request = Request {
-            items: SmallVec::from_elem(Item::Move { layer, block: LayerBlock::new(block), count: 1, from }, 1),
+            items: SmallVec::from_elem(
+                Item::Move { layer, block: LayerBlock::new(block), count: 1, from },
+                1,
+            ),
             data: SmallVec::from_elem(data.span(), 1),
             effect: Effect::Leaves(pins),
             reply: None,

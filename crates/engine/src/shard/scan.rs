@@ -236,7 +236,8 @@ impl HeaderReader<'_> {
 async fn complete(rows: &Rows, record: &Found, read_only: bool) -> Result<Option<Vec<Address>>> {
     let place = &record.header.place;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
-    let mut span = RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
+    let mut span =
+        RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
     rows.read_columns(&mut span, &width).await;
     let mut wrong: Vec<(Column, u32, Buffer)> = Vec::new();
     for row in 0..record.layout.rows {
@@ -319,7 +320,9 @@ fn expected(record: &Found, column: u8, row: u32) -> impl Fn(&[u8]) -> bool + '_
 async fn write_cell(rows: &Rows, address: Address, cell: &Span) -> Result<bool> {
     let place = rows.segments.borrow().cell(address);
     let Some(place) = place else { return Ok(false) };
-    let Some(io) = rows.drives.write(place.drive, place.offset, std::slice::from_ref(cell)) else { return Ok(false) };
+    let Some(io) = rows.drives.write(place.drive, place.offset, std::slice::from_ref(cell)) else {
+        return Ok(false);
+    };
     match io.await {
         Ok(_) => Ok(true),
         Err(error) => Err(Error::io("completing the last rows of the log failed", place.drive, error)),

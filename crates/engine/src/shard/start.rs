@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use format::{Address, CheckpointRoot, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ShardRecord, ZoneIndex};
+use format::{
+    Address, CheckpointRoot, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ShardRecord,
+    ZoneIndex,
+};
 use reactor::{Home, Reactor, WaitList};
 
+use super::replay::replay_record;
 use super::scan::{Examined, Found, examine};
 use super::tables::{LoadedTables, StoredTables};
-use super::replay::replay_record;
 use super::{Shard, heal, locks};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
@@ -99,12 +102,8 @@ impl Candidate {
             dropped: examined.dropped,
             completed: examined.completed.len() as u64,
         };
-        let candidate = Self {
-            plan,
-            rows,
-            loaded: RefCell::new(loaded),
-            examined: RefCell::new(Some(examined)),
-        };
+        let candidate =
+            Self { plan, rows, loaded: RefCell::new(loaded), examined: RefCell::new(Some(examined)) };
         Ok((Rc::new(candidate), report))
     }
 
@@ -238,4 +237,3 @@ async fn load_tables(rows: &Rc<Rows>, plan: &ShardPlan) -> Result<Option<(Checkp
     };
     StoredTables::load(rows, plan.record.root, plan.geometry.table_width, restore).await.map(Some)
 }
-

@@ -60,7 +60,12 @@ pub(super) struct LoadedTables {
 
 impl StoredTables {
     /// Stores the tables and gives the entry of their root. Pointers into segments are counted as they change (S1).
-    pub(super) async fn store(&self, log: &Rc<Log>, rows: &Rows, contents: &TableContents) -> Result<MapEntry> {
+    pub(super) async fn store(
+        &self,
+        log: &Rc<Log>,
+        rows: &Rows,
+        contents: &TableContents,
+    ) -> Result<MapEntry> {
         let (width, most) = (contents.geometry.table_width, contents.geometry.meta_blocks());
         let segments: Vec<_> = contents
             .segments
@@ -78,7 +83,8 @@ impl StoredTables {
         let new_live = store_changed(log, rows, most, segments.len(), &live, old_live).await?;
         self.inner.borrow_mut().live = new_live;
         let old_layers = self.inner.borrow().layers.clone();
-        let new_layers = store_changed(log, rows, most, segments.len() + live.len(), &layers, old_layers).await?;
+        let new_layers =
+            store_changed(log, rows, most, segments.len() + live.len(), &layers, old_layers).await?;
         self.inner.borrow_mut().layers = new_layers;
         self.store_root(log, rows, contents).await
     }
@@ -254,4 +260,3 @@ fn fingerprint(block: &[u8]) -> u64 {
     hasher.write(block);
     hasher.finish()
 }
-

@@ -164,7 +164,9 @@ fn check_counts(rows: &Rows, owners: &Owners, found: &mut ShardFindings) {
     for address in owners.keys() {
         *counts.entry(address.segment()).or_default() += 1;
         let record = segments.contains(address.segment()).then(|| segments.record(address.segment()));
-        if record.is_none_or(|record| address.row().get() >= record.rows || address.column().get() >= record.scheme.data()) {
+        if record.is_none_or(|record| {
+            address.row().get() >= record.rows || address.column().get() >= record.scheme.data()
+        }) {
             let message = format!("S1: {address} is referred to and does not exist");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
         }
@@ -241,13 +243,13 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, known: &Known<'_>, found:
         let mut block = Buffer::new(BLOCK);
         let accept = |bytes: &[u8]| crc32c(bytes) == *crc;
         let index = index as usize;
-        let back = rows.rebuild_cell(scheme, Column::new(column), &span.cells, index, block.as_mut_slice(), accept);
+        let back =
+            rows.rebuild_cell(scheme, Column::new(column), &span.cells, index, block.as_mut_slice(), accept);
         report_block(rows, address, drive, *owner, back, found);
     }
     let all: Option<Vec<&[u8]>> = (0..scheme.width()).map(cell).collect();
-    let incomplete = (0..scheme.width()).any(|column| {
-        known.incomplete.contains(&Address::new(span.id, Column::new(column), row))
-    });
+    let incomplete = (0..scheme.width())
+        .any(|column| known.incomplete.contains(&Address::new(span.id, Column::new(column), row)));
     if wrong || incomplete || scheme.parity() == 0 {
         return;
     }

@@ -43,7 +43,13 @@ impl Shard {
     ///
     /// # Errors
     /// As [`Shard::write`], and those of reading the block.
-    pub(crate) async fn write_part(self: &Rc<Self>, layer: LayerId, block: u64, offset: usize, data: &Span) -> Result<()> {
+    pub(crate) async fn write_part(
+        self: &Rc<Self>,
+        layer: LayerId,
+        block: u64,
+        offset: usize,
+        data: &Span,
+    ) -> Result<()> {
         let _lock = self.locks.lock(layer, block).await;
         // What was queued before the lock must be in the map before the block is read.
         self.log.settle().await;
