@@ -34,7 +34,7 @@ pub struct CreateOptions {
 ///
 /// # Errors
 /// `Invalid`, saying what is wrong with it.
-pub(crate) fn check_name(name: &str) -> Result<()> {
+pub fn check_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let wrong = if name.is_empty() {
         "is empty"

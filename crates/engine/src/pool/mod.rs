@@ -16,7 +16,7 @@ use reactor::{Drive, Home};
 
 pub use catalogue::VolumeInfo;
 pub(crate) use catalogue::{Catalogue, VolumeShared};
-pub use create::{CreateOptions, create};
+pub use create::{CreateOptions, check_name, create};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
 pub use open::{OpenOptions, OpenReport, open};
 pub(crate) use open::{assemble, plan_shard};
