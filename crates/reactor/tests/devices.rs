@@ -248,3 +248,12 @@ fn a_full_filesystem_is_no_space_and_a_read_only_one_is_read_only() {
         FileDrive::open(&path, DriveOptions { read_only: true, ..AT_ONCE }).unwrap();
     }
 }
+
+#[test]
+fn a_write_protected_device_is_refused_when_it_is_opened() {
+    let Some(_turn) = turn() else { return };
+    let device = Loop::new(&["--read-only"]);
+    let refused = FileDrive::open(&device.device, AT_ONCE).unwrap_err();
+    assert_eq!(refused.kind(), OpenDriveErrorKind::ReadOnly);
+    FileDrive::open(&device.device, DriveOptions { read_only: true, ..AT_ONCE }).unwrap();
+}

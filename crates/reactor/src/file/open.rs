@@ -72,6 +72,10 @@ impl FileDrive {
         if Nature::of(&stat) != Some(nature) {
             return Err(OpenDriveError::new(Kind::NotADrive, path, "open"));
         }
+        // The system opens such a device for writing, and refuses each write.
+        if !options.read_only && nature == Nature::BlockDevice && probe::is_write_protected(&stat) {
+            return Err(OpenDriveError::new(Kind::ReadOnly, path, "open"));
+        }
         let alignment = direct.unwrap_or(Alignment::NONE);
         let properties = match nature {
             Nature::BlockDevice => probe::device_properties(fd.as_fd(), &stat).map_err(failed("examine"))?,

@@ -56,6 +56,12 @@ pub(super) fn direct_alignment(fd: BorrowedFd<'_>) -> Option<Alignment> {
     (alignment.memory > 0 && alignment.offset > 0).then_some(alignment)
 }
 
+/// True if the system does not let this block device be written.
+pub(super) fn is_write_protected(stat: &Stat) -> bool {
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
+}
+
 /// The properties of a block device.
 pub(super) fn device_properties(fd: BorrowedFd<'_>, stat: &Stat) -> Result<DriveProperties, Errno> {
     let queue = Queue::of(stat.st_rdev);
