@@ -7,7 +7,7 @@ use format::{
     DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId, PoolKey, Scheme,
     ShardRecord, Superblock,
 };
-use reactor::Buffer;
+use reactor::{Buffer, IoError, IoErrorKind, IoResult};
 
 use super::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
@@ -55,7 +55,7 @@ pub fn check_name(name: &str) -> Result<()> {
 /// reactor. Gives the pool's identity.
 ///
 /// # Errors
-/// `Invalid` for options that make no pool; `Io` if a drive cannot be written.
+/// `Invalid` for options that make no pool; `NoSpace` if files cannot grow; `Io` if a drive cannot be written.
 pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<PoolId> {
     check_options(drives, options)?;
     let opened: Vec<_> = drives.iter().map(|source| (source.path(), source.open())).collect();
@@ -72,7 +72,11 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
     let sizes: Vec<_> = opened.iter().map(|(path, drive)| (path.clone(), drive.properties().size)).collect();
     let superblock = first_superblock(options, zone_bytes, &sizes);
     for (index, (record, (_, drive))) in superblock.drives.iter().zip(&opened).enumerate() {
-        let failed = |error| {
+        let failed = |error: IoError| {
+            if error.kind() == IoErrorKind::NoSpace {
+                let message = format!("the file system under {} has no room for it", record.path);
+                return Error::new(ErrorKind::NoSpace, message);
+            }
             let index = DriveIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
             Error::io(format!("writing the superblock of {} failed", record.path), index, error)
         };
@@ -90,8 +94,8 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
     Ok(superblock.pool)
 }
 
-fn ignore_unsupported(error: reactor::IoError) -> reactor::IoResult {
-    if error.kind() == reactor::IoErrorKind::Unsupported { Ok(0) } else { Err(error) }
+fn ignore_unsupported(error: IoError) -> IoResult {
+    if error.kind() == IoErrorKind::Unsupported { Ok(0) } else { Err(error) }
 }
 
 fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<()> {
