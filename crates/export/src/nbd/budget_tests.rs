@@ -11,9 +11,14 @@ fn poll<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
+fn budget(requests: usize, payload_bytes: usize) -> Rc<Budget> {
+    let limits = Limits { requests, payload_bytes, ..Limits::default() };
+    Budget::new(&limits, &Reserve::new(limits.shared_bytes))
+}
+
 #[test]
 fn requests_are_counted() {
-    let budget = Budget::new(2, 100);
+    let budget = budget(2, 100);
     let first = poll(budget.charge_request(0)).unwrap();
     let second = poll(budget.charge_request(0)).unwrap();
     assert!(poll(budget.charge_request(0)).is_none());
@@ -27,7 +32,7 @@ fn requests_are_counted() {
 
 #[test]
 fn payload_is_counted_and_one_request_always_fits() {
-    let budget = Budget::new(10, 100);
+    let budget = budget(10, 100);
     let large = poll(budget.charge_request(1000)).unwrap();
     assert!(poll(budget.charge_request(1)).is_none());
     assert!(poll(budget.charge_bytes(1)).is_none());
@@ -42,11 +47,32 @@ fn payload_is_counted_and_one_request_always_fits() {
 
 #[test]
 fn who_waits_is_woken_when_room_is_made() {
-    let budget = Budget::new(1, 100);
+    let budget = budget(1, 100);
     let charge = poll(budget.charge_request(0)).unwrap();
     let mut waiting = pin!(budget.charge_request(0));
     let mut context = Context::from_waker(Waker::noop());
     assert!(waiting.as_mut().poll(&mut context).is_pending());
     drop(charge);
     assert!(waiting.as_mut().poll(&mut context).is_ready());
+}
+
+#[test]
+fn a_connection_has_something_of_its_own_and_shares_the_rest() {
+    let (limits, reserve) = (Limits::default(), Reserve::new(10 * OWN_BYTES));
+    let (greedy, modest) = (Budget::new(&limits, &reserve), Budget::new(&limits, &reserve));
+    let shared = poll(greedy.charge_request(10 * OWN_BYTES)).unwrap();
+    let own = poll(greedy.charge_request(OWN_BYTES)).unwrap();
+    assert!(poll(greedy.charge_request(1)).is_none());
+    for _ in 0..10 {
+        let half = poll(modest.charge_request(OWN_BYTES / 2)).unwrap();
+        let other_half = poll(modest.charge_bytes(OWN_BYTES / 2)).unwrap();
+        assert!(poll(modest.charge_request(1)).is_none());
+        drop((half, other_half));
+    }
+    drop(own);
+    assert!(poll(greedy.charge_request(OWN_BYTES)).is_some());
+    assert!(poll(modest.charge_request(OWN_BYTES + 1)).is_none());
+    drop(shared);
+    assert!(poll(modest.charge_request(OWN_BYTES + 1)).is_some());
+    assert_eq!((greedy.own_bytes.get(), modest.own_bytes.get()), (0, 0));
 }

@@ -36,7 +36,10 @@ pub(super) const EXTENTS_STEP: u32 = 64 << 20;
 /// The most descriptors in one answer to a block status request. Clients ask again from where the answer ended.
 pub(super) const DESCRIPTORS_MAX: usize = 4096;
 
-/// What one connection may cost, and how long it may take.
+/// Bytes that the requests of a connection may read and write at once whatever other connections do.
+pub(super) const OWN_BYTES: usize = 1 << 20;
+
+/// What connections may cost, and how long they may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections that one [`super::Server`] serves at once; more are closed as soon as they are made.
@@ -46,9 +49,12 @@ pub struct Limits {
     /// Bytes that the requests of one connection that are worked on at once read and write. While there are as many,
     /// nothing is read from its socket. At least one request is always worked on.
     ///
-    /// Besides these, a connection holds at most 256 KiB that were received, and for each small write that the volume has
-    /// not finished at most as much again.
+    /// Besides these, a connection holds at most 512 KiB that were received, and for each write that the volume has not
+    /// finished at most as much again.
     pub payload_bytes: usize,
+    /// Bytes that the requests of all connections of one [`super::Server`] read and write at once, apart from 1 MiB that
+    /// each connection always has. Who finds them used up waits, first come, first served.
+    pub shared_bytes: usize,
     /// Time for a whole handshake.
     pub handshake: Duration,
     /// Time in which a message that was begun must go on, in either direction. A client that stops in the middle of a
@@ -64,6 +70,7 @@ impl Default for Limits {
             connections: 1024,
             requests: 128,
             payload_bytes: 64 << 20,
+            shared_bytes: 1 << 30,
             handshake: Duration::from_secs(30),
             stalled: Duration::from_secs(300),
             drain: Duration::from_secs(10),

@@ -1,11 +1,14 @@
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use reactor::Reactor;
 
 use super::super::budget::Budget;
+use super::super::limits::Limits;
 use super::super::race::{First, race};
+use super::super::reserve::Reserve;
 use super::super::testing::on_each_backend;
 use super::super::wire::Cookie;
 use super::*;
@@ -20,6 +23,11 @@ fn reply(cookie: u64, payload: Option<&[u8]>) -> Reply {
 
 fn small(replies: impl IntoIterator<Item = Reply>) -> Queues {
     Queues { small: replies.into_iter().collect(), bulk: VecDeque::new() }
+}
+
+fn budget(requests: usize, payload_bytes: usize) -> Rc<Budget> {
+    let limits = Limits { requests, payload_bytes, ..Limits::default() };
+    Budget::new(&limits, &Reserve::new(limits.shared_bytes))
 }
 
 fn bytes(spans: &[Span]) -> Vec<u8> {
@@ -85,7 +93,7 @@ fn neither_queue_starves_the_other() {
 #[test]
 fn what_is_pushed_is_sent_and_its_charge_given_back() {
     on_each_backend(async |client, server| {
-        let (outbox, budget) = (Outbox::default(), Budget::new(100, 100));
+        let (outbox, budget) = (Outbox::default(), budget(100, 100));
         let push = async {
             for cookie in 0..10 {
                 let charge = budget.charge_request(1).await;
@@ -107,7 +115,7 @@ fn what_is_pushed_is_sent_and_its_charge_given_back() {
 
 #[test]
 fn a_closed_outbox_forgets() {
-    let (outbox, budget) = (Outbox::default(), Budget::new(1, 0));
+    let (outbox, budget) = (Outbox::default(), budget(1, 0));
     let charge = || match pin!(budget.charge_request(0)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(charge) => Some(charge),
         Poll::Pending => None,

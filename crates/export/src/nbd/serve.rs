@@ -10,6 +10,7 @@ use super::handshake::negotiate;
 use super::intake::{Intake, Movement};
 use super::limits::Limits;
 use super::race::{First, race};
+use super::reserve::Reserve;
 use super::session::Session;
 use crate::{Exports, Stop, Volume};
 
@@ -17,11 +18,18 @@ use crate::{Exports, Stop, Volume};
 /// unread, would make the kernel drop replies that the client has not received yet.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Serves a client on the reactor of the calling task until the connection ends, and logs why it did.
+/// Serves a client on the reactor of the calling task until the connection ends, and logs why it did. Connections that
+/// are given the same `reserve` share [`Limits::shared_bytes`].
 ///
 /// Gives the same reason when the connection is closed and every request that was begun on the volume has ended. The
 /// future is to be driven to its end: dropped, it leaves requests behind that end by themselves.
-pub async fn serve_connection<E: Exports>(stream: Stream, exports: &E, limits: &Limits, stop: &Stop) -> End {
+pub async fn serve_connection<E: Exports>(
+    stream: Stream,
+    exports: &E,
+    limits: &Limits,
+    reserve: &Reserve,
+    stop: &Stop,
+) -> End {
     let peer = stream.peer();
     let mut connection = Connection::new(stream);
     let handshake = negotiate(&connection.stream, &mut connection.intake, exports);
@@ -38,7 +46,7 @@ pub async fn serve_connection<E: Exports>(stream: Stream, exports: &E, limits: &
             return end;
         }
     };
-    let session = Session::new(agreement, limits);
+    let session = Session::new(agreement, limits, reserve);
     let name = &session.agreement.name;
     tracing::info!(%peer, export = name, "NBD connection opened");
     let end = connection.transmit(&session, limits, stop).await;

@@ -10,6 +10,7 @@ use reactor::{Listener, Reactor, Stream, WaitList};
 
 use super::limits::Limits;
 use super::race::{First, race};
+use super::reserve::Reserve;
 use super::serve::serve_connection;
 use crate::{Exports, Stop};
 
@@ -23,6 +24,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Server<E> {
     exports: E,
     limits: Limits,
+    reserve: Reserve,
     stop: Stop,
     connections: Cell<usize>,
     closed: WaitList,
@@ -31,8 +33,9 @@ pub struct Server<E> {
 impl<E: Exports + 'static> Server<E> {
     /// A server of these exports.
     pub fn new(exports: E, limits: Limits) -> Rc<Self> {
+        let reserve = Reserve::new(limits.shared_bytes);
         let (stop, closed) = (Stop::default(), WaitList::default());
-        Rc::new(Self { exports, limits, stop, connections: Cell::new(0), closed })
+        Rc::new(Self { exports, limits, reserve, stop, connections: Cell::new(0), closed })
     }
 
     /// What is served.
@@ -57,8 +60,8 @@ impl<E: Exports + 'static> Server<E> {
         }
         let counted = Counted::new(self);
         let task = async move {
-            let server = &counted.0;
-            serve_connection(stream, &server.exports, &server.limits, &server.stop).await;
+            let Server { exports, limits, reserve, stop, .. } = &*counted.0;
+            serve_connection(stream, exports, limits, reserve, stop).await;
         };
         Reactor::current().spawn(task).detach();
     }

@@ -20,6 +20,7 @@ use super::intake::Intake;
 use super::limits::{Limits, PAYLOAD_MAX, PIECE, UNBROKEN};
 use super::outbox::Outbox;
 use super::race::{First, race};
+use super::reserve::Reserve;
 use super::wire::{Command, Cookie, Range, RequestHeader, Terms};
 use crate::{Stop, Volume};
 
@@ -43,11 +44,11 @@ pub(super) struct Session<V> {
 }
 
 impl<V: Volume + 'static> Session<V> {
-    pub(super) fn new(agreement: Agreement<V>, limits: &Limits) -> Rc<Self> {
+    pub(super) fn new(agreement: Agreement<V>, limits: &Limits, reserve: &Reserve) -> Rc<Self> {
         Rc::new(Self {
             agreement,
             outbox: Outbox::default(),
-            budget: Budget::new(limits.requests, limits.payload_bytes),
+            budget: Budget::new(limits, reserve),
             reactor: Reactor::current(),
         })
     }

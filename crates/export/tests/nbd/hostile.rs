@@ -188,6 +188,25 @@ fn a_client_that_does_not_read_costs_itself_only() {
 }
 
 #[test]
+fn who_uses_up_what_all_share_leaves_the_others_their_own() {
+    let limits = Limits { stalled: Duration::from_millis(100), shared_bytes: 8 << 20, ..Limits::default() };
+    with_limits(&limits, |server| {
+        let mut client = server.client();
+        for cookie in 0..20 {
+            client.request(DF, READ, cookie, 0, 1 << 20);
+        }
+        // One from its own memory, the others from what all share.
+        server.wait_until(|fixture| fixture.disk.counters().reads == 9);
+        let mut bystander = Bystander::new(&server);
+        assert_eq!(bystander.0.read(0, 0, 1 << 20).map(|data| data.len()), Ok(1 << 20));
+        // More than its own: it has to wait until the other is gone.
+        bystander.0.request(DF, READ, 1, 0, 2 << 20);
+        assert_eq!(server.end(), End::Stalled);
+        assert_eq!(bystander.0.read_reply(1, 0, 2 << 20).map(|data| data.len()), Ok(2 << 20));
+    });
+}
+
+#[test]
 fn a_client_that_does_not_read_its_refusals_costs_itself_only() {
     let limits = Limits { stalled: Duration::from_millis(100), ..Limits::default() };
     with_limits(&limits, |server| {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use export::nbd::{End, Limits, Stop, accept, serve_connection};
+use export::nbd::{End, Limits, Reserve, Stop, accept, serve_connection};
 use export::{MemoryExports, MemoryVolume};
 use reactor::{Backend, Clock, Listener, Platform, Reactor, Remote, Stream, SystemClock};
 use tempfile::TempDir;
@@ -27,6 +27,7 @@ pub(crate) struct Fixture {
     pub(crate) exports: MemoryExports,
     pub(crate) disk: MemoryVolume,
     limits: Limits,
+    reserve: Reserve,
     stop: Stop,
     ends: mpsc::Sender<End>,
 }
@@ -86,7 +87,9 @@ impl Server {
             let disk = MemoryVolume::new(SIZE, sector);
             let exports = MemoryExports::default();
             exports.insert("disk", "the only one", &disk);
-            let fixture = Fixture { exports, disk, limits, stop: Stop::default(), ends: ends_sender };
+            let reserve = Reserve::new(limits.shared_bytes);
+            let fixture =
+                Fixture { exports, disk, limits, reserve, stop: Stop::default(), ends: ends_sender };
             run(backend, &path, Rc::new(fixture), &ready_sender, finished);
         });
         let (remote, address) = ready.recv().unwrap();
@@ -204,7 +207,8 @@ fn run(
 
 fn serve(fixture: Rc<Fixture>, stream: Stream) {
     let task = async move {
-        let end = serve_connection(stream, &fixture.exports, &fixture.limits, &fixture.stop).await;
+        let Fixture { exports, limits, reserve, stop, .. } = &*fixture;
+        let end = serve_connection(stream, exports, limits, reserve, stop).await;
         // A test that does not look at the ends may be over.
         let _ = fixture.ends.send(end);
     };
