@@ -1,1 +1,11 @@
 //! Suites as data, load runners, comparisons and published figures.
+//!
+//! Owns what is measured and how: the engine's and the codec's own benchmarks, on memory, with a correctness figure
+//! beside each time. Must not know the engine's insides: it is a user of pools and volumes like any other.
+
+pub mod codec_bench;
+pub mod engine_bench;
+mod memory_pool;
+mod sample;
+
+pub use sample::Sample;

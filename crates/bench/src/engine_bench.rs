@@ -1,0 +1,204 @@
+//! `bench engine`: the engine in one process, on one core, on memory drives.
+//!
+//! Every check that production makes is on: checksums, parity, MACs, the log. A job keeps its queue depth of operations
+//! under way, each from a task of its own; every read is compared with what was written.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use engine::AttachedVolume;
+use reactor::{Buffer, Reactor};
+
+use crate::memory_pool;
+use crate::sample::{Recorder, Sample, What};
+
+/// Bytes of the volume that the jobs work on.
+const VOLUME: u64 = 2 << 30;
+/// Bytes of each memory drive: room for what a job writes within its time.
+const DRIVE: usize = 3 << 30;
+
+/// One job.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    what: What,
+    write: bool,
+    random: bool,
+    lose_drive: bool,
+}
+
+const fn job(op: &'static str, block_bytes: u64, queue_depth: u32, write: bool, random: bool) -> Job {
+    Job { what: What { op, scheme: "4+1", block_bytes, queue_depth }, write, random, lose_drive: false }
+}
+
+const JOBS: [Job; 8] = [
+    job("random read", 4096, 64, false, true),
+    Job { lose_drive: true, ..job("random read, one drive lost", 4096, 64, false, true) },
+    job("random write", 4096, 64, true, true),
+    job("sequential write", 1 << 20, 16, true, false),
+    job("sequential read", 1 << 20, 16, false, false),
+    Job { lose_drive: true, ..job("sequential read, one drive lost", 1 << 20, 16, false, false) },
+    job("random read, one at a time", 4096, 1, false, true),
+    job("random write, one at a time", 4096, 1, true, true),
+];
+
+/// Why a benchmark could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The engine failed.
+    #[error("{0}")]
+    Engine(#[from] engine::Error),
+    /// Memory for the drives could not be had.
+    #[error("no memory for the drives: {0}")]
+    Memory(reactor::IoError),
+}
+
+/// Runs every job for `seconds`, on fresh drives; calls `done` after each.
+///
+/// # Errors
+/// When a pool cannot be made or an operation fails.
+pub fn run(seconds: f64, mut done: impl FnMut(&Sample)) -> Result<Vec<Sample>, BenchError> {
+    let mut samples = Vec::new();
+    for job in JOBS {
+        let sample = run_job(job, Duration::from_secs_f64(seconds))?;
+        done(&sample);
+        samples.push(sample);
+    }
+    Ok(samples)
+}
+
+fn run_job(job: Job, length: Duration) -> Result<Sample, BenchError> {
+    let Ok(scheme) = job.what.scheme.parse::<format::Scheme>() else {
+        panic!("'{}' is a scheme", job.what.scheme)
+    };
+    let drives = memory_pool::drives(usize::from(scheme.width()), DRIVE).map_err(BenchError::Memory)?;
+    let reactor = memory_pool::reactor();
+    let result = reactor.run(async {
+        let pool = memory_pool::pool(&drives, scheme).await?;
+        pool.create_volume("bench", VOLUME, 4096, 0).await?;
+        let volume = Rc::new(pool.open_volume("bench").await?.attach());
+        if !job.write {
+            fill(&volume).await?;
+        }
+        if job.lose_drive {
+            pool.fail_drive(0).await?;
+        }
+        Ok(load(job, &volume, length).await?)
+    });
+    reactor.shut_down();
+    result
+}
+
+/// Marks each block of `bytes`, which lie at `offset`, as its own.
+fn mark(bytes: &mut [u8], offset: u64) {
+    for (index, block) in bytes.chunks_exact_mut(4096).enumerate() {
+        let number = offset / 4096 + index as u64;
+        block.iter_mut().zip(number.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+    }
+}
+
+/// Blocks that are not marked as their own.
+fn wrong_blocks(bytes: &[u8], offset: u64) -> u64 {
+    let marked = |(index, block): (usize, &[u8])| {
+        block.first_chunk::<8>() == Some(&(offset / 4096 + index as u64).to_le_bytes())
+    };
+    bytes.chunks_exact(4096).enumerate().filter(|block| !marked(*block)).count() as u64
+}
+
+async fn fill(volume: &AttachedVolume) -> engine::Result<()> {
+    let mut buffer = Buffer::new(1 << 20);
+    buffer.as_mut_slice().fill(0xA5);
+    for offset in (0..VOLUME).step_by(1 << 20) {
+        mark(buffer.as_mut_slice(), offset);
+        volume.write(offset, &buffer.span()).await?;
+    }
+    volume.flush().await
+}
+
+/// What the tasks of a job share.
+struct Shared {
+    job: Job,
+    volume: Rc<AttachedVolume>,
+    deadline: Instant,
+    recorder: RefCell<Recorder>,
+    next: Cell<u64>,
+    random: Cell<u64>,
+    /// Bytes that may still be written: a fresh pool is measured, not a full one.
+    left: Cell<u64>,
+}
+
+async fn load(job: Job, volume: &Rc<AttachedVolume>, length: Duration) -> engine::Result<Sample> {
+    let start = Instant::now();
+    let shared = Rc::new(Shared {
+        job,
+        volume: volume.clone(),
+        deadline: start + length,
+        recorder: RefCell::new(Recorder::new()),
+        next: Cell::new(0),
+        random: Cell::new(0x9E37_79B9_7F4A_7C15),
+        left: Cell::new(if job.write { DRIVE as u64 * 5 / 2 } else { u64::MAX }),
+    });
+    let reactor = Reactor::current();
+    let tasks: Vec<_> =
+        (0..job.what.queue_depth).map(|_| reactor.spawn(shared.clone().work(reactor.clone()))).collect();
+    for task in tasks {
+        task.await?;
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    Ok(shared.recorder.borrow().sample(&job.what, elapsed))
+}
+
+impl Shared {
+    /// One operation after the other until the time is up.
+    async fn work(self: Rc<Self>, reactor: Reactor) -> engine::Result<()> {
+        let length = self.job.what.block_bytes;
+        let mut buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
+        buffer.as_mut_slice().fill(0xA5);
+        loop {
+            let offset = self.next_offset();
+            if self.job.write {
+                mark(buffer.as_mut_slice(), offset);
+            }
+            let start = Instant::now();
+            if self.job.write {
+                self.volume.write(offset, &buffer.span()).await?;
+            } else {
+                self.volume.read(offset, &buffer.span()).await?;
+            }
+            let end = Instant::now();
+            let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
+            {
+                let mut recorder = self.recorder.borrow_mut();
+                recorder.record(nanos);
+                if !self.job.write {
+                    recorder.wrong += wrong_blocks(buffer.as_slice(), offset);
+                }
+            }
+            self.left.set(self.left.get().saturating_sub(length));
+            if end >= self.deadline || self.left.get() == 0 {
+                return Ok(());
+            }
+            if self.job.what.queue_depth > 1 {
+                reactor.yield_now().await;
+            }
+        }
+    }
+
+    fn next_offset(&self) -> u64 {
+        let length = self.job.what.block_bytes;
+        let blocks = VOLUME / length;
+        if !self.job.random {
+            let next = self.next.get();
+            self.next.set(next + 1);
+            return next % blocks * length;
+        }
+        // xorshift64* (Vigna, 2016).
+        let mut x = self.random.get();
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random.set(x);
+        let drawn = x.wrapping_mul(0x2545_F491_4F6C_DD1D);
+        u64::try_from((u128::from(drawn) * u128::from(blocks)) >> 64).unwrap_or(0) * length
+    }
+}

@@ -1,0 +1,50 @@
+//! A pool on memory drives, on a reactor of this thread: what the engine's benchmarks run on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::{CreateOptions, DriveSource, OpenOptions, Pool, Tuning};
+use reactor::{Clock, Drive, Memory, ParkDriver, Reactor, SystemClock};
+
+struct Source {
+    memory: Arc<Memory>,
+    number: usize,
+}
+
+impl DriveSource for Source {
+    fn open(&self) -> Rc<dyn Drive> {
+        self.memory.open()
+    }
+
+    fn path(&self) -> String {
+        format!("memory {}", self.number)
+    }
+}
+
+/// Memory drives of `bytes` bytes each.
+pub(crate) fn drives(count: usize, bytes: usize) -> Result<Vec<Arc<dyn DriveSource>>, reactor::IoError> {
+    (0..count)
+        .map(|number| Ok(Arc::new(Source { memory: Memory::new(bytes)?, number }) as Arc<dyn DriveSource>))
+        .collect()
+}
+
+/// A reactor that never leaves this thread.
+pub(crate) fn reactor() -> Reactor {
+    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+    Reactor::new(ParkDriver::new(clock.clone()), clock)
+}
+
+/// A fresh pool of one shard on memory drives.
+pub(crate) async fn pool(drives: &[Arc<dyn DriveSource>], scheme: format::Scheme) -> engine::Result<Pool> {
+    let options = CreateOptions {
+        name: "bench".into(),
+        scheme,
+        shards: 1,
+        zone_bytes: Some(16 << 20),
+        now: 0,
+        entropy: [0x5A; 32],
+    };
+    engine::create(drives, &options).await?;
+    let options = OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce: 1 };
+    Ok(engine::open(drives, &options).await?.0)
+}
