@@ -152,7 +152,11 @@ async fn open_pools(services: Arc<Services>) {
     for name in services.pools.waiting() {
         let (inside, pool) = (services.clone(), name.clone());
         let open = |progress| async move {
-            inside.pools.open_at_start(&pool, &progress).await?;
+            let opened = inside.pools.open_at_start(&pool, &progress).await;
+            opened.inspect_err(|error| {
+                let hint = error.hint_text();
+                tracing::error!(pool, %error, hint, "a pool is not served: 'gabion pool status' shows what to do");
+            })?;
             inside.exports.activate(&pool).await;
             Ok(())
         };

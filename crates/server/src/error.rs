@@ -46,25 +46,23 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// True if what was asked for could not be done as it was asked, and nothing is wrong with the daemon or the drives.
-    pub fn is_callers(self) -> bool {
+    /// True if something is broken: a drive, what is stored, or the daemon. Otherwise things are merely not as the
+    /// request supposes.
+    pub fn is_fault(self) -> bool {
         match self {
+            Self::Io | Self::Corrupt | Self::PoolFailed | Self::Internal => true,
             Self::Invalid
             | Self::NotFound
             | Self::Exists
             | Self::Busy
             | Self::Occupied
-            | Self::NotOpen
-            | Self::ShuttingDown => true,
-            Self::Denied
+            | Self::Denied
             | Self::NoSpace
+            | Self::NotOpen
             | Self::NotAPool
             | Self::Incomplete
-            | Self::PoolFailed
-            | Self::Io
-            | Self::Corrupt
             | Self::Version
-            | Self::Internal => false,
+            | Self::ShuttingDown => false,
         }
     }
 }
@@ -73,8 +71,11 @@ impl ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Error)]
 pub struct Error {
+    /// What went wrong, for programs.
     kind: ErrorKind,
+    /// What went wrong, for people: it names what it is about.
     message: String,
+    /// What to do about it, if that is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     hint: Option<String>,
 }

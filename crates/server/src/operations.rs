@@ -224,10 +224,10 @@ impl Progress {
                 Err(error) => {
                     shown.state = OperationState::Failed;
                     let hint = error.hint_text();
-                    if error.kind().is_callers() {
-                        tracing::warn!(operation = id, %kind, target, %error, hint, "refused");
-                    } else {
+                    if error.kind().is_fault() {
                         tracing::error!(operation = id, %kind, target, %error, hint, "failed");
+                    } else {
+                        tracing::warn!(operation = id, %kind, target, %error, hint, "refused");
                     }
                 }
             }

@@ -14,8 +14,11 @@ use crate::wire::{ErrorAnswer, IdentifiedDrive, IdentifyDrives};
 
 /// Looks what drives are and hold. Nothing is written.
 #[utoipa::path(
-    post, path = "/v1/drives/identify", tag = "drives", request_body = IdentifyDrives,
-    responses((status = 200, body = Vec<IdentifiedDrive>), (status = 400, body = ErrorAnswer))
+    post, operation_id = "identify_drives", path = "/v1/drives/identify", tag = "drives", request_body = IdentifyDrives,
+    responses(
+        (status = 200, description = "Done", body = Vec<IdentifiedDrive>),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn identify(
     State(services): State<Arc<Services>>,

@@ -3,24 +3,33 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::answer::Body;
+use super::answer::{Body, Named};
 use crate::daemon::Services;
 use crate::error::Result;
 use crate::wire::{CreateExport, ErrorAnswer, Export};
 
 /// The exports.
-#[utoipa::path(get, path = "/v1/exports", tag = "exports", responses((status = 200, body = Vec<Export>)))]
+#[utoipa::path(
+    get, operation_id = "list_exports", path = "/v1/exports", tag = "exports",
+    responses(
+        (status = 200, description = "Done", body = Vec<Export>),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
+)]
 pub(super) async fn list(State(services): State<Arc<Services>>) -> Json<Vec<Export>> {
     Json(services.exports.list())
 }
 
 /// Exports a volume.
 #[utoipa::path(
-    post, path = "/v1/exports", tag = "exports", request_body = CreateExport,
-    responses((status = 201, body = Export), (status = 404, body = ErrorAnswer), (status = 409, body = ErrorAnswer))
+    post, operation_id = "create_export", path = "/v1/exports", tag = "exports", request_body = CreateExport,
+    responses(
+        (status = 201, description = "Made", body = Export),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn create(
     State(services): State<Arc<Services>>,
@@ -31,16 +40,19 @@ pub(super) async fn create(
 
 /// Ends the export of a volume; its clients are disconnected.
 #[utoipa::path(
-    delete, path = "/v1/exports/{pool}/{volume}", tag = "exports",
+    delete, operation_id = "delete_export", path = "/v1/exports/{pool}/{volume}", tag = "exports",
     params(
         ("pool" = String, Path, description = "The pool's name"),
         ("volume" = String, Path, description = "The volume's name")
     ),
-    responses((status = 204), (status = 404, body = ErrorAnswer))
+    responses(
+        (status = 204, description = "Done"),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn delete(
     State(services): State<Arc<Services>>,
-    Path((pool, volume)): Path<(String, String)>,
+    Named((pool, volume)): Named<(String, String)>,
 ) -> Result<StatusCode> {
     services.exports.delete(&pool, &volume).await?;
     Ok(StatusCode::NO_CONTENT)

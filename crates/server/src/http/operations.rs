@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::answer::{Asked, Named};
 use crate::daemon::Services;
 use crate::error::Result;
 use crate::wire::{ErrorAnswer, Operation};
@@ -28,21 +29,30 @@ pub(super) struct Wait {
 }
 
 /// The operations that run, and the last that have ended.
-#[utoipa::path(get, path = "/v1/operations", tag = "operations", responses((status = 200, body = Vec<Operation>)))]
+#[utoipa::path(
+    get, operation_id = "list_operations", path = "/v1/operations", tag = "operations",
+    responses(
+        (status = 200, description = "Done", body = Vec<Operation>),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
+)]
 pub(super) async fn list(State(services): State<Arc<Services>>) -> Json<Vec<Operation>> {
     Json(services.operations.list())
 }
 
 /// An operation, at once or when there is news of it.
 #[utoipa::path(
-    get, path = "/v1/operations/{id}", tag = "operations",
+    get, operation_id = "get_operation", path = "/v1/operations/{id}", tag = "operations",
     params(("id" = u64, Path, description = "Its number"), Wait),
-    responses((status = 200, body = Operation), (status = 404, body = ErrorAnswer))
+    responses(
+        (status = 200, description = "Done", body = Operation),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn get(
     State(services): State<Arc<Services>>,
-    Path(id): Path<u64>,
-    Query(wait): Query<Wait>,
+    Named(id): Named<u64>,
+    Asked(wait): Asked<Wait>,
 ) -> Result<Json<Operation>> {
     let patience = Duration::from_secs(wait.wait.unwrap_or(0).min(WAIT_MAX));
     let news = services.operations.wait(id, wait.after.unwrap_or(0), patience).await?;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::answer::Body;
+use super::answer::{Body, Named};
 use crate::daemon::Services;
 use crate::error::Result;
 use crate::wire::{ClosePool, CreatePool, ErrorAnswer, OpenPool, Operation, OperationKind, Pool};
@@ -19,28 +19,40 @@ pub(super) fn started(operation: Operation) -> Started {
 }
 
 /// The pools.
-#[utoipa::path(get, path = "/v1/pools", tag = "pools", responses((status = 200, body = Vec<Pool>)))]
+#[utoipa::path(
+    get, operation_id = "list_pools", path = "/v1/pools", tag = "pools",
+    responses(
+        (status = 200, description = "Done", body = Vec<Pool>),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
+)]
 pub(super) async fn list(State(services): State<Arc<Services>>) -> Result<Json<Vec<Pool>>> {
     Ok(Json(services.pools.list().await?))
 }
 
 /// One pool.
 #[utoipa::path(
-    get, path = "/v1/pools/{pool}", tag = "pools",
+    get, operation_id = "get_pool", path = "/v1/pools/{pool}", tag = "pools",
     params(("pool" = String, Path, description = "Its name")),
-    responses((status = 200, body = Pool), (status = 404, body = ErrorAnswer))
+    responses(
+        (status = 200, description = "Done", body = Pool),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn get(
     State(services): State<Arc<Services>>,
-    Path(pool): Path<String>,
+    Named(pool): Named<String>,
 ) -> Result<Json<Pool>> {
     Ok(Json(services.pools.status(&pool).await?))
 }
 
 /// Makes a pool and opens it.
 #[utoipa::path(
-    post, path = "/v1/pools", tag = "pools", request_body = CreatePool,
-    responses((status = 202, body = Operation), (status = 400, body = ErrorAnswer))
+    post, operation_id = "create_pool", path = "/v1/pools", tag = "pools", request_body = CreatePool,
+    responses(
+        (status = 202, description = "Begun: watch the operation", body = Operation),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn create(
     State(services): State<Arc<Services>>,
@@ -54,13 +66,16 @@ pub(super) async fn create(
 
 /// Opens a pool.
 #[utoipa::path(
-    post, path = "/v1/pools/{pool}/open", tag = "pools", request_body = OpenPool,
+    post, operation_id = "open_pool", path = "/v1/pools/{pool}/open", tag = "pools", request_body = OpenPool,
     params(("pool" = String, Path, description = "Its name")),
-    responses((status = 202, body = Operation), (status = 404, body = ErrorAnswer))
+    responses(
+        (status = 202, description = "Begun: watch the operation", body = Operation),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn open(
     State(services): State<Arc<Services>>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Body(request): Body<OpenPool>,
 ) -> Result<Started> {
     services.pools.check_idle(&name)?;
@@ -75,13 +90,16 @@ pub(super) async fn open(
 
 /// Closes a pool. It stays closed when the daemon is restarted.
 #[utoipa::path(
-    post, path = "/v1/pools/{pool}/close", tag = "pools", request_body = ClosePool,
+    post, operation_id = "close_pool", path = "/v1/pools/{pool}/close", tag = "pools", request_body = ClosePool,
     params(("pool" = String, Path, description = "Its name")),
-    responses((status = 202, body = Operation), (status = 404, body = ErrorAnswer))
+    responses(
+        (status = 202, description = "Begun: watch the operation", body = Operation),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn close(
     State(services): State<Arc<Services>>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Body(request): Body<ClosePool>,
 ) -> Result<Started> {
     services.pools.check_known(&name)?;
@@ -96,13 +114,16 @@ pub(super) async fn close(
 
 /// Destroys a pool that is open: its data is lost.
 #[utoipa::path(
-    delete, path = "/v1/pools/{pool}", tag = "pools",
+    delete, operation_id = "destroy_pool", path = "/v1/pools/{pool}", tag = "pools",
     params(("pool" = String, Path, description = "Its name")),
-    responses((status = 202, body = Operation), (status = 409, body = ErrorAnswer))
+    responses(
+        (status = 202, description = "Begun: watch the operation", body = Operation),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn destroy(
     State(services): State<Arc<Services>>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
 ) -> Result<Started> {
     services.exports.check_unused(&name, false)?;
     services.pools.get(&name)?;
@@ -113,16 +134,19 @@ pub(super) async fn destroy(
 
 /// Takes a drive out of use, as if it had failed.
 #[utoipa::path(
-    post, path = "/v1/pools/{pool}/drives/{index}/fail", tag = "pools",
+    post, operation_id = "fail_drive", path = "/v1/pools/{pool}/drives/{index}/fail", tag = "pools",
     params(
         ("pool" = String, Path, description = "The pool's name"),
         ("index" = u16, Path, description = "The drive's number in the pool")
     ),
-    responses((status = 200, body = Pool), (status = 404, body = ErrorAnswer), (status = 503, body = ErrorAnswer))
+    responses(
+        (status = 200, description = "Done", body = Pool),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn fail_drive(
     State(services): State<Arc<Services>>,
-    Path((pool, index)): Path<(String, u16)>,
+    Named((pool, index)): Named<(String, u16)>,
 ) -> Result<Json<Pool>> {
     services.pools.fail_drive(&pool, index).await?;
     Ok(Json(services.pools.status(&pool).await?))

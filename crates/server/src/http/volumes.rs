@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::answer::Body;
+use super::answer::{Body, Named};
 use super::pools::{Started, started};
 use crate::daemon::Services;
 use crate::error::Result;
@@ -14,13 +14,16 @@ use crate::wire::{CreateVolume, ErrorAnswer, Operation, OperationKind, ResizeVol
 
 /// The volumes of a pool.
 #[utoipa::path(
-    get, path = "/v1/pools/{pool}/volumes", tag = "volumes",
+    get, operation_id = "list_volumes", path = "/v1/pools/{pool}/volumes", tag = "volumes",
     params(("pool" = String, Path, description = "The pool's name")),
-    responses((status = 200, body = Vec<Volume>), (status = 404, body = ErrorAnswer))
+    responses(
+        (status = 200, description = "Done", body = Vec<Volume>),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn list(
     State(services): State<Arc<Services>>,
-    Path(pool): Path<String>,
+    Named(pool): Named<String>,
 ) -> Result<Json<Vec<Volume>>> {
     let mut volumes = services.pools.volumes(&pool).await?;
     for volume in &mut volumes {
@@ -31,16 +34,19 @@ pub(super) async fn list(
 
 /// One volume.
 #[utoipa::path(
-    get, path = "/v1/pools/{pool}/volumes/{volume}", tag = "volumes",
+    get, operation_id = "get_volume", path = "/v1/pools/{pool}/volumes/{volume}", tag = "volumes",
     params(
         ("pool" = String, Path, description = "The pool's name"),
         ("volume" = String, Path, description = "Its name")
     ),
-    responses((status = 200, body = Volume), (status = 404, body = ErrorAnswer))
+    responses(
+        (status = 200, description = "Done", body = Volume),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn get(
     State(services): State<Arc<Services>>,
-    Path((pool, volume)): Path<(String, String)>,
+    Named((pool, volume)): Named<(String, String)>,
 ) -> Result<Json<Volume>> {
     let found = services.pools.volume(&pool, &volume).await?;
     Ok(Json(with_exports(&services, found)))
@@ -48,13 +54,16 @@ pub(super) async fn get(
 
 /// Creates a thin volume.
 #[utoipa::path(
-    post, path = "/v1/pools/{pool}/volumes", tag = "volumes", request_body = CreateVolume,
+    post, operation_id = "create_volume", path = "/v1/pools/{pool}/volumes", tag = "volumes", request_body = CreateVolume,
     params(("pool" = String, Path, description = "The pool's name")),
-    responses((status = 201, body = Volume), (status = 400, body = ErrorAnswer), (status = 409, body = ErrorAnswer))
+    responses(
+        (status = 201, description = "Made", body = Volume),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn create(
     State(services): State<Arc<Services>>,
-    Path(pool): Path<String>,
+    Named(pool): Named<String>,
     Body(request): Body<CreateVolume>,
 ) -> Result<(StatusCode, Json<Volume>)> {
     Ok((StatusCode::CREATED, Json(services.pools.create_volume(&pool, request).await?)))
@@ -62,16 +71,19 @@ pub(super) async fn create(
 
 /// Changes a volume's size.
 #[utoipa::path(
-    patch, path = "/v1/pools/{pool}/volumes/{volume}", tag = "volumes", request_body = ResizeVolume,
+    patch, operation_id = "resize_volume", path = "/v1/pools/{pool}/volumes/{volume}", tag = "volumes", request_body = ResizeVolume,
     params(
         ("pool" = String, Path, description = "The pool's name"),
         ("volume" = String, Path, description = "Its name")
     ),
-    responses((status = 200, body = Volume), (status = 400, body = ErrorAnswer), (status = 404, body = ErrorAnswer))
+    responses(
+        (status = 200, description = "Done", body = Volume),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn resize(
     State(services): State<Arc<Services>>,
-    Path((pool, volume)): Path<(String, String)>,
+    Named((pool, volume)): Named<(String, String)>,
     Body(request): Body<ResizeVolume>,
 ) -> Result<Json<Volume>> {
     let resized = services.pools.resize_volume(&pool, &volume, request).await?;
@@ -80,16 +92,19 @@ pub(super) async fn resize(
 
 /// Deletes a volume: its data is lost.
 #[utoipa::path(
-    delete, path = "/v1/pools/{pool}/volumes/{volume}", tag = "volumes",
+    delete, operation_id = "delete_volume", path = "/v1/pools/{pool}/volumes/{volume}", tag = "volumes",
     params(
         ("pool" = String, Path, description = "The pool's name"),
         ("volume" = String, Path, description = "Its name")
     ),
-    responses((status = 202, body = Operation), (status = 404, body = ErrorAnswer), (status = 409, body = ErrorAnswer))
+    responses(
+        (status = 202, description = "Begun: watch the operation", body = Operation),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
 )]
 pub(super) async fn delete(
     State(services): State<Arc<Services>>,
-    Path((pool, volume)): Path<(String, String)>,
+    Named((pool, volume)): Named<(String, String)>,
 ) -> Result<Started> {
     services.exports.check_volume_unused(&pool, &volume)?;
     services.pools.volume(&pool, &volume).await?;

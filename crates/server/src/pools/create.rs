@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use engine::CreateOptions;
 use format::Scheme;
-use format::limits::SHARDS_MAX;
+use format::limits::{DRIVES_MAX, SHARDS_MAX};
 use reactor::DriveOptions;
 
 use super::slot::{Status, Transition};
@@ -49,6 +49,7 @@ impl Pools {
     /// For a request that makes no pool, drives that may not or cannot be used. Drives are left as they were but for
     /// what `wipe` allowed.
     pub(crate) async fn create(self: &Arc<Self>, request: CreatePool, progress: &Progress) -> Result<()> {
+        engine::check_name(&request.name)?;
         let scheme = scheme_of(&request)?;
         self.state.check_writable()?;
         let transition = Transition::begin_new(self, &request.name, "being created")?;
@@ -135,6 +136,10 @@ fn scheme_of(request: &CreatePool) -> Result<Scheme> {
             "no drives are given",
             "name them with --drives, or let files be made: --files DIR --file-size 10G --count 5",
         );
+    }
+    if drives > DRIVES_MAX {
+        let message = format!("{drives} drives are more than the {DRIVES_MAX} that a pool may have");
+        return Err(Error::new(ErrorKind::Invalid, message).hint("make several pools"));
     }
     let scheme: Scheme = match (&request.scheme, &request.level) {
         (Some(scheme), None) => scheme.parse().map_err(|error: format::SchemeError| {

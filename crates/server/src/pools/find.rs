@@ -2,7 +2,8 @@
 //!
 //! Always true: nothing is written; only drives of the pool stay open.
 
-use std::path::{Path, PathBuf};
+use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::{FoundOnDrive, PoolOnDrive};
@@ -57,8 +58,11 @@ impl Found {
 /// When the reactor is gone. Drives that cannot be had are in what it gives.
 pub(super) async fn find(reactor: &Remote, wanted: &Wanted, paths: &[PathBuf]) -> Result<Found> {
     let mut found = Found::default();
-    for path in paths {
-        match open_member(reactor, wanted, path).await? {
+    // Side by side: each waits for a while if somebody else has the drive.
+    let opening: Vec<_> =
+        paths.iter().map(|path| start_opening(path.clone(), DriveOptions::default())).collect();
+    for opened in opening {
+        match open_member(reactor, wanted, opened.await).await? {
             Ok(member) => found.members.push(member),
             Err(error) => found.refused.push(error),
         }
@@ -69,14 +73,13 @@ pub(super) async fn find(reactor: &Remote, wanted: &Wanted, paths: &[PathBuf]) -
     Ok(found)
 }
 
-/// Opens a drive if it belongs to the pool.
+/// Keeps a drive that was opened if it belongs to the pool.
 async fn open_member(
     reactor: &Remote,
     wanted: &Wanted,
-    path: &Path,
+    opened: Result<Result<Arc<OpenDrive>>>,
 ) -> Result<Result<(Arc<OpenDrive>, PoolOnDrive)>> {
-    let opened = open(path, DriveOptions::default()).await?;
-    let drive = match opened {
+    let drive = match opened? {
         Ok(drive) => drive,
         Err(error) => return Ok(Err(error)),
     };
@@ -148,13 +151,14 @@ async fn search(reactor: &Remote, wanted: &Wanted, found: &mut Found) -> Result<
         // First without a claim on it: most of these are somebody else's.
         let look =
             DriveOptions { read_only: true, patience: std::time::Duration::ZERO, ..DriveOptions::default() };
-        let Ok(drive) = open(&path, look).await? else { continue };
+        let Ok(drive) = start_opening(path.clone(), look).await? else { continue };
         let ours = belongs(&wanted, &drive, identify(reactor, &drive).await?).is_ok();
         drop(drive);
         if !ours {
             continue;
         }
-        match open_member(reactor, &wanted, &inspect::stable_path(&path)).await? {
+        let opened = start_opening(inspect::stable_path(&path), DriveOptions::default()).await;
+        match open_member(reactor, &wanted, opened).await? {
             Ok(member) => {
                 tracing::info!(pool = wanted.name, path = %path.display(), "found a drive of the pool in another place");
                 found.members.push(member);
@@ -165,9 +169,12 @@ async fn search(reactor: &Remote, wanted: &Wanted, found: &mut Found) -> Result<
     Ok(())
 }
 
-async fn open(path: &Path, options: DriveOptions) -> Result<Result<Arc<OpenDrive>>> {
-    let path = path.to_owned();
-    blocking(move || OpenDrive::open(&path, options)).await
+/// Begins to open a drive, where that may block.
+fn start_opening(
+    path: PathBuf,
+    options: DriveOptions,
+) -> impl Future<Output = Result<Result<Arc<OpenDrive>>>> {
+    blocking(move || OpenDrive::open(&path, options))
 }
 
 /// What of ours is on a drive.

@@ -66,7 +66,10 @@ impl Pools {
             None if drives.is_empty() => return Err(super::no_pool(name)),
             Some((id, known)) if drives.is_empty() => (id, known),
             Some((id, _)) => (id, drives),
-            None => (None, drives),
+            None => {
+                engine::check_name(name)?;
+                (None, drives)
+            }
         };
         let transition = if new {
             Transition::begin_new(self, name, "being opened")?

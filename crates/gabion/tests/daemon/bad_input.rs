@@ -1,0 +1,193 @@
+//! Requests that make no sense: each gets a clear answer, and changes nothing.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use super::harness::{DEADLINE, Home, run};
+
+#[test]
+fn volume_sizes_that_make_no_sense_are_refused() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    for (size, says) in [
+        ("0", "a volume of 0 bytes"),
+        ("2P", "more than"),
+        ("16383P", "more than"),
+        ("1000", "no multiple of the sector size"),
+        ("1", "no multiple of the sector size"),
+    ] {
+        let refusal = daemon.refused(&["volume", "create", "fast/new", "--size", size]);
+        assert!(refusal.contains(says), "{size}: {refusal}");
+        let refusal = daemon.refused(&["volume", "resize", "fast/vm01", "--size", size, "--shrink"]);
+        assert!(refusal.contains(says), "{size}: {refusal}");
+    }
+    for sector in ["0", "1", "513", "8192"] {
+        let refusal = daemon.refused(&["volume", "create", "fast/new", "--size", "1G", "--sector", sector]);
+        assert!(refusal.contains("512 and 4096 are possible"), "{refusal}");
+    }
+    assert_eq!(daemon.ok(&["volume", "list", "-q"]), "fast/vm01\n");
+    assert_eq!(daemon.json(&["volume", "show", "fast/vm01"])["size"], 1 << 30);
+    daemon.stop();
+}
+
+#[test]
+fn names_that_make_no_sense_are_refused() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    let long = "x".repeat(64);
+    for name in ["a/b", "a\nb", "a\x1b[31m", ".hidden", "-flag", "a b", "ü", &long, "..", "\u{202e}a"] {
+        let volume = format!("fast/{name}");
+        let refusal = daemon.refused(&["volume", "create", &volume, "--size", "1G"]);
+        assert!(refusal.contains("the name '"), "{name:?}: {refusal}");
+        assert!(!refusal.contains('\x1b') && !refusal.contains("a\nb"), "it is shown as it is: {refusal:?}");
+        let files = home.arg("more");
+        let how = ["--scheme", "1+1", "--files", &files, "--file-size", "32M", "--count", "2"];
+        let create = [&["pool", "create"][..], &how[..], &["--", name]].concat();
+        let refusal = daemon.refused(&create);
+        assert!(refusal.contains("the name '"), "{name:?}: {refusal}");
+        let refusal = daemon.refused(&["pool", "status", "--", name]);
+        assert!(refusal.contains("no pool '") && !refusal.contains('\x1b'), "{refusal}");
+    }
+    assert!(!home.path("more").exists(), "a refused request leaves a directory");
+    let refusal = daemon.refused(&["volume", "create", "fast/vm01", "--size", "1G"]);
+    assert!(refusal.contains("has a volume 'vm01' already"), "{refusal}");
+    daemon.stop();
+}
+
+#[test]
+fn pools_that_make_no_sense_are_refused() {
+    let home = Home::new();
+    let daemon = home.start();
+    let files = home.arg("drives");
+    let create = |how: &[&str], count: &str| {
+        let files = ["--files", &files, "--file-size", "64M", "--count", count];
+        daemon.refused(&[&["pool", "create", "fast"][..], how, &files[..]].concat())
+    };
+    for (how, count, says) in [
+        (&["--scheme", "4+2"][..], "5", "scheme 4+2 needs 6 drives, 5 are given"),
+        (&["--scheme", "0+2"], "2", "at least one data column"),
+        (&["--scheme", "40+2"], "50", "more than the 32"),
+        (&["--scheme", "four"], "5", "'four' is not a scheme"),
+        (&["--level", "7"], "5", "there is no level '7'"),
+        (&["--level", "1"], "5", "may mean two things"),
+        (&["--level", "6"], "3", "RAID 6 needs at least 4 drives"),
+        (&["--scheme", "4+1"], "0", "no drives are given"),
+        (&["--scheme", "4+1", "--shards", "0"], "5", "shards"),
+        (&["--scheme", "4+1", "--shards", "1000"], "5", "shards"),
+        (&["--scheme", "4+1"], "300", "256"),
+    ] {
+        let refusal = create(how, count);
+        assert!(refusal.contains(says), "{how:?}: {refusal}");
+    }
+    assert!(super::harness::names(&home.path("drives")).is_empty(), "refused requests leave files");
+    assert_eq!(daemon.json(&["pool", "list"]), serde_json::json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn an_abandoned_socket_is_replaced() {
+    let home = Home::new();
+    for socket in [home.path("gabion.sock"), home.nbd_socket()] {
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        assert!(socket.exists());
+    }
+    let daemon = home.start();
+    daemon.ok(&["pool", "list"]);
+    daemon.stop();
+    assert!(!home.path("gabion.sock").exists() && !home.nbd_socket().exists());
+}
+
+#[test]
+fn a_second_daemon_is_refused_whatever_it_shares_with_the_first() {
+    let (home, other) = (Home::new(), Home::new());
+    let daemon = home.start();
+    daemon.make_pool();
+    let elsewhere = [other.socket(), other.arg("state"), other.nbd_socket().to_str().unwrap().to_owned()];
+    for (flags, says) in [
+        (vec![], "a daemon is already serving on"),
+        (vec!["--socket", &elsewhere[0]], "another daemon uses the state directory"),
+        (vec!["--socket", &elsewhere[0], "--state-dir", &elsewhere[1]], "NBD: cannot listen on"),
+    ] {
+        let ran = run(&mut home.serve(&flags));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains(says) && ran.err.contains("hint: "), "{says}: {ran:?}");
+    }
+    daemon.ok(&["volume", "list", "fast"]);
+    daemon.stop();
+}
+
+#[test]
+fn a_file_where_the_socket_should_be_is_left_alone() {
+    let home = Home::new();
+    std::fs::write(home.path("gabion.sock"), "precious").unwrap();
+    let ran = run(&mut home.serve(&[]));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("is no socket"), "{ran:?}");
+    assert_eq!(std::fs::read(home.path("gabion.sock")).unwrap(), b"precious");
+}
+
+/// Says something to the API, and gives status and body of the answer.
+fn say(home: &Home, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+    let mut stream = UnixStream::connect(home.path("gabion.sock")).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let length = body.len();
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}");
+    write!(stream, "{head}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
+}
+
+#[test]
+fn whatever_is_said_to_the_api_is_answered_in_its_form() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    for (method, path, body, status, kind) in [
+        ("GET", "/", "", 404, "not_found"),
+        ("GET", "/v2/pools", "", 404, "not_found"),
+        ("PUT", "/v1/pools", "", 400, "invalid"),
+        ("GET", "/v1/pools/slow", "", 404, "not_found"),
+        ("GET", "/v1/pools/%FF", "", 400, "invalid"),
+        ("GET", "/v1/pools/..%2f..%2fetc", "", 404, "not_found"),
+        ("GET", "/v1/operations/x", "", 400, "invalid"),
+        ("GET", "/v1/operations/99", "", 404, "not_found"),
+        ("GET", "/v1/operations/1?wait=x", "", 400, "invalid"),
+        ("GET", "/v1/operations/1?wiat=1", "", 400, "invalid"),
+        ("POST", "/v1/pools", "{", 400, "invalid"),
+        ("POST", "/v1/pools", "[]", 400, "invalid"),
+        ("POST", "/v1/pools", r#"{"name":"a","skeme":"4+1"}"#, 400, "invalid"),
+        ("POST", "/v1/pools/fast/volumes", r#"{"name":"a","size":-1}"#, 400, "invalid"),
+        ("POST", "/v1/pools/fast/volumes", r#"{"name":"a","size":1e30}"#, 400, "invalid"),
+        ("POST", "/v1/pools/fast/open", "", 202, ""),
+        ("POST", "/v1/pools/fast/drives/99999/fail", "", 400, "invalid"),
+        ("POST", "/v1/drives/identify", r#"{"drives":["relative"]}"#, 400, "invalid"),
+        ("DELETE", "/v1/exports/fast/vm01", "", 404, "not_found"),
+    ] {
+        let (answered, body) = say(&home, method, path, body);
+        assert_eq!(answered, status, "{method} {path}: {body}");
+        assert_eq!(body["error"]["kind"].as_str().unwrap_or_default(), kind, "{method} {path}: {body}");
+        assert!(kind.is_empty() || body["error"]["message"].is_string());
+    }
+    // Not even HTTP, and far too much of it: the connection ends, and the daemon goes on.
+    let endless = format!(
+        "POST /v1/pools HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n{}",
+        "x".repeat(4 << 20)
+    );
+    for nonsense in [&[0xFF; 4096][..], endless.as_bytes()] {
+        let mut stream = UnixStream::connect(home.path("gabion.sock")).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let _ = stream.write_all(nonsense);
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let (status, document) = say(&home, "GET", "/v1/openapi.json", "");
+    assert_eq!((status, document["info"]["version"].as_str()), (200, Some("v1")));
+    let (_, told) = say(&home, "GET", "/v1/daemon", "");
+    assert_eq!((told["ready"].as_bool(), told["pid"].as_u64()), (Some(true), Some(daemon.pid().into())));
+    daemon.stop();
+}

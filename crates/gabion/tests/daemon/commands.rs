@@ -1,0 +1,86 @@
+//! What needs no daemon, and what is said when there is none.
+
+use super::harness::{Home, command, run};
+
+#[test]
+fn without_a_daemon_it_is_said_where_one_was_expected() {
+    let home = Home::new();
+    for arguments in [
+        &["pool", "list"][..],
+        &["pool", "status"],
+        &["volume", "list", "fast"],
+        &["drive", "list"],
+        &["export", "list"],
+    ] {
+        let ran = home.gabion(arguments);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("no daemon is serving on") && ran.err.contains(&home.socket()), "{ran:?}");
+        assert!(ran.err.contains("hint: start it with"), "{ran:?}");
+    }
+    let ran = home.gabion(&["pool", "list", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((ran.out.as_str(), error["error"]["kind"].as_str()), ("", Some("not_found")));
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_exits_with_2() {
+    let home = Home::new();
+    for arguments in [
+        &["pool"][..],
+        &["pool", "make"],
+        &["pool", "create", "fast"],
+        &["pool", "create", "fast", "--scheme", "4+1", "--level", "5", "--drives", "/dev/null"],
+        &["pool", "create", "fast", "--scheme", "4+1", "--files", "/tmp", "--count", "5"],
+        &["volume", "create", "fast/vm01"],
+        &["volume", "create", "vm01", "--size", "1G"],
+        &["volume", "create", "fast/vm01", "--size", "lots"],
+        &["volume", "create", "fast/vm01", "--size", "-1"],
+        &["volume", "create", "fast/vm01", "--size", "99999P"],
+        &["export", "create", "fast/vm01"],
+        &["check"],
+        &["serve", "--nonsense"],
+        // What destroys asks, and nobody is there to answer.
+        &["pool", "destroy", "fast", "--yes=maybe"],
+    ] {
+        let ran = home.gabion(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    let ran = run(&mut command(&["version"]));
+    assert!(ran.out.starts_with(&format!("gabion {} (API v1", env!("CARGO_PKG_VERSION"))), "{ran:?}");
+    let ran = run(&mut command(&["version", "--json"]));
+    let version: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = run(&mut command(&["completions", shell]));
+        assert_eq!(ran.code, Some(0));
+        assert!(ran.out.contains("gabion") && ran.out.contains("destroy"), "{shell}");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual() {
+    for path in [
+        &[][..],
+        &["serve"],
+        &["pool", "create"],
+        &["pool", "status"],
+        &["pool", "open"],
+        &["volume", "create"],
+        &["drive", "identify"],
+        &["export", "create"],
+        &["check"],
+        &["completions"],
+    ] {
+        let ran = run(command(path).arg("--help"));
+        assert_eq!(ran.code, Some(0));
+        assert!(ran.out.contains("Usage:") && ran.out.contains("Examples:"), "{path:?}: {}", ran.out);
+    }
+}

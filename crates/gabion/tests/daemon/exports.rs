@@ -1,0 +1,121 @@
+//! Exports, with a client of our own.
+
+use serde_json::json;
+
+use super::harness::{Home, until};
+use super::nbd::{Client, pattern};
+
+#[test]
+fn a_volume_is_served_by_its_name() {
+    let home = Home::new();
+    let daemon = home.start_with(&["--nbd-listen", "127.0.0.1:0", "--threads", "2"]);
+    daemon.make_pool();
+    assert!(Client::connect(&home.nbd_socket(), "fast/vm01").is_err());
+    let export = daemon.json(&["export", "create", "fast/vm01", "--nbd"]);
+    let uris: Vec<&str> =
+        export["uris"].as_array().unwrap().iter().map(|uri| uri.as_str().unwrap()).collect();
+    let socket = home.nbd_socket();
+    assert_eq!(uris[0], format!("nbd+unix:///fast/vm01?socket={}", socket.display()));
+    assert!(uris[1].starts_with("nbd://127.0.0.1:") && uris[1].ends_with("/fast/vm01"), "{uris:?}");
+
+    // More clients than reactors: all see the same volume.
+    let mut clients: Vec<_> = (0..5).map(|_| Client::connect(&socket, "fast/vm01").unwrap()).collect();
+    let data = pattern(1, 300_000 / 512 * 512);
+    for (index, client) in (0u64..).zip(&mut clients) {
+        assert_eq!((client.size, client.read_only), (1 << 30, false));
+        client.write(index * 512 + (index << 20), &data).unwrap();
+    }
+    for client in &mut clients {
+        for index in 0..5u64 {
+            assert!(client.read(index * 512 + (index << 20), data.len()).unwrap() == data);
+        }
+    }
+    assert_eq!(daemon.json(&["export", "list"])[0]["connections"], 5);
+    drop(clients);
+    until("the clients are gone", || daemon.json(&["export", "list"])[0]["connections"] == 0);
+    daemon.stop();
+}
+
+#[test]
+fn a_trimmed_range_reads_as_zeros_and_gives_space_back() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    client.write(0, &pattern(3, 1 << 20)).unwrap();
+    client.trim(4096, (1 << 20) - 4096).unwrap();
+    assert_eq!(client.read(4096, 8192).unwrap(), vec![0; 8192]);
+    assert_eq!(daemon.json(&["volume", "show", "fast/vm01"])["stored"], 4096);
+    drop(client);
+    daemon.stop();
+}
+
+#[test]
+fn a_read_only_export_refuses_writes() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd", "--read-only"]);
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    assert!(client.read_only);
+    assert_eq!(client.write(0, &[1; 512]), Err(1));
+    assert_eq!(client.read(0, 512).unwrap(), [0; 512]);
+    drop(client);
+    daemon.stop();
+}
+
+#[test]
+fn what_is_exported_is_not_taken_away_unasked() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    let refusal = daemon.refused(&["export", "create", "fast/vm01", "--nbd"]);
+    assert!(refusal.contains("exported already"), "{refusal}");
+    for arguments in [
+        &["volume", "delete", "fast/vm01", "--yes"][..],
+        &["pool", "destroy", "fast", "--yes"],
+        &["pool", "close", "fast"],
+    ] {
+        let refusal = daemon.refused(arguments);
+        assert!(refusal.contains("exported") && refusal.contains("export delete"), "{refusal}");
+    }
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    client.write(0, &[5; 4096]).unwrap();
+
+    // By force: the client gets errors, and the export comes back with the pool.
+    daemon.ok(&["pool", "close", "fast", "--force"]);
+    assert!(client.read(0, 4096).is_err());
+    drop(client);
+    let listed = daemon.json(&["export", "list"]);
+    assert_eq!(
+        (&listed[0]["state"], &listed[0]["reason"]),
+        (&json!("waiting"), &json!("its pool is not open"))
+    );
+    assert!(Client::connect(&home.nbd_socket(), "fast/vm01").is_err());
+    daemon.ok(&["pool", "open", "fast"]);
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    assert_eq!(client.read(0, 4096).unwrap(), [5; 4096]);
+
+    // Ended on request: the client has nothing left, and the volume may go although it stays connected.
+    daemon.ok(&["export", "delete", "fast/vm01"]);
+    assert!(client.read(0, 4096).is_err());
+    daemon.ok(&["volume", "delete", "fast/vm01", "--yes"]);
+    assert_eq!(daemon.json(&["export", "list"]), json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn nothing_is_exported_that_is_not_there() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    for (name, says) in [("fast/vm02", "no volume 'vm02'"), ("slow/vm01", "no pool 'slow'")] {
+        let refusal = daemon.refused(&["export", "create", name, "--nbd"]);
+        assert!(refusal.contains(says), "{refusal}");
+    }
+    let refusal = daemon.refused(&["export", "delete", "fast/vm01"]);
+    assert!(refusal.contains("is not exported"), "{refusal}");
+    daemon.stop();
+}

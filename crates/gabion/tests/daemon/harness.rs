@@ -1,0 +1,252 @@
+//! Starting daemons, running commands, and what they say.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Longest time that anything in a test may take.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+const GABION: &str = env!("CARGO_BIN_EXE_gabion");
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// A command with an environment that says nothing to it.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(GABION);
+    command.args(arguments).stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GABION_")) {
+        command.env_remove(name);
+    }
+    command.env_remove("NOTIFY_SOCKET").env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// A place where daemons can live, one after the other.
+pub(crate) struct Home {
+    directory: TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The same, as an argument.
+    pub(crate) fn arg(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// Makes a sparse file.
+    pub(crate) fn file(&self, name: &str, size: u64) -> String {
+        std::fs::File::create(self.path(name)).unwrap().set_len(size).unwrap();
+        self.arg(name)
+    }
+
+    pub(crate) fn socket(&self) -> String {
+        self.arg("gabion.sock")
+    }
+
+    pub(crate) fn nbd_socket(&self) -> PathBuf {
+        self.path("nbd.sock")
+    }
+
+    /// The daemon of this place, not started yet.
+    pub(crate) fn serve(&self, more: &[&str]) -> Command {
+        let mut serve = command(&["serve"]);
+        // What a test says with flags wins over this.
+        serve.args(more).env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", self.socket());
+        serve.env("GABION_STATE_DIR", self.path("state")).env("GABION_NBD_SOCKET", self.nbd_socket());
+        serve.env("GABION_DRIVE_WAIT", "0").env("GABION_LOG_FORMAT", "json").env("GABION_LOG_LEVEL", "debug");
+        serve
+    }
+
+    /// Runs a command against the daemon of this place.
+    pub(crate) fn gabion(&self, arguments: &[&str]) -> Ran {
+        run(command(arguments).env("GABION_SOCKET", self.socket()))
+    }
+
+    /// Starts the daemon, and waits until it has opened what it opens.
+    pub(crate) fn start(&self) -> Daemon<'_> {
+        self.start_with(&[])
+    }
+
+    pub(crate) fn start_with(&self, more: &[&str]) -> Daemon<'_> {
+        let mut child = self.serve(more).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (ready, readiness) = mpsc::channel();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let reader = std::thread::spawn({
+            let log = log.clone();
+            move || {
+                for line in lines {
+                    let line = line.unwrap();
+                    let is_ready = line.contains(r#""message":"ready""#);
+                    log.lock().unwrap().push(line);
+                    if is_ready {
+                        let _ = ready.send(());
+                    }
+                }
+            }
+        });
+        let daemon = Daemon { home: self, child, log, reader: Some(reader) };
+        if readiness.recv_timeout(DEADLINE).is_err() {
+            panic!("the daemon did not start: {:#?}", daemon.log.lock().unwrap());
+        }
+        daemon
+    }
+}
+
+/// A daemon that runs. Dropped, it is killed.
+pub(crate) struct Daemon<'a> {
+    home: &'a Home,
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Daemon<'_> {
+    /// Runs a command, which must succeed, and gives what it printed.
+    #[track_caller]
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
+        let ran = self.home.gabion(arguments);
+        assert_eq!(ran.code, Some(0), "gabion {}: {ran:?}\n{}", arguments.join(" "), self.log());
+        ran.out
+    }
+
+    /// Runs a command with `--json`, which must succeed.
+    #[track_caller]
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let mut with_json = arguments.to_vec();
+        with_json.push("--json");
+        let out = self.ok(&with_json);
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+    }
+
+    /// Runs a command, which must fail with exit status 1, and gives what it said.
+    #[track_caller]
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
+        let ran = self.home.gabion(arguments);
+        assert_eq!(ran.code, Some(1), "gabion {}: {ran:?}\n{}", arguments.join(" "), self.log());
+        assert!(ran.out.is_empty(), "what failed printed a result: {ran:?}");
+        assert!(ran.err.lines().any(|line| line.starts_with("gabion: ")), "{ran:?}");
+        assert!(!ran.err.contains("panicked") && !ran.err.contains("a bug"), "{ran:?}");
+        ran.err
+    }
+
+    /// One pool.
+    #[track_caller]
+    pub(crate) fn pool(&self, name: &str) -> Value {
+        let ran = self.home.gabion(&["pool", "status", name, "--json"]);
+        let pools: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        pools[0].clone()
+    }
+
+    /// Makes a pool of five small files, and a volume in it.
+    #[track_caller]
+    pub(crate) fn make_pool(&self) {
+        let files = self.home.arg("drives");
+        self.ok(&[
+            "pool",
+            "create",
+            "fast",
+            "--scheme",
+            "4+1",
+            "--files",
+            &files,
+            "--file-size",
+            "64M",
+            "--count",
+            "5",
+        ]);
+        self.ok(&["volume", "create", "fast/vm01", "--size", "1G"]);
+    }
+
+    /// Everything that was logged.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells it to end, and waits for that.
+    #[track_caller]
+    pub(crate) fn stop(mut self) -> String {
+        self.signal("TERM");
+        let status = self.wait();
+        let log = self.log();
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(!log.contains(r#""level":"ERROR""#), "{log}");
+        log
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.wait();
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let status = self.child.wait().unwrap();
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        status
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The names of files in a directory.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}

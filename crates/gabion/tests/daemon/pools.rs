@@ -1,0 +1,172 @@
+//! The life of a pool through the command line.
+
+use serde_json::json;
+
+use super::harness::{Home, command, names, run};
+
+#[test]
+fn a_pool_lives_from_create_to_destroy() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    let pool = daemon.pool("fast");
+    assert_eq!(
+        (&pool["state"], &pool["health"], &pool["scheme"]),
+        (&json!("open"), &json!("healthy"), &json!("4+1"))
+    );
+    assert_eq!(pool["problems"], json!([]));
+    assert_eq!(pool["drives"].as_array().unwrap().len(), 5);
+    assert_eq!(pool["space"]["volumes"], 1);
+    let text = daemon.ok(&["pool", "status"]);
+    for says in ["pool 'fast': healthy", "bears the loss of any one drive", "closed in order", "fast-4.drive"]
+    {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    assert_eq!(daemon.ok(&["pool", "list", "-q"]), "fast\n");
+    daemon.ok(&["pool", "close", "fast"]);
+    assert_eq!(daemon.pool("fast")["state"], "closed");
+    let refusal = daemon.refused(&["volume", "list", "fast"]);
+    assert!(refusal.contains("is closed") && refusal.contains("gabion pool open fast"), "{refusal}");
+    daemon.ok(&["pool", "open", "fast"]);
+    assert_eq!(daemon.pool("fast")["opened"]["clean"], true);
+    daemon.ok(&["pool", "destroy", "fast", "--yes"]);
+    assert_eq!(daemon.json(&["pool", "list"]), json!([]));
+    let drive = home.arg("drives/fast-0.drive");
+    let ran = run(&mut command(&["drive", "identify", &drive, "--json"]));
+    let identified: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&identified[0]["pool"], &identified[0]["holds"]), (&json!(null), &json!([])));
+    daemon.stop();
+}
+
+#[test]
+fn protection_is_understood_as_levels_too() {
+    let home = Home::new();
+    let daemon = home.start();
+    for (level, count, scheme) in
+        [("0", "2", "2+0"), ("1", "3", "1+2"), ("5", "3", "2+1"), ("6", "4", "2+2"), ("10", "4", "1+1")]
+    {
+        let (name, files) = (format!("level{level}"), home.arg(&format!("level{level}")));
+        let how = ["--level", level, "--files", &files, "--file-size", "32M", "--count", count];
+        daemon.ok(&[&["pool", "create", &name][..], &how[..]].concat());
+        assert_eq!(daemon.pool(&name)["scheme"], scheme);
+        daemon.ok(&["pool", "destroy", &name, "--yes"]);
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_lost_drive_shows_with_what_to_do() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
+    let ran = home.gabion(&["pool", "status", "fast"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    for says in ["degraded", "drive 2", "the next loss of a drive", "to do: "] {
+        assert!(ran.out.contains(says), "{says}: {}", ran.out);
+    }
+    let brief = home.gabion(&["pool", "status", "-q"]);
+    assert_eq!((brief.code, brief.out.as_str()), (Some(3), "fast degraded\n"));
+    let refusal = daemon.refused(&["drive", "fail", "fast", "3", "--yes"]);
+    assert!(refusal.contains("cannot bear the loss") && refusal.contains("nothing was changed"), "{refusal}");
+    let refusal = daemon.refused(&["drive", "fail", "fast", "2", "--yes"]);
+    assert!(refusal.contains("uses no drive 2"), "{refusal}");
+    let listed = daemon.json(&["drive", "list", "fast"]);
+    assert_eq!(listed[2]["state"], "failed");
+    // The loss was reported as an error, so the log has one: that is all that is wrong with it.
+    drop(daemon);
+}
+
+#[test]
+fn a_failed_creation_leaves_nothing_behind() {
+    let home = Home::new();
+    let daemon = home.start();
+    let files = home.arg("drives");
+    // The third file is in the way.
+    std::fs::create_dir(&files).unwrap();
+    std::fs::write(home.path("drives/fast-2.drive"), "precious").unwrap();
+    let refusal = daemon.refused(&[
+        "pool",
+        "create",
+        "fast",
+        "--scheme",
+        "4+1",
+        "--files",
+        &files,
+        "--file-size",
+        "64M",
+        "--count",
+        "5",
+    ]);
+    assert!(refusal.contains("fast-2.drive") && refusal.contains("exists already"), "{refusal}");
+    assert_eq!(names(&home.path("drives")), ["fast-2.drive"]);
+    assert_eq!(std::fs::read(home.path("drives/fast-2.drive")).unwrap(), b"precious");
+    assert_eq!(daemon.json(&["pool", "list"]), json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn a_pool_is_opened_from_its_drives_by_a_daemon_that_never_saw_it() {
+    let (home, other) = (Home::new(), Home::new());
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.stop();
+    let stranger = other.start();
+    let drives: Vec<String> =
+        (0..5).rev().map(|index| home.arg(&format!("drives/fast-{index}.drive"))).collect();
+    let mut open = vec!["pool", "open", "fast", "--drives"];
+    open.extend(drives.iter().map(String::as_str));
+    stranger.ok(&open);
+    assert_eq!(stranger.ok(&["volume", "list", "-q"]), "fast/vm01\n");
+    let refusal = stranger.refused(&open);
+    assert!(refusal.contains("is open already"), "{refusal}");
+    stranger.ok(&["pool", "close", "fast", "--forget"]);
+    // One drive tells where the others are.
+    stranger.ok(&["pool", "open", "fast", "--drives", &drives[2]]);
+    assert_eq!(stranger.pool("fast")["health"], "healthy");
+    stranger.ok(&["pool", "close", "fast", "--forget"]);
+    let refusal = stranger.refused(&["pool", "open", "slow", "--drives", &drives[0]]);
+    assert!(refusal.contains("belongs to pool 'fast', not to 'slow'"), "{refusal}");
+    let refusal = stranger.refused(&["pool", "open", "fast"]);
+    assert!(refusal.contains("no pool 'fast'"), "{refusal}");
+    stranger.stop();
+}
+
+#[test]
+fn a_closed_pool_is_checked_and_damage_is_found() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    let mut client = super::nbd::Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    for index in 0..8 {
+        client.write(index << 20, &super::nbd::pattern(index, 1 << 20)).unwrap();
+    }
+    client.flush().unwrap();
+    drop(client);
+    let drives: Vec<String> = (0..5).map(|index| home.arg(&format!("drives/fast-{index}.drive"))).collect();
+    let check: Vec<&str> = ["check"].into_iter().chain(drives.iter().map(String::as_str)).collect();
+    let ran = run(&mut command(&check));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("in use") && ran.err.contains("gabion pool close"), "{ran:?}");
+    daemon.stop();
+
+    let ran = run(&mut command(&check));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("is sound") && ran.out.contains("8 MiB of data in 1 volumes"), "{ran:?}");
+    // Everything behind the superblocks of one drive.
+    let before = std::fs::read(&drives[1]).unwrap();
+    let mut bytes = before.clone();
+    bytes[4 << 20..].iter_mut().for_each(|byte| *byte ^= 0xA5);
+    std::fs::write(&drives[1], &bytes).unwrap();
+    let ran = run(command(&check).arg("--json"));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["sound"], false);
+    let findings = report["findings"].as_array().unwrap();
+    assert!(!findings.is_empty());
+    assert!(findings.iter().all(|finding| finding["damage"] == "repairable"), "{findings:#?}");
+    assert_eq!(std::fs::read(&drives[1]).unwrap(), bytes, "a check writes nothing");
+    let ran = run(&mut command(&check[..4]));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+}

@@ -1,0 +1,252 @@
+//! What only root can stage: read-only drives, mounted ones, full filesystems. For others these tests say that they do
+//! not apply.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::harness::Home;
+use super::nbd::{Client, pattern};
+
+/// Errors of NBD, as numbers.
+const NO_SPACE: u32 = 28;
+
+/// A filesystem that is there as long as this is.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// A filesystem in memory; `None` where we may not mount.
+    fn memory(at: PathBuf, size: &str) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let options = format!("size={size}");
+        mount(&["-t", "tmpfs", "-o", &options, "none"], &at).then_some(Self(at))
+    }
+
+    fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
+        assert!(mount(&["-o", &options], &self.0));
+    }
+}
+
+fn mount(arguments: &[&str], at: &Path) -> bool {
+    let output = Command::new("mount").args(arguments).arg(at).output();
+    let mounted = output.as_ref().is_ok_and(|output| output.status.success());
+    if !mounted {
+        eprintln!("this test does not apply: mounting needs root ({output:?})");
+    }
+    mounted
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A loop device that is there as long as this is.
+struct Loop(String);
+
+impl Loop {
+    fn new(file: &str, options: &[&str]) -> Option<Self> {
+        let output = Command::new("losetup").args(options).args(["--find", "--show", file]).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                Some(Self(String::from_utf8(output.stdout).unwrap().trim().to_owned()))
+            }
+            other => {
+                eprintln!("this test does not apply: loop devices need root ({other:?})");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_full_filesystem_under_file_drives_refuses_writes_and_loses_nothing() {
+    let home = Home::new();
+    let Some(filesystem) = Mounted::memory(home.path("small"), "64M") else { return };
+    let daemon = home.start();
+    let files = home.arg("small/drives");
+    daemon.ok(&[
+        "pool",
+        "create",
+        "fast",
+        "--scheme",
+        "4+1",
+        "--files",
+        &files,
+        "--file-size",
+        "64M",
+        "--count",
+        "5",
+    ]);
+    daemon.ok(&["volume", "create", "fast/vm01", "--size", "1G"]);
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    let mut written = 0;
+    let error = loop {
+        match client.write(written << 20, &pattern(written, 1 << 20)) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 64, "more was written than there is room for");
+    };
+    assert_eq!(error, NO_SPACE, "after {written} MiB");
+    assert!(written > 4, "only {written} MiB");
+    client.flush().unwrap();
+    for index in 0..written {
+        assert!(client.read(index << 20, 1 << 20).unwrap() == pattern(index, 1 << 20), "{index}");
+    }
+    let pool = daemon.pool("fast");
+    assert_eq!(pool["health"], "healthy", "{pool:#}");
+
+    // The state of the daemon lies elsewhere; the pool goes on as soon as there is room.
+    filesystem.remount("size=400M");
+    client.write(written << 20, &pattern(written, 1 << 20)).unwrap();
+    client.flush().unwrap();
+    drop(client);
+    daemon.kill();
+    let daemon = home.start();
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    for index in 0..=written {
+        assert!(client.read(index << 20, 1 << 20).unwrap() == pattern(index, 1 << 20), "{index}");
+    }
+    drop(client);
+    daemon.stop();
+}
+
+#[test]
+fn a_pool_is_not_made_where_there_is_no_room_for_it() {
+    let home = Home::new();
+    let Some(_filesystem) = Mounted::memory(home.path("small"), "8M") else { return };
+    let daemon = home.start();
+    let files = home.arg("small/drives");
+    let refusal = daemon.refused(&[
+        "pool",
+        "create",
+        "fast",
+        "--scheme",
+        "4+1",
+        "--files",
+        &files,
+        "--file-size",
+        "64M",
+        "--count",
+        "5",
+    ]);
+    assert!(refusal.contains("has no room for it"), "{refusal}");
+    assert!(super::harness::names(&home.path("small/drives")).is_empty());
+    daemon.stop();
+}
+
+#[test]
+fn a_state_directory_without_room_changes_nothing() {
+    let home = Home::new();
+    let Some(filesystem) = Mounted::memory(home.path("state"), "1M") else { return };
+    let daemon = home.start();
+    daemon.make_pool();
+    let fill = std::fs::write(home.path("state/filler"), vec![1; 2 << 20]);
+    assert!(fill.is_err());
+    let refusal = daemon.refused(&["export", "create", "fast/vm01", "--nbd"]);
+    assert!(
+        refusal.contains("cannot write the daemon's state") && refusal.contains("hint: make room"),
+        "{refusal}"
+    );
+    assert_eq!(daemon.json(&["export", "list"]), serde_json::json!([]));
+    let files = home.arg("more");
+    let refusal = daemon.refused(&[
+        "pool",
+        "create",
+        "more",
+        "--scheme",
+        "1+1",
+        "--files",
+        &files,
+        "--file-size",
+        "32M",
+        "--count",
+        "2",
+    ]);
+    assert!(refusal.contains("cannot write the daemon's state"), "{refusal}");
+    assert!(!home.path("more").exists());
+    std::fs::remove_file(home.path("state/filler")).unwrap();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    daemon.stop();
+    drop(filesystem);
+}
+
+#[test]
+fn a_read_only_drive_is_refused() {
+    let home = Home::new();
+    let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
+    let Some(device) = Loop::new(&drives[4], &["--read-only"]) else { return };
+    let daemon = home.start();
+    let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--drives"];
+    create.extend(drives[..4].iter().map(String::as_str));
+    create.push(&device.0);
+    let refusal = daemon.refused(&create);
+    assert!(refusal.contains(&device.0) && refusal.contains("hint: make it writable"), "{refusal}");
+    daemon.stop();
+}
+
+#[test]
+fn a_mounted_drive_is_refused_and_its_mount_named() {
+    let home = Home::new();
+    let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
+    let made = Command::new("mkfs.ext4").args(["-q", "-F", &drives[4]]).status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("this test does not apply: there is no mkfs.ext4");
+        return;
+    }
+    let Some(device) = Loop::new(&drives[4], &[]) else { return };
+    let at = home.path("mounted");
+    std::fs::create_dir(&at).unwrap();
+    if !mount(&[&device.0], &at) {
+        return;
+    }
+    let mounted = Mounted(at);
+    let daemon = home.start();
+    let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--wipe", "--yes", "--drives"];
+    create.extend(drives[..4].iter().map(String::as_str));
+    create.push(&device.0);
+    let refusal = daemon.refused(&create);
+    let mount = format!("is mounted at {}", mounted.0.display());
+    assert!(refusal.contains(&mount) && refusal.contains("--wipe does not change this"), "{refusal}");
+    // The file below the device is no way around that.
+    *create.last_mut().unwrap() = &drives[4];
+    let refusal = daemon.refused(&create);
+    assert!(refusal.contains(&format!("in use as {}", device.0)), "{refusal}");
+    assert!(std::fs::read_dir(&mounted.0).unwrap().count() > 0);
+    daemon.stop();
+}
+
+#[test]
+fn block_devices_make_a_pool_too() {
+    let home = Home::new();
+    let drives: Vec<_> = (0..3).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
+    let devices: Vec<_> = drives.iter().map_while(|drive| Loop::new(drive, &[])).collect();
+    if devices.len() < drives.len() {
+        return;
+    }
+    let daemon = home.start();
+    let mut create = vec!["pool", "create", "fast", "--level", "5", "--drives"];
+    create.extend(devices.iter().map(|device| device.0.as_str()));
+    daemon.ok(&create);
+    daemon.ok(&["volume", "create", "fast/vm01", "--size", "1G"]);
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    client.write(0, &pattern(1, 1 << 20)).unwrap();
+    client.flush().unwrap();
+    drop(client);
+    daemon.kill();
+    let daemon = home.start();
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    assert!(client.read(0, 1 << 20).unwrap() == pattern(1, 1 << 20));
+    drop(client);
+    daemon.stop();
+}

@@ -1,0 +1,67 @@
+//! Volumes through the command line.
+
+use super::harness::Home;
+use super::nbd::{Client, pattern};
+
+#[test]
+fn a_volume_lives_from_create_to_delete() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    let shown = daemon.json(&["volume", "show", "fast/vm01"]);
+    assert_eq!(
+        (&shown["size"], &shown["sector"], &shown["stored"]),
+        (&(1u64 << 30).into(), &512.into(), &0.into())
+    );
+    daemon.ok(&["volume", "create", "fast/db", "--size", "1.5TiB", "--sector", "4096"]);
+    assert_eq!(daemon.json(&["volume", "show", "fast/db"])["size"], 3u64 << 39);
+    assert_eq!(daemon.ok(&["volume", "list", "-q"]), "fast/db\nfast/vm01\n");
+    daemon.ok(&["volume", "resize", "fast/db", "--size", "2T"]);
+    let refusal = daemon.refused(&["volume", "resize", "fast/db", "--size", "1T"]);
+    assert!(refusal.contains("2 TiB") && refusal.contains("--shrink"), "{refusal}");
+    daemon.ok(&["volume", "resize", "fast/db", "--size", "1T", "--shrink"]);
+    assert_eq!(daemon.json(&["volume", "list", "fast"])[0]["size"], 1u64 << 40);
+    daemon.ok(&["volume", "delete", "fast/db", "--yes"]);
+    let refusal = daemon.refused(&["volume", "show", "fast/db"]);
+    assert!(refusal.contains("no volume 'db'"), "{refusal}");
+    daemon.stop();
+}
+
+#[test]
+fn deleting_gives_the_space_back() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    for index in 0..16 {
+        client.write(index << 20, &pattern(index, 1 << 20)).unwrap();
+    }
+    client.flush().unwrap();
+    drop(client);
+    assert_eq!(daemon.json(&["volume", "show", "fast/vm01"])["stored"], 16u64 << 20);
+    daemon.ok(&["export", "delete", "fast/vm01"]);
+    daemon.ok(&["volume", "delete", "fast/vm01", "--yes"]);
+    let space = &daemon.pool("fast")["space"];
+    assert_eq!((&space["stored"], &space["volumes"]), (&0.into(), &0.into()));
+    daemon.stop();
+}
+
+#[test]
+fn what_destroys_asks_and_nobody_answers() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    for arguments in [
+        &["volume", "delete", "fast/vm01"][..],
+        &["pool", "destroy", "fast"],
+        &["drive", "fail", "fast", "0"],
+    ] {
+        let ran = home.gabion(arguments);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains("--yes"), "{ran:?}");
+    }
+    assert_eq!(daemon.pool("fast")["health"], "healthy");
+    assert_eq!(daemon.ok(&["volume", "list", "-q"]), "fast/vm01\n");
+    daemon.stop();
+}

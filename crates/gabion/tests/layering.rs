@@ -1,0 +1,59 @@
+//! The rooms of the house: which of our crates may know which.
+
+use std::collections::BTreeSet;
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// What each room may use of the others. To let a room use another one, say so here, and why in docs/decisions.md.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("codec", &[]),
+    ("format", &[]),
+    ("reactor", &[]),
+    ("engine", &["codec", "format", "reactor"]),
+    ("simulator", &["codec", "engine", "format", "reactor"]),
+    ("export", &["reactor"]),
+    ("server", &["engine", "export", "format", "reactor"]),
+    ("bench", &["codec", "engine", "export", "format", "reactor"]),
+    ("gabion", &["bench", "format", "server"]),
+];
+
+/// What tests may use besides.
+const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[("gabion", &["simulator"])];
+
+fn allowed(table: &'static [(&str, &[&str])], room: &str) -> &'static [&'static str] {
+    table.iter().find(|(name, _)| *name == room).map_or(&[], |(_, rooms)| rooms)
+}
+
+#[test]
+fn rooms_use_only_what_they_may() {
+    let metadata = MetadataCommand::new().no_deps().exec().unwrap();
+    let rooms: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    let known: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(rooms, known, "every room has its line in this test");
+    let mut forbidden = Vec::new();
+    for package in &metadata.packages {
+        let room = package.name.as_str();
+        for dependency in
+            package.dependencies.iter().filter(|dependency| rooms.contains(dependency.name.as_str()))
+        {
+            let other = dependency.name.as_str();
+            let in_tests = dependency.kind == DependencyKind::Development;
+            let fine = allowed(ALLOWED, room).contains(&other)
+                || in_tests && (allowed(ALLOWED_IN_TESTS, room).contains(&other) || room == other);
+            if !fine {
+                forbidden.push(format!("{room} -> {other} ({:?})", dependency.kind));
+            }
+        }
+    }
+    assert!(forbidden.is_empty(), "forbidden edges: {}", forbidden.join(", "));
+}
+
+#[test]
+fn the_product_does_not_contain_the_simulator() {
+    let metadata = MetadataCommand::new().no_deps().exec().unwrap();
+    for package in &metadata.packages {
+        let linked = |kind| matches!(kind, DependencyKind::Normal | DependencyKind::Build);
+        let mut linked = package.dependencies.iter().filter(|dependency| linked(dependency.kind));
+        assert!(linked.all(|dependency| dependency.name != "simulator"), "{} links it", package.name);
+    }
+}

@@ -1,0 +1,84 @@
+//! Habits of the house that no compiler checks.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every file that belongs to the project and is text.
+fn files() -> Vec<(PathBuf, String)> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
+    assert!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+    let names = String::from_utf8(listed.stdout).unwrap();
+    // A file that is deleted and not committed yet is still listed.
+    let read = |name: &str| Some((PathBuf::from(name), std::fs::read_to_string(root().join(name)).ok()?));
+    let files: Vec<_> = names.split_terminator('\0').filter_map(read).collect();
+    assert!(files.len() > 50, "only {} files", files.len());
+    files
+}
+
+fn sources() -> impl Iterator<Item = (PathBuf, String)> {
+    files().into_iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == "rs"))
+}
+
+/// The lines of all sources that are wrong, with their places. A line is judged with the one before it.
+fn wrong_lines(is_wrong: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        let mut before = "";
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if is_wrong(before, line) {
+                wrong.push(format!("{}:{number}: {line}", path.display()));
+            }
+            if !line.is_empty() && !line.starts_with("//") {
+                before = line;
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_source_says_first_what_it_is() {
+    let silent: Vec<_> =
+        sources().filter(|(_, text)| !text.starts_with("//!")).map(|(path, _)| path).collect();
+    assert!(silent.is_empty(), "files without a first line of documentation: {silent:?}");
+}
+
+#[test]
+fn no_source_is_longer_than_a_thousand_lines() {
+    let long: Vec<_> =
+        sources().filter(|(_, text)| text.lines().count() > 1000).map(|(path, _)| path).collect();
+    assert!(long.is_empty(), "{long:?}");
+}
+
+#[test]
+fn no_test_is_switched_off() {
+    let attribute = concat!("#[", "ignore");
+    let off = wrong_lines(|_, line| line.starts_with(attribute));
+    assert!(off.is_empty(), "{off:#?}");
+}
+
+#[test]
+fn nothing_is_matched_and_forgotten() {
+    let start = concat!("matches", "!(");
+    let ends = |line: &str| line.is_empty() || line.ends_with([';', '{', '}']);
+    let forgotten =
+        wrong_lines(|before, line| line.starts_with(start) && line.ends_with(");") && ends(before));
+    assert!(forgotten.is_empty(), "a match as a statement checks nothing: {forgotten:#?}");
+}
+
+#[test]
+fn no_file_knows_the_machine_it_was_written_on() {
+    let places = [concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/")];
+    let mut found = Vec::new();
+    for (path, text) in files() {
+        let lines =
+            (1..).zip(text.lines()).filter(|(_, line)| places.iter().any(|place| line.contains(place)));
+        found.extend(lines.map(|(number, line)| format!("{}:{number}: {}", path.display(), line.trim())));
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
