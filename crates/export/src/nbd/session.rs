@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 
 use reactor::{Reactor, Stream};
 
-use super::budget::Budget;
+use super::budget::{Budget, Charge};
 use super::end::{End, Violation};
 use super::execute::Joint;
 use super::intake::Intake;
@@ -55,7 +55,9 @@ impl<V: Volume + 'static> Session<V> {
 
     /// Serves requests until the client or `stop` ends that, then finishes what was begun and sends the last replies.
     pub(super) async fn run(self: &Rc<Self>, intake: &mut Intake, stream: &Stream, stop: &Stop) -> End {
-        let end = match race(self.receive(intake, stop), self.outbox.send_all(stream)).await {
+        // One future for both races: a send that is in flight must be waited for.
+        let mut sending = pin!(self.outbox.send_all(stream));
+        let end = match race(self.receive(intake, stop), sending.as_mut()).await {
             First::Left(Err(end)) => end,
             First::Right(Err(error)) => return error.into(),
         };
@@ -63,7 +65,7 @@ impl<V: Volume + 'static> Session<V> {
             return end;
         }
         // A request gives its place back when its reply has been sent.
-        match race(self.budget.idle(), self.outbox.send_all(stream)).await {
+        match race(self.budget.idle(), sending).await {
             First::Right(Err(error)) if end != End::Left => error.into(),
             _ => end,
         }
@@ -96,39 +98,39 @@ impl<V: Volume + 'static> Session<V> {
 
     /// Receives the rest of a request and begins it. Gives the bytes that it moves.
     async fn receive_one(self: &Rc<Self>, header: &RequestHeader, intake: &mut Intake) -> Result<u32, End> {
-        let cookie = header.cookie();
-        let command = match header.check(&self.terms()) {
-            Ok(Command::Disconnect) => return Err(End::Disconnected),
+        let (cookie, session) = (header.cookie(), self.clone());
+        match header.check(&self.terms()) {
+            Ok(Command::Read { range, whole }) => {
+                let charge = self.budget.charge_request(range.length as usize).await;
+                self.begin(session.read(cookie, range, whole, charge));
+                return Ok(range.length);
+            }
             Ok(Command::Write { range, durable }) => {
                 self.receive_write(cookie, range, durable, intake).await?;
                 return Ok(range.length);
             }
-            Ok(command) => Ok(command),
-            Err(refusal) => {
-                pass_over(header, intake).await?;
-                Err(refusal)
+            Ok(Command::Flush) => self.begin(session.flush(cookie, self.place().await)),
+            Ok(Command::Trim { range, durable }) => {
+                self.begin(session.trim(cookie, range, durable, self.place().await));
             }
-        };
-        let bytes = match command {
-            Ok(Command::Read { range, .. }) => range.length,
-            _ => 0,
-        };
-        let charge = self.budget.charge_request(bytes as usize).await;
-        let session = self.clone();
-        match command {
-            Ok(Command::Read { range, whole }) => self.begin(session.read(cookie, range, whole, charge)),
-            Ok(Command::Flush) => self.begin(session.flush(cookie, charge)),
-            Ok(Command::Trim { range, durable }) => self.begin(session.trim(cookie, range, durable, charge)),
             Ok(Command::WriteZeroes { range, durable }) => {
-                self.begin(session.write_zeroes(cookie, range, durable, charge));
+                self.begin(session.write_zeroes(cookie, range, durable, self.place().await));
             }
             Ok(Command::BlockStatus { range, one }) => {
-                self.begin(session.block_status(cookie, range, one, charge))
+                self.begin(session.block_status(cookie, range, one, self.place().await));
             }
-            Ok(Command::Write { .. } | Command::Disconnect) => unreachable!("dealt with above"),
-            Err(refusal) => self.refuse(header, refusal, charge),
+            Ok(Command::Disconnect) => return Err(End::Disconnected),
+            Err(refusal) => {
+                pass_over(header, intake).await?;
+                self.refuse(header, refusal, self.place().await);
+            }
         }
-        Ok(bytes)
+        Ok(0)
+    }
+
+    /// Waits for room for a request without payload.
+    async fn place(&self) -> Charge {
+        self.budget.charge_request(0).await
     }
 
     /// Receives the payload of a write, in pieces if it is long, each of which is written as soon as it is here.
@@ -145,7 +147,7 @@ impl<V: Volume + 'static> Session<V> {
             self.begin(self.clone().write(cookie, range.offset, data, durable, charge));
             return Ok(());
         }
-        let charge = self.budget.charge_request(0).await;
+        let charge = self.place().await;
         let joint = Rc::new(Joint::default());
         for piece in range.pieces(PIECE) {
             let charge = self.budget.charge_bytes(piece.length as usize).await;

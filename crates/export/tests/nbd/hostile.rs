@@ -213,9 +213,16 @@ fn a_client_that_does_not_read_its_refusals_costs_itself_only() {
         let mut client = server.client();
         let many: Vec<u8> = (0..1000).flat_map(|cookie| request(0, READ, cookie, 1, 1)).collect();
         let mut sender = client.second_handle();
-        let sending = std::thread::spawn(move || while sender.try_send(&many) {});
+        let sending = std::thread::spawn(move || {
+            let mut sent = 0;
+            while sender.try_send(&many) {
+                sent += many.len();
+            }
+            sent
+        });
         assert_eq!(server.end(), End::Stalled);
-        sending.join().unwrap();
+        let taken = sending.join().unwrap();
+        assert!(taken < 4 << 20, "{taken} bytes of requests were taken without an answer being read");
         client.read_to_end();
         Bystander::new(&server);
     });

@@ -131,6 +131,33 @@ fn a_goodbye_waits_for_what_was_begun() {
 }
 
 #[test]
+fn a_goodbye_before_the_replies_were_read_cuts_none_of_them() {
+    on_each_backend(|server| {
+        let mut client = server.client();
+        client.write(0, 1, 0, &[1; 1 << 20]);
+        assert_eq!(client.result(1), 0);
+        for flags in [DF, 0] {
+            let mut client = server.client();
+            for cookie in 0..16 {
+                client.request(flags, READ, cookie, 0, 1 << 20);
+            }
+            // Until the last reply waits to be sent, and the first is being sent.
+            let reads = if flags == DF { 16 } else { 32 };
+            server.wait_until(move |fixture| fixture.disk.counters().reads == reads);
+            client.request(0, DISC, 99, 0, 0);
+            let mut seen = 0;
+            while seen < 16 {
+                let Reply::Data { data, .. } = client.reply() else { panic!("not data") };
+                assert!(data.len() == 1 << 20 && data.iter().all(|byte| *byte == 1));
+                seen += 1;
+            }
+            assert!(client.is_closed());
+            assert_eq!(server.end(), End::Disconnected);
+        }
+    });
+}
+
+#[test]
 fn what_was_begun_is_finished_without_its_client() {
     on_each_backend(|server| {
         let mut client = server.client();
