@@ -21,11 +21,14 @@ impl DriveSource for Source {
     }
 }
 
-/// Memory drives of `bytes` bytes each.
+/// Memory drives of `bytes` bytes each, every page of them allocated.
 pub(crate) fn drives(count: usize, bytes: usize) -> Result<Vec<Arc<dyn DriveSource>>, reactor::IoError> {
-    (0..count)
-        .map(|number| Ok(Arc::new(Source { memory: Memory::new(bytes)?, number }) as Arc<dyn DriveSource>))
-        .collect()
+    let drive = |number| {
+        let memory = Memory::new(bytes)?;
+        memory.populate()?;
+        Ok(Arc::new(Source { memory, number }) as Arc<dyn DriveSource>)
+    };
+    (0..count).map(drive).collect()
 }
 
 /// A reactor that never leaves this thread.
