@@ -38,21 +38,20 @@ impl Stage {
         let columns = if mirrored { 1 } else { usize::from(scheme.width()) };
         let mut stage = Self {
             buffer: Buffer::new(columns * rows * BLOCK),
-            crcs: vec![0; batch.payload as usize],
+            crcs: Vec::new(),
             column_bytes: rows * BLOCK,
             mirrored,
         };
-        let sources = payload_blocks(batch);
-        let header_blocks = batch.header_blocks as usize;
-        let shape = Shape { rows, data: usize::from(scheme.data()), header_blocks };
+        let shape =
+            Shape { rows, data: usize::from(scheme.data()), header_blocks: batch.header_blocks as usize };
+        let cells = shape.cells(batch);
         if mirrored {
-            stage.copy_blocks(&shape, &sources);
+            stage.copy(&shape, &cells, batch.payload as usize);
             stage.write_header(batch, place, key, &shape);
         } else {
-            stage.copy_and_encode(&shape, code, &sources, header_blocks.min(rows)..rows);
-            stage.copy_header_rows(&shape, &sources);
+            stage.copy_and_encode(&shape, code, &cells, batch.payload as usize);
             stage.write_header(batch, place, key, &shape);
-            stage.encode_rows(&shape, code, 0..header_blocks.min(rows));
+            stage.encode_header_rows(&shape, code);
         }
         stage
     }
@@ -63,81 +62,47 @@ impl Stage {
         self.buffer.span().slice(start..start + self.column_bytes)
     }
 
+    /// Writes the header into its cells, which are zero: the first ones of the first column, one below the other.
     fn write_header(&mut self, batch: &Batch, place: &RecordPlace, key: &PoolKey, shape: &Shape) {
         let items: SmallVec<[Item; 64]> =
             batch.requests.iter().flat_map(|request| request.items.iter().copied()).collect();
-        let mut header = SmallVec::<[u8; BLOCK]>::from_elem(0, shape.header_blocks * BLOCK);
-        Header::encode(place, &items, &self.crcs, key, &mut header);
-        for (index, block) in header.chunks_exact(BLOCK).enumerate() {
-            let at = shape.offset(index);
-            if let Some(cell) = self.buffer.as_mut_slice().get_mut(at..at + BLOCK) {
-                cell.copy_from_slice(block);
-            }
-        }
+        let cells = self.buffer.as_mut_slice().get_mut(..shape.header_blocks * BLOCK);
+        let Some(cells) = cells else { panic!("a record has room for its header") };
+        Header::encode(place, &items, &self.crcs, key, cells);
     }
 
-    /// Copies all payload blocks to their cells: for records without parity to compute.
-    fn copy_blocks(&mut self, shape: &Shape, sources: &[*const u8]) {
-        let bytes = self.buffer.as_mut_slice();
-        for (index, (source, crc)) in sources.iter().zip(&mut self.crcs).enumerate() {
-            let at = shape.offset(shape.header_blocks + index);
-            if let Some(cell) = bytes.get_mut(at..at + BLOCK) {
+    /// Fills the one column of a mirror: nothing is encoded.
+    fn copy(&mut self, shape: &Shape, cells: &[Source], payload: usize) {
+        self.crcs.reserve_exact(payload);
+        for (cell, source) in self.buffer.as_mut_slice().chunks_exact_mut(BLOCK).zip(cells) {
+            match source {
                 // SAFETY: each source is a whole block of a span that the batch keeps alive.
-                *crc = unsafe { codec::copy_crc32c_from(*source, cell) };
+                Source::Copy(at) => self.crcs.push(unsafe { codec::copy_crc32c_from(*at, cell) }),
+                Source::Zero | Source::InPlace => cell.fill(0),
             }
         }
+        assert_eq!(self.crcs.len(), payload, "a mirror of {} rows holds the whole payload", shape.rows);
     }
 
-    /// Fills rows that hold no header: copies, checksums and parity in one pass.
-    fn copy_and_encode(
-        &mut self,
-        shape: &Shape,
-        code: &Code,
-        sources: &[*const u8],
-        rows: std::ops::Range<usize>,
-    ) {
-        let mut crcs: SmallVec<[u32; 32]> = SmallVec::from_elem(0, shape.data);
-        for row in rows {
-            let cells = (0..shape.data).map(|column| shape.payload_index(column, row));
-            let from: SmallVec<[Source; 32]> = cells
-                .clone()
-                .map(|index| {
-                    index.and_then(|index| sources.get(index)).map_or(Source::Zero, |at| Source::Copy(*at))
-                })
-                .collect();
-            let (mut data, mut parity) = row_cells(self.buffer.as_mut_slice(), shape, row);
-            // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
-            unsafe { code.encode_row_copy(&from, &mut data, &mut crcs, &mut parity) };
-            for (index, crc) in cells.zip(&crcs) {
-                if let Some(place) = index.and_then(|index| self.crcs.get_mut(index)) {
-                    *place = *crc;
-                }
-            }
-        }
+    /// Fills all cells, zero where they are the header's or nobody's, and encodes the rows that hold no header.
+    fn copy_and_encode(&mut self, shape: &Shape, code: &Code, cells: &[Source], payload: usize) {
+        let mut crcs: SmallVec<[u32; 512]> = SmallVec::from_elem(0, cells.len());
+        let (mut data, mut parity) = columns(self.buffer.as_mut_slice(), shape);
+        let held = shape.header_rows();
+        // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
+        unsafe { code.encode_record_copy(BLOCK, held, cells, &mut data, &mut crcs, &mut parity) };
+        let of_payload = crcs.get(shape.header_blocks..shape.header_blocks + payload);
+        self.crcs = of_payload.map(<[u32]>::to_vec).unwrap_or_default();
+        assert_eq!(self.crcs.len(), payload, "a record holds its whole payload");
     }
 
-    /// Copies the payload blocks that share rows with the header.
-    fn copy_header_rows(&mut self, shape: &Shape, sources: &[*const u8]) {
-        for row in 0..shape.header_blocks.min(shape.rows) {
-            for column in 0..shape.data {
-                let at = (column * shape.rows + row) * BLOCK;
-                let Some(cell) = self.buffer.as_mut_slice().get_mut(at..at + BLOCK) else { continue };
-                let index = shape.payload_index(column, row);
-                match index.and_then(|index| Some((sources.get(index)?, self.crcs.get_mut(index)?))) {
-                    // SAFETY: as above.
-                    Some((source, crc)) => *crc = unsafe { codec::copy_crc32c_from(*source, cell) },
-                    None => cell.fill(0),
-                }
-            }
-        }
-    }
-
-    fn encode_rows(&mut self, shape: &Shape, code: &Code, rows: std::ops::Range<usize>) {
-        for row in rows {
-            let (data, mut parity) = row_cells(self.buffer.as_mut_slice(), shape, row);
-            let data: SmallVec<[&[u8]; 32]> = data.iter().map(|cell| &**cell).collect();
-            code.encode(&data, &mut parity);
-        }
+    /// Encodes the rows that had to wait for the header.
+    fn encode_header_rows(&mut self, shape: &Shape, code: &Code) {
+        let rows = ..shape.header_rows() * BLOCK;
+        let (data, mut parity) = columns(self.buffer.as_mut_slice(), shape);
+        let inputs: SmallVec<[&[u8]; 32]> = data.iter().filter_map(|column| column.get(rows)).collect();
+        let mut outputs: Columns<'_> = parity.iter_mut().filter_map(|column| column.get_mut(rows)).collect();
+        code.encode(&inputs, &mut outputs);
     }
 }
 
@@ -149,39 +114,35 @@ struct Shape {
 }
 
 impl Shape {
-    /// Byte of block `index` (header blocks first) in the stage.
-    fn offset(&self, index: usize) -> usize {
-        // Column-major order is the order of the blocks.
-        index * BLOCK
+    /// Rows that hold blocks of the header.
+    fn header_rows(&self) -> usize {
+        self.header_blocks.min(self.rows)
     }
 
-    /// The payload block in a cell, unless it holds the header. May lie beyond the last one.
-    fn payload_index(&self, column: usize, row: usize) -> Option<usize> {
-        (column * self.rows + row).checked_sub(self.header_blocks)
+    /// What the data cells are to hold, in the order of the blocks, which is column by column: the header's (for now)
+    /// nothing, then the payload, then nothing.
+    fn cells(&self, batch: &Batch) -> SmallVec<[Source; 512]> {
+        let mut cells = SmallVec::from_elem(Source::Zero, self.header_blocks);
+        for span in batch.requests.iter().flat_map(|request| &request.data) {
+            assert!(span.len().is_multiple_of(BLOCK), "payload comes in whole blocks");
+            let start = span.as_ptr().cast_const();
+            let blocks = (0..span.len() / BLOCK).map(|index| start.wrapping_add(index * BLOCK));
+            cells.extend(blocks.map(Source::Copy));
+        }
+        let payload = cells.len() - self.header_blocks;
+        assert_eq!(payload, batch.payload as usize, "payload is as long as its items say");
+        cells.resize(self.rows * self.data, Source::Zero);
+        cells
     }
 }
 
-type Cells<'a> = SmallVec<[&'a mut [u8]; 32]>;
+type Columns<'a> = SmallVec<[&'a mut [u8]; 32]>;
 
-/// The data and parity cells of a row.
-fn row_cells<'a>(bytes: &'a mut [u8], shape: &Shape, row: usize) -> (Cells<'a>, Cells<'a>) {
-    let columns = bytes.chunks_exact_mut(shape.rows * BLOCK);
-    let mut cells: Cells<'a> =
-        columns.filter_map(|column| column.get_mut(row * BLOCK..(row + 1) * BLOCK)).collect();
-    let parity = cells.drain(shape.data..).collect();
-    (cells, parity)
-}
-
-/// Addresses of the payload blocks, in order.
-fn payload_blocks(batch: &Batch) -> SmallVec<[*const u8; 64]> {
-    let mut blocks = SmallVec::with_capacity(batch.payload as usize);
-    for span in batch.requests.iter().flat_map(|request| &request.data) {
-        assert!(span.len().is_multiple_of(BLOCK), "payload comes in whole blocks");
-        let start = span.as_ptr().cast_const();
-        blocks.extend((0..span.len() / BLOCK).map(|index| start.wrapping_add(index * BLOCK)));
-    }
-    assert_eq!(blocks.len(), batch.payload as usize, "payload is as long as its items say");
-    blocks
+/// The data and parity columns of a record.
+fn columns<'a>(bytes: &'a mut [u8], shape: &Shape) -> (Columns<'a>, Columns<'a>) {
+    let mut data: Columns<'a> = bytes.chunks_exact_mut(shape.rows * BLOCK).collect();
+    let parity = data.drain(shape.data..).collect();
+    (data, parity)
 }
 
 #[cfg(test)]
