@@ -8,6 +8,7 @@ use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 use crate::error::Result;
 use crate::pool::{DriveSource, Tuning, assemble, plan_shard};
 use crate::shard::{Candidate, verify_shard};
+use crate::space::Space;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,8 +84,10 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     let mut zones = BTreeMap::new();
     let mut volumes = Vec::new();
     let mut layers: BTreeMap<LayerId, u64> = BTreeMap::new();
+    // Nobody decides by it: nothing is written.
+    let space = Arc::new(Space::new(superblock.shards.len(), 0));
     for index in 0..superblock.shards.len() {
-        let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default());
+        let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default(), &space);
         let (candidate, examination) = Candidate::examine(plan, true).await?;
         report.incomplete += examination.completed;
         for (drive, zone) in examination.zones {

@@ -7,8 +7,9 @@
 //!
 //! Must not know: records, maps, volumes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use format::limits::SUPERBLOCK_SLOT;
 use format::{
@@ -21,6 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, Slot};
 use crate::segments::Privilege;
 use crate::shard::Shard;
+use crate::space::Space;
 use crate::zones::Zones;
 
 /// See the module.
@@ -33,7 +35,9 @@ pub(crate) struct Control {
     slots: RefCell<Vec<Slot>>,
     shards: RefCell<Vec<Home<Shard>>>,
     /// Free segments that only the pool's own records may use.
-    reserve: Cell<u32>,
+    reserve: u32,
+    /// How full the pool is, for the shards.
+    space: Arc<Space>,
     changed: Notify,
     published: WaitList,
 }
@@ -59,6 +63,10 @@ pub struct SpaceCounters {
     pub free_segments: u32,
     /// Segments kept back for the pool's own records.
     pub reserve_segments: u32,
+    /// Blocks that live: data, map and tables.
+    pub live_blocks: u64,
+    /// Live blocks that the pool takes; beyond that, writes that need more room are refused.
+    pub capacity_blocks: u64,
 }
 
 impl Control {
@@ -68,19 +76,31 @@ impl Control {
         drives: Vec<Option<Rc<dyn Drive>>>,
         slots: Vec<Slot>,
         reserve: u32,
+        space: Arc<Space>,
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
         let state = State { superblock, zones, wanted: 0, done: 0, failure: None, stopping: false };
-        Rc::new(Self {
+        let control = Rc::new(Self {
             state: RefCell::new(state),
             geometry,
             drives,
             slots: RefCell::new(slots),
             shards: RefCell::default(),
-            reserve: Cell::new(reserve),
+            reserve,
+            space,
             changed: Notify::default(),
             published: WaitList::default(),
-        })
+        });
+        control.count_space();
+        control
+    }
+
+    /// Tells the shards how many segments there are, after zones were taken, given back or lost.
+    fn count_space(&self) {
+        let state = self.state.borrow();
+        let (total, available) =
+            (state.zones.capacity(self.geometry.scheme), state.zones.available(self.geometry.scheme));
+        self.space.set_segments(total, available, self.reserve);
     }
 
     /// Introduces the shards, before any of them writes.
@@ -103,12 +123,14 @@ impl Control {
         let state = self.state.borrow();
         let (zones, free_zones) = state.zones.totals();
         let available = state.zones.available(self.geometry.scheme);
-        let reserve = self.reserve.get();
+        let reserve = self.reserve;
         SpaceCounters {
             zones,
             free_zones,
             free_segments: available.saturating_sub(reserve),
             reserve_segments: reserve.min(available),
+            live_blocks: self.space.live(),
+            capacity_blocks: self.space.capacity(),
         }
     }
 
@@ -128,9 +150,10 @@ impl Control {
                 return Err(failure.clone());
             }
             let available = state.zones.available(self.geometry.scheme);
-            let level = match self.reserve.get() {
+            let level = match self.reserve {
                 reserve if available > reserve => Privilege::User,
-                reserve if available > reserve / 2 => Privilege::Freeing,
+                // Trims and the cleaner need each other: neither is to keep the other from its last segments.
+                reserve if available > reserve / 3 => Privilege::Cleaning,
                 _ => Privilege::Checkpoint,
             };
             if privilege < level {
@@ -142,11 +165,12 @@ impl Control {
             let columns = state.zones.allocate(scheme);
             (columns.ok_or_else(|| Error::new(ErrorKind::NoSpace, "the pool has no free zones"))?, level)
         };
+        self.count_space();
         if let Err(error) = self.reserve_backing(&columns).await {
-            let mut state = self.state.borrow_mut();
             for (drive, zone) in columns.iter().filter_map(|column| column.zone) {
-                state.zones.free(drive, zone);
+                self.state.borrow_mut().zones.free(drive, zone);
             }
+            self.count_space();
             return Err(error);
         }
         let mut state = self.state.borrow_mut();
@@ -189,6 +213,7 @@ impl Control {
             }
             self.state.borrow_mut().zones.free(index, zone);
         }
+        self.count_space();
         for shard in self.shards.borrow().iter() {
             let _ = shard.remote().post({
                 let shard = shard.clone();
@@ -361,6 +386,7 @@ impl Control {
             return;
         }
         if first {
+            self.count_space();
             tracing::error!(%drive, %error, doing, "a drive is lost: the pool is degraded");
             self.tell_shards(drive).await;
         }

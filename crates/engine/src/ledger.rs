@@ -65,6 +65,7 @@ impl Ledger {
             }
             let new = payload.entry(index);
             let old = map.replace(leaf, slot(at), new);
+            segments.inherited(from.segment(), payload.segment);
             segments.replaced(old, new);
         }
     }

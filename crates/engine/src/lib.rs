@@ -18,6 +18,7 @@ mod pool;
 mod rows;
 mod segments;
 mod shard;
+mod space;
 mod volume;
 mod zones;
 

@@ -13,8 +13,10 @@ use crate::geometry::Geometry;
 /// What space is wanted for, the more needed the higher: each level may use what the ones below may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Privilege {
-    /// New data, and data that is moved.
+    /// New data.
     User,
+    /// Data that the cleaner moves: it gives back more than it takes.
+    Cleaning,
     /// Records that free space, and the catalogue.
     Freeing,
     /// Checkpoints: without them nothing that was freed comes back.
@@ -52,6 +54,29 @@ pub(crate) struct Segment {
     /// Who may append: a segment opened while space was short is for those who need it most.
     level: Privilege,
     readers: u32,
+    /// How old its data is, for the cleaner.
+    age: Age,
+    /// The checkpoint that was begun last when it was cleaned: what still lives goes with the next one.
+    cleaned: Option<u64>,
+}
+
+/// When the data of a segment was written, in incarnations of segments: for data that was moved, the mean of where it
+/// came from.
+#[derive(Clone, Copy, Default)]
+struct Age {
+    moved: u64,
+    born: u64,
+}
+
+impl Age {
+    fn add(&mut self, born: u64) {
+        self.moved += 1;
+        self.born += born;
+    }
+
+    fn mean(&self, own: u64) -> u64 {
+        self.born.checked_div(self.moved).unwrap_or(own)
+    }
 }
 
 /// Where a cell lies on a drive.
@@ -88,6 +113,8 @@ pub(crate) struct Segments {
     slots: Vec<Option<Segment>>,
     places: Vec<ColumnPlace>,
     live: Vec<u32>,
+    /// Their sum.
+    live_blocks: u64,
     /// Sealed segments that may have become empty.
     emptied: Vec<SegmentId>,
     checkpoints: u64,
@@ -101,6 +128,7 @@ impl Segments {
             slots: Vec::new(),
             places: Vec::new(),
             live: Vec::new(),
+            live_blocks: 0,
             emptied: Vec::new(),
             checkpoints: 0,
             version: 0,
@@ -131,6 +159,8 @@ impl Segments {
             replay_from: Some(Row::new(0)),
             level,
             readers: 0,
+            age: Age::default(),
+            cleaned: None,
         };
         self.put(id, segment);
     }
@@ -150,6 +180,8 @@ impl Segments {
             replay_from,
             level: Privilege::User,
             readers: 0,
+            age: Age::default(),
+            cleaned: None,
         };
         self.put(id, segment);
     }
@@ -256,6 +288,7 @@ impl Segments {
             Some(live) => *live += 1,
             None => panic!("S1: {address} does not exist"),
         }
+        self.live_blocks += 1;
     }
 
     /// An entry no longer points to a block (S1).
@@ -270,6 +303,7 @@ impl Segments {
             }
             _ => panic!("S1: {address} is not counted"),
         }
+        self.live_blocks -= 1;
     }
 
     /// `old` was replaced by `new` in the map.
@@ -367,6 +401,55 @@ impl Segments {
     /// Live blocks of a segment.
     pub(crate) fn live(&self, id: SegmentId) -> u32 {
         self.live.get(slot(id)).copied().unwrap_or(0)
+    }
+
+    /// Live blocks of all segments.
+    pub(crate) fn live_blocks(&self) -> u64 {
+        self.live_blocks
+    }
+
+    /// A block was moved from one segment to another, which is no younger for it.
+    pub(crate) fn inherited(&mut self, from: SegmentId, to: SegmentId) {
+        let source = self.get(from);
+        let born = source.age.mean(source.record.incarnation.get());
+        self.get_mut(to).age.add(born);
+    }
+
+    /// The segment that is most worth cleaning, by cost and benefit (Rosenblum and Ousterhout, 1992): what it gives back,
+    /// weighted with how long its data has been left alone, over what moving its live blocks costs. None whose live
+    /// blocks would take more than `worth` of the zones that it gives back.
+    pub(crate) fn victim(&self, worth: f32) -> Option<SegmentId> {
+        let newest = self.newest();
+        let scored = self.ids().filter_map(|id| {
+            let share = self.live_share(id).filter(|share| *share <= worth)?;
+            let segment = self.get(id);
+            let age = newest - segment.age.mean(segment.record.incarnation.get()).min(newest) + 1;
+            Some((id, benefit(share, age)))
+        });
+        scored.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(id, _)| id)
+    }
+
+    /// What the live blocks of a segment that may be cleaned would take elsewhere, headers and padding included, as a
+    /// share of its zones.
+    #[allow(clippy::cast_precision_loss)]
+    fn live_share(&self, id: SegmentId) -> Option<f32> {
+        let segment = self.get(id);
+        let live = self.live(id);
+        let landed = segment.in_flight == 0 && segment.applied == segment.append;
+        let again = segment.cleaned.is_none_or(|checkpoint| self.checkpoints > checkpoint + 1);
+        if segment.life != Life::Sealed || !landed || live == 0 || !again {
+            return None;
+        }
+        let scheme = self.geometry.scheme;
+        let elsewhere = live as f32 * f32::from(scheme.width())
+            / (f32::from(scheme.data()) * self.geometry.rows() as f32);
+        Some(elsewhere / f32::from(segment.record.scheme.width()))
+    }
+
+    /// The cleaner has moved what it could; the rest goes with the next checkpoint.
+    pub(crate) fn cleaned(&mut self, id: SegmentId) {
+        let checkpoints = self.checkpoints;
+        self.get_mut(id).cleaned = Some(checkpoints);
     }
 
     /// The segments that exist.
@@ -494,6 +577,7 @@ impl Segments {
     /// Sets a live count as a checkpoint stored it.
     pub(crate) fn restore_live(&mut self, id: SegmentId, count: u32) {
         if let Some(live) = self.live.get_mut(slot(id)) {
+            self.live_blocks = self.live_blocks + u64::from(count) - u64::from(*live);
             *live = count;
         }
     }
@@ -542,6 +626,13 @@ impl CheckpointMark {
             *live -= 1;
         }
     }
+}
+
+/// How much cleaning a segment is worth.
+#[allow(clippy::cast_precision_loss)]
+fn benefit(share: f32, age: u64) -> f32 {
+    // Reading the headers costs something even where nothing lives.
+    (1.0 - share) * (age as f32).sqrt() / (0.05 + share)
 }
 
 fn slot(id: SegmentId) -> usize {

@@ -123,14 +123,22 @@ impl Zones {
     /// Segments of `scheme` that could still be allocated: the most for which the drives together have room, when none
     /// holds two columns of one segment.
     pub(crate) fn available(&self, scheme: Scheme) -> u32 {
-        let online = (0..self.drives.len()).filter(|drive| self.is_online(*drive)).count();
-        let width = (usize::from(scheme.width()).min(online)).max(usize::from(scheme.data())) as u64;
+        self.fit(scheme, |drive| drive.count)
+    }
+
+    /// The same if no zone were taken.
+    pub(crate) fn capacity(&self, scheme: Scheme) -> u32 {
+        self.fit(scheme, |drive| drive.zones)
+    }
+
+    fn fit(&self, scheme: Scheme, room: impl Fn(&DriveZones) -> u32) -> u32 {
+        let rooms: Vec<u32> = self.drives.iter().filter(|drive| drive.online).map(room).collect();
+        let width = usize::from(scheme.width()).min(rooms.len()).max(usize::from(scheme.data())) as u64;
         let fits = |segments: u32| {
-            let columns: u64 =
-                (0..self.drives.len()).map(|drive| u64::from(self.room(drive).min(segments))).sum();
+            let columns: u64 = rooms.iter().map(|room| u64::from(segments.min(*room))).sum();
             columns >= u64::from(segments) * width
         };
-        let most: u64 = (0..self.drives.len()).map(|drive| u64::from(self.room(drive))).sum::<u64>() / width;
+        let most: u64 = rooms.iter().map(|room| u64::from(*room)).sum::<u64>() / width;
         let (mut low, mut high) = (0, u32::try_from(most).unwrap_or(u32::MAX));
         while low < high {
             let middle = low + (high - low).div_ceil(2);

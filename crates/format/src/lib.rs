@@ -34,7 +34,8 @@ pub use superblock::{DriveRecord, DriveState, Lineage, ShardRecord, Superblock, 
 pub use tables::{
     CheckpointRoot, INDEX_ENTRIES, LAYERS_PER_BLOCK, LIVE_PER_BLOCK, LayerRecord, NODE_ENTRIES, SegmentClass,
     SegmentColumn, SegmentRecord, SegmentState, TableCounts, decode_entries, decode_layers, decode_live,
-    decode_segments, encode_entries, encode_layers, encode_live, encode_segments, segments_per_block,
+    decode_segments, encode_entries, encode_layers, encode_live, encode_segments, recent_segments_max,
+    segments_per_block,
 };
 pub use volume::{VolumeKind, VolumeRecord, VolumeState};
 

@@ -18,8 +18,11 @@ pub const DRIVES_MAX: usize = 256;
 pub const SHARDS_MAX: usize = 64;
 /// Bytes reserved for one superblock slot on a drive; there are two.
 pub const SUPERBLOCK_SLOT: u64 = 2 << 20;
-/// Segments that a shard may have opened since its last checkpoint; it checkpoints before it would pass this.
-pub const RECENT_SEGMENTS_MAX: usize = 64;
+/// Segments that a shard may have opened since its last checkpoint, as far as its share of the superblock has room for
+/// them ([`crate::recent_segments_max`]); it checkpoints before it would pass this.
+pub const RECENT_SEGMENTS_MAX: usize = 192;
+/// The same for the widest pool with the most shards.
+pub const RECENT_SEGMENTS_MIN: usize = 56;
 /// Zones that a drive must offer beyond its superblocks.
 pub const DRIVE_ZONES_MIN: u64 = 8;
 /// Payload blocks of a record.

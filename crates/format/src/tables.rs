@@ -4,7 +4,10 @@
 //! segment table, then those of the live counts, then those of the layer table. All lie in the log; the pointer to
 //! each carries its CRC. Map nodes have the form of index blocks.
 
-use crate::limits::{BLOCK, ROOT_POINTERS_MAX, ROWS_MAX, TABLE_BLOCKS_MAX};
+use crate::limits::{
+    BLOCK, COLUMNS_MAX, RECENT_SEGMENTS_MAX, RECENT_SEGMENTS_MIN, ROOT_POINTERS_MAX, ROWS_MAX, SHARDS_MAX,
+    SUPERBLOCK_SLOT, TABLE_BLOCKS_MAX,
+};
 use crate::wire::{Reader, Writer};
 use crate::{
     Column, DriveIndex, FORMAT_VERSION, FormatError, Incarnation, LayerId, MapEntry, Row, Scheme, Sequence,
@@ -166,6 +169,18 @@ pub(crate) fn read_segment(
     let class = SegmentClass::from_byte(class & 0x7F)?;
     Ok(Some(SegmentRecord { incarnation, scheme, class, state, rows, columns }))
 }
+
+/// Segments that one shard of `shards` may list in the superblocks as opened since its last checkpoint, in a pool whose
+/// segments have up to `table_width` columns: what three quarters of a superblock slot have room for, within limits.
+pub const fn recent_segments_max(shards: usize, table_width: u8) -> usize {
+    // The segment's number and the row from which a recovery reads.
+    let entry = 8 + SEGMENT_FIXED + COLUMN_BYTES * table_width as usize;
+    #[allow(clippy::cast_possible_truncation, reason = "two MiB")]
+    let room = SUPERBLOCK_SLOT as usize / 4 * 3 / entry / if shards == 0 { 1 } else { shards };
+    if room < RECENT_SEGMENTS_MAX { room } else { RECENT_SEGMENTS_MAX }
+}
+
+const _: () = assert!(recent_segments_max(SHARDS_MAX, COLUMNS_MAX as u8) >= RECENT_SEGMENTS_MIN);
 
 /// A table block of segments; `None` marks unused slots. Give at most [`segments_per_block`].
 pub fn encode_segments(segments: &[Option<SegmentRecord>], table_width: u8) -> Vec<u8> {

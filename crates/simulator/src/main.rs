@@ -68,7 +68,7 @@ fn run_sweep(outcomes: u64) -> anyhow::Result<()> {
             if scheme == "3+0" && operation == simulator::sweep::Swept::LoseDrive {
                 continue;
             }
-            let swath = sweep(operation, scheme, drives, outcomes).map_err(anyhow::Error::msg)?;
+            let swath = sweep(operation, scheme, drives, outcomes, 1).map_err(anyhow::Error::msg)?;
             println!("{scheme} {operation:?}: {} cuts", swath.cuts);
             cuts += swath.cuts;
         }

@@ -32,12 +32,14 @@ pub enum Swept {
     Resize,
     /// Losing a drive while writing.
     LoseDrive,
+    /// Overwriting in a pool so full that the cleaner works.
+    Clean,
     /// Closing the pool.
     Close,
 }
 
 /// All of them.
-pub const ALL: [Swept; 11] = [
+pub const ALL: [Swept; 12] = [
     Swept::Open,
     Swept::WriteSmall,
     Swept::WriteLarge,
@@ -48,8 +50,36 @@ pub const ALL: [Swept; 11] = [
     Swept::DeleteVolume,
     Swept::Resize,
     Swept::LoseDrive,
+    Swept::Clean,
     Swept::Close,
 ];
+
+impl Swept {
+    /// Bytes of the volume that it works on.
+    const fn volume_bytes(self) -> u64 {
+        match self {
+            Self::Clean => 3 << 20,
+            _ => SIZE,
+        }
+    }
+
+    /// The pool that it works on.
+    fn setup(self, scheme: &str, drives: usize) -> Setup {
+        let setup = Setup::small(scheme, drives);
+        if self != Self::Clean {
+            return setup;
+        }
+        // So few segments that the volume leaves little room: the reserve, and what it fills to three quarters.
+        let (data, width) = (u64::from(parsed(scheme).data()), u64::from(parsed(scheme).width()));
+        let segments = 14 + 72 / data;
+        let zones = (segments * width).div_ceil(drives as u64) + 1;
+        Setup { drives: vec![(4 << 20) + zones * (64 << 10); drives], zone_bytes: 64 << 10, ..setup }
+    }
+}
+
+fn parsed(scheme: &str) -> format::Scheme {
+    scheme.parse().unwrap_or_else(|error| panic!("{scheme}: {error}"))
+}
 
 const SIZE: u64 = 1 << 20;
 const SECTOR: u32 = 512;
@@ -61,13 +91,19 @@ pub struct Swath {
     pub cuts: u64,
 }
 
-/// Sweeps one operation on one scheme. `outcomes` is how often each cut is tried.
+/// Sweeps one operation on one scheme. `outcomes` is how often each cut is tried; only every `step`th cut is made.
 ///
 /// # Errors
 /// What went wrong at which cut.
-pub fn sweep(operation: Swept, scheme: &str, drives: usize, outcomes: u64) -> Result<Swath, String> {
+pub fn sweep(
+    operation: Swept,
+    scheme: &str,
+    drives: usize,
+    outcomes: u64,
+    step: usize,
+) -> Result<Swath, String> {
     let mut swath = Swath::default();
-    for cut in 1.. {
+    for cut in (1..).step_by(step) {
         let mut through = false;
         for outcome in 0..outcomes {
             let at = |message| format!("{operation:?} on {scheme}, cut {cut}, outcome {outcome}: {message}");
@@ -91,9 +127,9 @@ struct Expected {
 
 /// Prepares a pool, cuts the power within the operation, and looks at what is left. True if the operation got through.
 fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64) -> Result<bool, String> {
-    let machine = Machine::new(&Setup::small(scheme, drives), crate::random::mix(cut ^ outcome << 32));
-    let mut expected = Expected { model: VolumeModel::new(SIZE, SECTOR), done: false };
-    prepare(&machine, &mut expected.model)?;
+    let machine = Machine::new(&operation.setup(scheme, drives), crate::random::mix(cut ^ outcome << 32));
+    let mut expected = Expected { model: VolumeModel::new(operation.volume_bytes(), SECTOR), done: false };
+    prepare(operation, &machine, &mut expected.model)?;
     let ended = machine.boot(async || {
         if operation == Swept::Open {
             machine.cut_after(cut);
@@ -124,21 +160,30 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
 }
 
 /// A pool with a volume of known content, left as a crash leaves it.
-fn prepare(machine: &Machine, model: &mut VolumeModel) -> Result<(), String> {
+fn prepare(operation: Swept, machine: &Machine, model: &mut VolumeModel) -> Result<(), String> {
     let work = async || {
         machine.create().await?;
         let (pool, _) = machine.open().await?;
-        pool.create_volume("v", SIZE, SECTOR, 0).await?;
+        pool.create_volume("v", operation.volume_bytes(), SECTOR, 0).await?;
         let volume = pool.open_volume("v").await?.attach();
+        if operation == Swept::Clean {
+            // Full, with garbage everywhere.
+            for offset in (0..3 << 20).step_by(64 << 10) {
+                write(&volume, model, 1, offset, 64 << 10).await?;
+            }
+            for offset in (0..3 << 20).step_by(16 << 10) {
+                write(&volume, model, 2, offset, 4096).await?;
+            }
+        }
         for (value, offset, length) in
-            [(1, 0, 64 << 10), (2, 8192, 4096), (3, 300 << 10, 100 << 10), (4, 512, 512)]
+            [(3, 0, 64 << 10), (4, 8192, 4096), (5, 300 << 10, 100 << 10), (6, 512, 512)]
         {
             write(&volume, model, value, offset, length).await?;
         }
         volume.flush().await?;
         model.flushed(100);
         pool.checkpoint().await?;
-        for (value, offset, length) in [(5, 16 << 10, 8192), (6, 900 << 10, 20 << 10)] {
+        for (value, offset, length) in [(7, 16 << 10, 8192), (8, 900 << 10, 20 << 10)] {
             write(&volume, model, value, offset, length).await?;
         }
         volume.flush().await?;
@@ -195,6 +240,13 @@ async fn perform(
             drop(volume);
             return pool.delete_volume("v").await;
         }
+        Swept::Clean => {
+            for at in 0..128 {
+                write(&volume, model, 60 + at, at * 37 % 768 * 4096, 4096).await?;
+            }
+            let moved = pool.status().await?.shards.iter().map(|shard| shard.log.moved_blocks).sum::<u64>();
+            assert!(moved > 0, "nothing was cleaned: the sweep means nothing");
+        }
         Swept::Resize => {
             drop(volume);
             return pool.resize_volume("v", 128 << 10, true).await;
@@ -207,7 +259,7 @@ async fn perform(
         }
     }
     volume.flush().await?;
-    model.flushed(200);
+    model.flushed(1000);
     Ok(())
 }
 
@@ -228,7 +280,7 @@ async fn verify(operation: Swept, machine: &Machine, expected: &mut Expected) ->
     match (operation, info.size) {
         (Swept::Resize, size) if size == SIZE && !expected.done => {}
         (Swept::Resize, size) if size == 128 << 10 => expected.model.resize(size),
-        (_, SIZE) if operation != Swept::Resize => {}
+        (_, size) if operation != Swept::Resize && size == operation.volume_bytes() => {}
         (_, size) => return Err(format!("the volume has {size} bytes")),
     }
     let volume = pool.open_volume("v").await.map_err(|error| format!("open v: {error:?}"))?.attach();

@@ -41,16 +41,20 @@ impl Log {
     /// The queue to serve next: the checkpoint's and the others' in turns, so that neither holds the other up.
     fn next_stream(&self) -> Option<Stream> {
         let queues = self.queues.borrow();
+        let waits = |stream: Stream| self.waits.get().has(stream.privilege());
         let others = [
-            (Stream::User, !queues.user.is_empty()),
+            (Stream::User, !queues.user.is_empty() && (self.pace.may_write() || self.stopping.get())),
             (Stream::Freeing, !queues.freeing.is_empty()),
             (Stream::Cold, !queues.cold.is_empty()),
         ];
         let after = self.last_served.get() + 1;
-        let next = (0..others.len()).map(|step| (after + step) % others.len());
-        let waiting =
-            next.filter_map(|at| others.get(at).filter(|(_, waiting)| *waiting).map(|(of, _)| (at, *of)));
-        let other = waiting.take(usize::from(!self.waits.get())).next();
+        let mut next = (0..others.len()).map(|step| (after + step) % others.len());
+        let other = next.find_map(|at| {
+            others
+                .get(at)
+                .filter(|(stream, ready)| *ready && !waits(*stream))
+                .map(|(stream, _)| (at, *stream))
+        });
         let checkpoint = !queues.checkpoint.is_empty();
         let turn = self.others_turn.replace(!self.others_turn.get());
         match other {
@@ -87,31 +91,45 @@ impl Log {
         }
         match self.open_next(class, privilege).await {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => {
-                let some_to_come = self.rows.segments.borrow().freed_count() > 0;
-                if some_to_come {
-                    self.wait_or_refuse(stream, &error)
-                } else {
-                    self.refuse_all(stream, &error)
-                }
-            }
+            Err(error) if error.kind() == ErrorKind::NoSpace => self.wait_for_space(stream, &error),
             Err(error) => self.fail(&error),
         }
     }
 
-    /// Lets everybody wait for a checkpoint; if none can be made, or this is one, says so instead.
+    /// Lets a stream wait for a checkpoint; if none can be made, or this is one, says so instead.
     fn wait_or_refuse(&self, stream: Stream, error: &Error) {
         if stream == Stream::Checkpoint || self.checkpoint_failed.get() {
             return self.refuse_all(stream, error);
         }
-        self.waits.set(true);
+        self.waits.set(self.waits.get().up_to(stream.privilege()));
         self.checkpoint_due.notify();
+    }
+
+    /// There is no free segment for a stream. What was freed comes with a checkpoint; beyond that the cleaner makes space,
+    /// unless it has said that it cannot.
+    fn wait_for_space(&self, stream: Stream, error: &Error) {
+        if self.pace.tries_in_vain(stream.privilege()) {
+            return self.refuse_all(stream, error);
+        }
+        let cleanable = !matches!(stream, Stream::Checkpoint | Stream::Cold);
+        if cleanable {
+            self.pace.hurry();
+        }
+        let coming = self.rows.segments.borrow_mut().free_emptied() > 0
+            || self.rows.segments.borrow().freed_count() > 0;
+        if coming {
+            return self.wait_or_refuse(stream, error);
+        }
+        if !cleanable || self.exhausted.replace(false) {
+            return self.refuse_all(stream, error);
+        }
+        self.waits.set(self.waits.get().with(stream.privilege()));
     }
 
     /// Answers everything that a stream has queued with an error.
     fn refuse_all(&self, stream: Stream, error: &Error) {
         let refused = std::mem::take(self.queues.borrow_mut().of(stream));
-        let count = refused.len();
+        let count = refused.iter().filter(|request| request.reply.is_some()).count();
         for request in refused {
             self.refuse(request, error);
         }
@@ -295,7 +313,11 @@ impl Log {
         if self.rows.drives.all_durable() {
             self.durable.set(flight.sequence);
         }
-        self.rows.segments.borrow_mut().landed(flight.segment, flight.layout.end());
+        {
+            let mut segments = self.rows.segments.borrow_mut();
+            segments.landed(flight.segment, flight.layout.end());
+            self.pace.space.set_live(self.identity.shard.index(), segments.live_blocks());
+        }
         self.answer(flight.stream, batch, entries);
     }
 
@@ -366,6 +388,9 @@ impl Log {
         counters.parity_blocks += u64::from(rows) * u64::from(scheme.parity());
         counters.records += 1;
         self.counters.set(counters);
+        if stream == Stream::User {
+            self.pace.user_wrote(cells, self.rows.segments.borrow().freed_count());
+        }
         self.blocks_since_checkpoint.set(self.blocks_since_checkpoint.get() + cells);
         if self.blocks_since_checkpoint.get() >= self.checkpoint_blocks {
             self.checkpoint_due.notify();

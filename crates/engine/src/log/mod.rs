@@ -11,12 +11,14 @@
 mod commit;
 mod flush;
 mod open;
+mod pace;
 mod request;
 mod stage;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use format::{PoolId, PoolKey, SegmentId, Sequence, ShardIndex, ShardRecord};
 use reactor::{Notify, Reactor, WaitList, local_oneshot};
@@ -28,6 +30,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, RecordLayout};
 use crate::ledger::Ledger;
 use crate::rows::Rows;
+use crate::segments::Privilege;
+use crate::space::Space;
+use pace::Pace;
 
 /// Who a shard is.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +85,7 @@ pub(crate) struct Log {
     link: ControlLink,
     depth: usize,
     checkpoint_blocks: u64,
+    recent_max: usize,
     queues: RefCell<Queues>,
     in_flight: RefCell<VecDeque<Rc<Flight>>>,
     open: open::OpenSegments,
@@ -96,8 +102,12 @@ pub(crate) struct Log {
     pub(crate) checkpoint_due: Notify,
     /// Payload and header blocks written since the last checkpoint began.
     pub(crate) blocks_since_checkpoint: Cell<u64>,
-    /// All but the checkpoint waits: one must come first.
-    waits: Cell<bool>,
+    /// Who waits for space or a checkpoint.
+    waits: Cell<Waits>,
+    /// There is no space to come: who waited for it is refused.
+    exhausted: Cell<bool>,
+    /// Users and the cleaner, in step.
+    pub(crate) pace: Pace,
     /// Checkpoints cannot be made now: waiting for one would be in vain.
     checkpoint_failed: Cell<bool>,
     /// Whose turn it is: the checkpoint's, or everybody else's.
@@ -106,10 +116,29 @@ pub(crate) struct Log {
     last_served: Cell<usize>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
-    /// Requests queued and answered so far, by stream.
+    /// Requests with somebody to answer, queued and answered so far, by stream.
     queued: Cell<PerStream>,
     answered: Cell<PerStream>,
     settled: WaitList,
+}
+
+/// The uses of space that wait for it, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Waits(u8);
+
+impl Waits {
+    fn with(self, privilege: Privilege) -> Self {
+        Self(self.0 | 1 << privilege as u8)
+    }
+
+    /// With this use, and all that need space less.
+    fn up_to(self, privilege: Privilege) -> Self {
+        Self(self.0 | ((1 << (privilege as u8 + 1)) - 1))
+    }
+
+    fn has(self, privilege: Privilege) -> bool {
+        self.0 & 1 << privilege as u8 != 0
+    }
 }
 
 /// A count for each stream.
@@ -176,6 +205,10 @@ pub(crate) struct LogStart {
     pub(crate) depth: usize,
     /// Blocks written after which a checkpoint is due.
     pub(crate) checkpoint_blocks: u64,
+    /// Segments opened since the last checkpoint at most.
+    pub(crate) recent_max: usize,
+    /// How full the pool is.
+    pub(crate) space: Arc<Space>,
     /// The last record of the shard's history so far; it and all before it are durable.
     pub(crate) last: Sequence,
     pub(crate) anchor: (format::MapEntry, Sequence),
@@ -192,6 +225,7 @@ impl Log {
             link,
             depth: start.depth,
             checkpoint_blocks: start.checkpoint_blocks,
+            recent_max: start.recent_max,
             queues: RefCell::default(),
             in_flight: RefCell::default(),
             open: open::OpenSegments::default(),
@@ -205,7 +239,9 @@ impl Log {
             anchor: Cell::new(start.anchor),
             checkpoint_due: Notify::default(),
             blocks_since_checkpoint: Cell::new(0),
-            waits: Cell::new(false),
+            waits: Cell::default(),
+            exhausted: Cell::new(false),
+            pace: Pace::new(start.space),
             checkpoint_failed: Cell::new(false),
             others_turn: Cell::new(true),
             last_served: Cell::new(0),
@@ -229,13 +265,14 @@ impl Log {
         receiver.await.unwrap_or_else(|| Err(Error::new(ErrorKind::Closed, "the pool was closed")))
     }
 
-    /// As [`Log::commit`], for requests that carry their own way to answer, or none.
+    /// As [`Log::commit`], for requests that carry their own way to answer. Of several that are queued together it is
+    /// enough that the last one does: the records of a stream land in order.
     pub(crate) fn enqueue(&self, stream: Stream, request: Request) {
         if let Some(error) = self.failure() {
             self.refuse(request, &error);
             return;
         }
-        self.queued.set(self.queued.get().plus(stream, 1));
+        self.queued.set(self.queued.get().plus(stream, u64::from(request.reply.is_some())));
         self.queues.borrow_mut().of(stream).push_back(request);
         self.work.notify();
     }
@@ -272,13 +309,39 @@ impl Log {
     /// A checkpoint was made, or could not be: who waited for it goes on.
     pub(crate) fn checkpoint_ended(&self, made: bool) {
         self.checkpoint_failed.set(!made);
-        self.waits.set(false);
-        self.work.notify();
+        self.look_again();
     }
 
     /// Space was given back: who waits looks again.
     pub(crate) fn space_freed(&self) {
-        self.waits.set(false);
+        self.look_again();
+        self.pace.wake();
+    }
+
+    /// The cleaner is about to move `blocks`: users may write that much more.
+    pub(crate) fn cleaner_moves(&self, blocks: usize) {
+        self.pace.moved(blocks);
+        self.work.notify();
+    }
+
+    /// The cleaner finds nothing to do while `coming` segments wait for the next checkpoint.
+    pub(crate) fn cleaner_rests(&self, coming: usize) {
+        self.pace.rest(coming);
+        self.work.notify();
+    }
+
+    /// The cleaner has done what it could: a segment's worth, or nothing at all.
+    pub(crate) fn cleaning_ended(&self, gained: bool) {
+        self.exhausted.set(!gained);
+        if gained && self.waits.get() != Waits::default() {
+            self.checkpoint_due.notify();
+        } else if !gained {
+            self.look_again();
+        }
+    }
+
+    fn look_again(&self) {
+        self.waits.set(Waits::default());
         self.work.notify();
     }
 

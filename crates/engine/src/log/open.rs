@@ -3,20 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use format::limits::RECENT_SEGMENTS_MAX;
 use format::{Scheme, SegmentClass, SegmentId};
 use reactor::WaitList;
 
 use super::Log;
 use crate::error::{Error, ErrorKind, Result};
 use crate::segments::{Privilege, Room};
-
-/// Segments opened since the last checkpoint from which on user data waits for one.
-const RECENT_FOR_USERS: usize = RECENT_SEGMENTS_MAX * 3 / 8;
-/// The same for records that free space; the rest are the checkpoint's.
-const RECENT_FOR_FREEING: usize = RECENT_SEGMENTS_MAX / 2;
-/// Segments opened since the last checkpoint from which on a checkpoint is due.
-const RECENT_DUE: usize = RECENT_SEGMENTS_MAX / 4;
 
 /// One open segment of each class, and a spare for new data.
 #[derive(Default)]
@@ -57,14 +49,21 @@ impl Log {
         (room.level <= privilege).then_some((id, room))
     }
 
-    /// True if a checkpoint must come before another segment is opened for this use.
+    /// True if a checkpoint must come before another segment is opened for this use. What is left then is for those who
+    /// need it more, and the last for the checkpoint itself.
     pub(super) fn recent_is_full(&self, privilege: Privilege) -> bool {
         let most = match privilege {
-            Privilege::User => RECENT_FOR_USERS,
-            Privilege::Freeing => RECENT_FOR_FREEING,
+            Privilege::User => self.recent_max * 8 / 16,
+            Privilege::Cleaning => self.recent_max * 9 / 16,
+            Privilege::Freeing => self.recent_max * 10 / 16,
             Privilege::Checkpoint => return false,
         };
         self.rows.segments.borrow().recent_count() >= most
+    }
+
+    /// True if enough segments have been opened since the last checkpoint for another one.
+    fn recent_is_due(&self) -> bool {
+        self.rows.segments.borrow().recent_count() >= self.recent_max / 3
     }
 
     /// Seals the open segment of a class, if there is one.
@@ -126,8 +125,11 @@ impl Log {
             segments.open(id, record, level);
             id
         };
+        self.pace.got_segment(privilege);
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");
-        if self.rows.segments.borrow().recent_count() >= RECENT_DUE {
+        // What is on its way to be free comes with a checkpoint: before the last of what is free is taken.
+        let coming = self.rows.segments.borrow().freed_count();
+        if self.recent_is_due() || self.pace.wants_checkpoint(coming) {
             self.checkpoint_due.notify();
         }
         let published = self.link.publish(self.shard_record()).await;

@@ -57,7 +57,8 @@ impl Stream {
         match self {
             Self::Checkpoint => Privilege::Checkpoint,
             Self::Freeing => Privilege::Freeing,
-            Self::User | Self::Cold => Privilege::User,
+            Self::Cold => Privilege::Cleaning,
+            Self::User => Privilege::User,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use format::{LayerId, MapEntry, NODE_ENTRIES, Slot};
+use format::{Address, LayerId, MapEntry, NODE_ENTRIES, Slot};
 use reactor::WaitList;
 use smallvec::SmallVec;
 
@@ -13,12 +13,10 @@ pub(crate) type Pins = SmallVec<[NodeRef; 2]>;
 
 /// Where a walk towards a block ends.
 enum Reached {
-    Leaf(NodeRef),
+    /// The node that was asked for: mostly a leaf.
+    Node(NodeRef),
     /// No node exists below `level`: the whole subtree reads as this.
-    Nothing {
-        level: u8,
-        entry: MapEntry,
-    },
+    Nothing { level: u8, entry: MapEntry },
     /// This node exists but is not in memory.
     Unread(Load),
 }
@@ -40,7 +38,7 @@ impl Map {
         let mut next = block;
         while next < end {
             let (until, found) = match self.reach(layer, next) {
-                Reached::Leaf(leaf) => ((next | (NODE_ENTRIES as u64 - 1)) + 1, Ok(leaf)),
+                Reached::Node(leaf) => ((next | (NODE_ENTRIES as u64 - 1)) + 1, Ok(leaf)),
                 Reached::Nothing { level, entry } => (subtree_end(next, level), Err(entry)),
                 Reached::Unread(load) => {
                     entries.truncate(before);
@@ -64,7 +62,7 @@ impl Map {
     /// The entry of one block; a fast path of [`Map::lookup`].
     pub(crate) fn lookup_one(&mut self, layer: LayerId, block: u64) -> Result<MapEntry, Load> {
         match self.reach(layer, block) {
-            Reached::Leaf(leaf) => Ok(self.nodes[leaf].entry(slot_at(block, 0))),
+            Reached::Node(leaf) => Ok(self.nodes[leaf].entry(slot_at(block, 0))),
             Reached::Nothing { entry, .. } => Ok(entry),
             Reached::Unread(load) => Err(load),
         }
@@ -78,7 +76,7 @@ impl Map {
         let mut next = from;
         while next < end {
             match self.reach(layer, next) {
-                Reached::Leaf(_) => return Ok(Some(next)),
+                Reached::Node(_) => return Ok(Some(next)),
                 Reached::Unread(load) if load.level == 0 => return Ok(Some(next)),
                 Reached::Unread(load) => return Err(load),
                 Reached::Nothing { level, .. } => next = subtree_end(next, level),
@@ -126,7 +124,7 @@ impl Map {
         let mut next = block;
         while next < end {
             next = match self.reach(layer, next) {
-                Reached::Leaf(leaf) => {
+                Reached::Node(leaf) => {
                     let start = self.leaf_start(leaf);
                     if let Err(at) = pins.binary_search_by_key(&start, |pinned| self.leaf_start(*pinned)) {
                         self.nodes[leaf].pins += 1;
@@ -234,6 +232,11 @@ impl Map {
     }
 
     fn reach(&mut self, layer: LayerId, block: u64) -> Reached {
+        self.descend(layer, block, 0)
+    }
+
+    /// Goes down towards `block` as far as the node of level `to`.
+    fn descend(&mut self, layer: LayerId, block: u64, to: u8) -> Reached {
         let Some(tree) = self.layers.get(&layer) else {
             return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
         };
@@ -242,13 +245,16 @@ impl Map {
             return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
         }
         let mut level = tree.height - 1;
+        if level < to {
+            return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
+        }
         let Some(mut at) = tree.root else {
             return match tree.root_entry.slot() {
                 Slot::Block { .. } => Reached::Unread(Load { layer, level, index: 0 }),
                 _ => Reached::Nothing { level: level + 1, entry: tree.root_entry },
             };
         };
-        while level > 0 {
+        while level > to {
             let slot = slot_at(block, level);
             let node = &mut self.nodes[at];
             node.used = true;
@@ -263,7 +269,39 @@ impl Map {
             level -= 1;
         }
         self.nodes[at].used = true;
-        Reached::Leaf(at)
+        Reached::Node(at)
+    }
+
+    /// Has the next checkpoint store a node anew if it lies at `place` now. True if it does.
+    ///
+    /// # Errors
+    /// A node to be read first.
+    pub(crate) fn rewrite_node(&mut self, node: Load, place: Address) -> Result<bool, Load> {
+        let block = node.index << (LEVEL_BITS * (u32::from(node.level) + 1));
+        match self.descend(node.layer, block, node.level) {
+            Reached::Nothing { .. } => Ok(false),
+            Reached::Unread(load) if load != node => Err(load),
+            Reached::Unread(load) => match self.stored_entry(load).and_then(|entry| entry.address()) {
+                Some(stored) if stored == place => Err(load),
+                _ => Ok(false),
+            },
+            Reached::Node(at) => {
+                let (layer, parent, slot) =
+                    (node.layer, self.nodes[at].parent, self.nodes[at].slot_in_parent());
+                let stored = match parent {
+                    Some(parent) => self.nodes[parent].entry(slot),
+                    None => self.layers.get(&layer).map_or(MapEntry::ABSENT, |layer| layer.root_entry),
+                };
+                if stored.address() != Some(place) {
+                    return Ok(false);
+                }
+                // One that is dirty is stored anew without that.
+                if self.nodes[at].dirty.is_none() {
+                    self.touch(at);
+                }
+                Ok(true)
+            }
+        }
     }
 
     /// The leaf of `block`, made if it does not exist.
@@ -271,7 +309,7 @@ impl Map {
         self.grow(layer, height_for(block));
         loop {
             match self.reach(layer, block) {
-                Reached::Leaf(leaf) => return Ok(leaf),
+                Reached::Node(leaf) => return Ok(leaf),
                 Reached::Unread(load) => return Err(load),
                 Reached::Nothing { level, entry } => {
                     // The child of the deepest node that exists: at `level - 1`.

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use format::limits::{LINEAGE_MAX, RECENT_SEGMENTS_MAX};
+use format::limits::LINEAGE_MAX;
 use format::{DriveState, Generation, Lineage, ShardIndex, Superblock};
 use reactor::{Home, Reactor, Remote};
 
@@ -20,10 +20,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, Slot};
 use crate::log::Identity;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
+use crate::space::Space;
 use crate::zones::Zones;
 
-/// Segments of the reserve that each shard needs at least: those of a checkpoint, and one of each class to begin with.
-const RESERVE_PER_SHARD: u32 = 4;
+/// Segments of the reserve that each shard needs at least: for checkpoints, for trims, for the cleaner, and for crashes in
+/// the middle of all that, each of which ends the open segments early.
+const RESERVE_PER_SHARD: u32 = 10;
 
 /// How to open a pool.
 #[derive(Clone)]
@@ -125,11 +127,14 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
     } else {
         options.reactors.clone()
     };
+    let geometry = Geometry::of(&superblock);
+    let segment_blocks = u64::from(geometry.rows()) * u64::from(geometry.scheme.data());
+    let space = Arc::new(Space::new(superblock.shards.len(), segment_blocks));
     let mut candidates = Vec::new();
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state == DriveState::Online)));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
-        let plan = plan_shard(&superblock, &sources, index, options.tuning);
+        let plan = plan_shard(&superblock, &sources, index, options.tuning, &space);
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
         report.replayed += examination.records;
         report.dropped += examination.dropped;
@@ -146,7 +151,7 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
 
     let reserve = reserve_segments(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
-    let control = Control::new(superblock.clone(), zones, opened, slots, reserve);
+    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, space);
     Reactor::current().spawn(control.clone().run()).detach();
     let home = Home::settle(&Reactor::current(), control.clone());
     control.publish(|_| ()).await?;
@@ -190,6 +195,7 @@ pub(crate) fn plan_shard(
     sources: &[Option<Arc<dyn DriveSource>>],
     index: usize,
     tuning: Tuning,
+    space: &Arc<Space>,
 ) -> ShardPlan {
     let shards = superblock.shards.len() as u64;
     let geometry = Geometry::of(superblock);
@@ -200,8 +206,9 @@ pub(crate) fn plan_shard(
     let checkpoint_blocks = (tuning.checkpoint_bytes / 4096).min(pool_blocks / shards / 8).max(256);
     let map_nodes = (tuning.map_bytes / 4096 / shards).max(64);
     // What a checkpoint stores must fit the reserve, and the segments that a shard may open before the next one.
-    let reserve = u64::from(reserve_segments(superblock)) / shards / 2;
-    let segments = reserve.clamp(1, RECENT_SEGMENTS_MAX as u64 / 4);
+    let reserve = u64::from(reserve_segments(superblock)) / shards / 3;
+    let recent_max = format::recent_segments_max(superblock.shards.len(), superblock.table_width);
+    let segments = reserve.clamp(1, recent_max as u64 / 4);
     let dirty_nodes = segments * u64::from(geometry.rows()) * u64::from(geometry.scheme.data()) * 3 / 4;
     ShardPlan {
         identity: Identity { pool: superblock.pool, key: superblock.key, shard },
@@ -212,6 +219,8 @@ pub(crate) fn plan_shard(
         map_nodes: usize::try_from(map_nodes).unwrap_or(usize::MAX),
         dirty_nodes: usize::try_from(dirty_nodes).unwrap_or(usize::MAX),
         checkpoint_blocks,
+        recent_max,
+        space: space.clone(),
     }
 }
 

@@ -6,6 +6,7 @@
 //! Must not know: volumes and their names, frontends, threads.
 
 mod checkpoint;
+mod clean;
 mod heal;
 mod locks;
 mod read;

@@ -118,16 +118,9 @@ async fn scan_segment(
     record: &SegmentRecord,
     found: &mut Vec<Found>,
 ) -> Result<()> {
-    let mut reader = HeaderReader { rows, identity, id, record, ahead: None };
-    let mut row = from;
-    while row.get() < record.rows {
-        let Some((header, header_crcs)) = reader.header_at(row).await? else { return Ok(()) };
-        let layout = RecordLayout::new(record.scheme, row, header.blocks());
-        if layout.end().get() > record.rows {
-            return Ok(());
-        }
-        row = layout.end();
-        found.push(Found { header, layout, scheme: record.scheme, header_crcs });
+    let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
+    while let Some(record) = reader.next().await? {
+        found.push(record);
     }
     Ok(())
 }
@@ -139,17 +132,54 @@ fn block_crcs(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(BLOCK).map(crc32c).collect()
 }
 
-/// Reads headers of one segment, mostly from its first column, some rows ahead.
-struct HeaderReader<'a> {
+/// Reads the headers of one segment in order, mostly from its first column, some rows ahead.
+pub(super) struct HeaderReader<'a> {
     rows: &'a Rows,
     identity: &'a Identity,
     id: SegmentId,
     record: &'a SegmentRecord,
     /// Cells of column 0 that were read ahead, from this row on.
     ahead: Option<(Row, Buffer)>,
+    /// Where the next record starts.
+    row: Row,
 }
 
-impl HeaderReader<'_> {
+impl<'a> HeaderReader<'a> {
+    /// From the first record on.
+    pub(super) fn new(
+        rows: &'a Rows,
+        identity: &'a Identity,
+        id: SegmentId,
+        record: &'a SegmentRecord,
+    ) -> Self {
+        Self::starting_at(rows, identity, id, record, Row::new(0))
+    }
+
+    fn starting_at(
+        rows: &'a Rows,
+        identity: &'a Identity,
+        id: SegmentId,
+        record: &'a SegmentRecord,
+        row: Row,
+    ) -> Self {
+        Self { rows, identity, id, record, ahead: None, row }
+    }
+
+    /// The next record; `None` at the first row that holds no header, or at the segment's end.
+    pub(super) async fn next(&mut self) -> Result<Option<Found>> {
+        if self.row.get() >= self.record.rows {
+            return Ok(None);
+        }
+        let Some((header, header_crcs)) = self.header_at(self.row).await? else { return Ok(None) };
+        let scheme = self.record.scheme;
+        let layout = RecordLayout::new(scheme, self.row, header.blocks());
+        if layout.end().get() > self.record.rows {
+            return Ok(None);
+        }
+        self.row = layout.end();
+        Ok(Some(Found { header, layout, scheme, header_crcs }))
+    }
+
     /// The header of the record that starts at `row`, if there is one.
     async fn header_at(&mut self, row: Row) -> Result<Option<Read>> {
         if let Some(header) = self.read_ahead(row).await {

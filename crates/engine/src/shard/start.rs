@@ -25,6 +25,7 @@ use crate::map::Map;
 use crate::pool::{DriveSource, Tuning};
 use crate::rows::Rows;
 use crate::segments::Segments;
+use crate::space::Space;
 
 /// What it takes to start a shard; goes to the shard's reactor.
 #[derive(Clone)]
@@ -42,6 +43,10 @@ pub(crate) struct ShardPlan {
     pub(crate) dirty_nodes: usize,
     /// Log blocks after which a checkpoint is due.
     pub(crate) checkpoint_blocks: u64,
+    /// Segments opened since the last checkpoint at most.
+    pub(crate) recent_max: usize,
+    /// How full the pool is.
+    pub(crate) space: Arc<Space>,
 }
 
 /// A shard that has been looked at and not changed yet, but for rows that a crash had left incomplete.
@@ -137,11 +142,16 @@ impl Candidate {
         reactor.spawn(shard.log.clone().run()).detach();
         reactor.spawn(shard.clone().run_checkpoints()).detach();
         reactor.spawn(shard.clone().run_healer()).detach();
+        reactor.spawn(shard.clone().run_cleaner()).detach();
         let replayed = !examined.records.is_empty();
         for record in examined.records {
             shard.replay(&record).await?;
         }
-        shard.rows.segments.borrow_mut().suspect_all();
+        {
+            let mut segments = shard.rows.segments.borrow_mut();
+            segments.suspect_all();
+            self.plan.space.set_live(self.plan.identity.shard.index(), segments.live_blocks());
+        }
         if replayed {
             shard.log.checkpoint_due.notify();
         }
@@ -166,6 +176,8 @@ impl Candidate {
             geometry: plan.geometry,
             depth: plan.tuning.records_in_flight,
             checkpoint_blocks: plan.checkpoint_blocks,
+            recent_max: plan.recent_max,
+            space: plan.space.clone(),
             last: examined.last,
             anchor,
         };
@@ -214,6 +226,7 @@ impl Shard {
         self.log.stop();
         self.log.checkpoint_due.notify();
         self.heal.wake();
+        self.log.pace.wake();
         result
     }
 }

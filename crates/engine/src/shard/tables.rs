@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{
-    CheckpointRoot, INDEX_ENTRIES, Item, LAYERS_PER_BLOCK, LIVE_PER_BLOCK, LayerRecord, MapEntry, SegmentId,
-    SegmentRecord, TableCounts, segments_per_block,
+    Address, CheckpointRoot, INDEX_ENTRIES, Item, LAYERS_PER_BLOCK, LIVE_PER_BLOCK, LayerRecord, MapEntry,
+    SegmentId, SegmentRecord, TableCounts, segments_per_block,
 };
 use reactor::Buffer;
 use smallvec::SmallVec;
@@ -41,6 +41,8 @@ struct Stored {
 struct Known {
     entry: MapEntry,
     fingerprint: u64,
+    /// To be stored anew even if it stays the same: its segment is being cleaned.
+    stale: bool,
 }
 
 /// What a checkpoint stores in tables.
@@ -154,7 +156,11 @@ impl StoredTables {
         let mut id = 1;
         for pointer in live_pointers {
             let block = read_entry(rows, *pointer).await?;
-            stored.live.push(Known { entry: *pointer, fingerprint: fingerprint(block.as_slice()) });
+            stored.live.push(Known {
+                entry: *pointer,
+                fingerprint: fingerprint(block.as_slice()),
+                stale: false,
+            });
             for count in format::decode_live(block.as_slice()).map_err(damaged)? {
                 rows.segments.borrow_mut().restore_live(SegmentId::new(id), count);
                 id += 1;
@@ -163,11 +169,26 @@ impl StoredTables {
         let mut layers = Vec::new();
         for pointer in layer_pointers {
             let block = read_entry(rows, *pointer).await?;
-            stored.layers.push(Known { entry: *pointer, fingerprint: fingerprint(block.as_slice()) });
+            stored.layers.push(Known {
+                entry: *pointer,
+                fingerprint: fingerprint(block.as_slice()),
+                stale: false,
+            });
             layers.extend(format::decode_layers(block.as_slice()).map_err(damaged)?);
         }
         stored.count_in(rows);
         Ok((root, LoadedTables { layers, stored: Self { inner: RefCell::new(stored) } }))
+    }
+
+    /// Has the next checkpoint store the table block at `place` anew. True if there is one; those that are stored anew
+    /// each time count.
+    pub(super) fn rewrite(&self, place: Address) -> bool {
+        let mut stored = self.inner.borrow_mut();
+        let Stored { live, layers, .. } = &mut *stored;
+        for known in live.iter_mut().chain(layers).filter(|known| known.entry.address() == Some(place)) {
+            known.stale = true;
+        }
+        stored.pointers().iter().any(|entry| entry.address() == Some(place))
     }
 
     /// Every pointer of the tables: for the verifier.
@@ -230,10 +251,10 @@ async fn store_changed(
     for (index, block) in blocks.iter().enumerate() {
         let fingerprint = fingerprint(block);
         let before = old.get(index).copied().unwrap_or_default();
-        if before.entry.is_absent() || before.fingerprint != fingerprint {
+        if before.entry.is_absent() || before.stale || before.fingerprint != fingerprint {
             changed.push(index);
         }
-        known.push(Known { fingerprint, ..before });
+        known.push(Known { fingerprint, stale: false, ..before });
     }
     let contents: Vec<_> = changed.iter().filter_map(|index| blocks.get(*index).cloned()).collect();
     let entries = store_blocks(log, most, first, &contents).await?;

@@ -9,7 +9,7 @@ use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
 use super::Shard;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Effect, Request, Stream};
 use crate::map::Pins;
 
@@ -26,8 +26,11 @@ impl Shard {
         let count = (data.len() / BLOCK) as u64;
         let pins = self.prepare(layer, block, count).await?;
         let request = write_request(layer, block, data, pins);
-        let stream = if request.data.is_empty() { Stream::Freeing } else { Stream::User };
-        self.log.commit(stream, request).await.map(|_| ())
+        if request.data.is_empty() {
+            return self.log.commit(Stream::Freeing, request).await.map(|_| ());
+        }
+        let request = self.admit(layer, block, count, request)?;
+        self.log.commit(Stream::User, request).await.map(|_| ())
     }
 
     /// As [`Shard::write`], for the pool's own blocks: they may use the reserve, so that a full pool can be changed.
@@ -60,7 +63,7 @@ impl Shard {
             data.copy_to(0, place);
         }
         let pins = self.prepare_unlocked(layer, block, 1).await?;
-        let request = write_request(layer, block, &buffer.span(), pins);
+        let request = self.admit(layer, block, 1, write_request(layer, block, &buffer.span(), pins))?;
         self.log.commit(Stream::User, request).await.map(|_| ())
     }
 
@@ -139,6 +142,27 @@ impl Shard {
             reply: None,
         };
         self.log.commit(Stream::Freeing, request).await.map(|_| ())
+    }
+
+    /// Lets a write into a full pool only if it replaces what is there: that needs no more room than it gives back.
+    ///
+    /// # Errors
+    /// `NoSpace`; the request's pins are taken back then.
+    fn admit(&self, layer: LayerId, block: u64, count: u64, request: Request) -> Result<Request> {
+        if !self.log.pace.space.is_full() {
+            return Ok(request);
+        }
+        let mut entries = SmallVec::new();
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        // The leaves are pinned, so they are in memory.
+        let known = self.ledger.map.borrow_mut().lookup(layer, block, count, &mut entries);
+        if known.is_ok() && entries.iter().all(|entry| entry.address().is_some()) {
+            return Ok(request);
+        }
+        if let Effect::Leaves(pins) = &request.effect {
+            self.ledger.unpin(pins);
+        }
+        Err(Error::new(ErrorKind::NoSpace, "the pool is full: delete or trim data, or add a drive"))
     }
 
     /// Pins the leaves of a range, with no block of it locked. The caller queues its request without waiting for

@@ -1,0 +1,154 @@
+//! Users and the cleaner, kept in step: the fuller the pool, the more blocks the cleaner moves for each that users write.
+//!
+//! With `x` the pressure on space (0: plenty, 1: none), each user block costs `x / (1 - x)` blocks of cleaning, which is
+//! what cleaning segments of which the share `x` lives costs for each block that it gains. So free space settles where
+//! the pressure equals the live share of the segments that are cleaned, and writers slow down gently on the way there
+//! instead of running into a wall. Who writes while the cleaner is behind by more than [`DEBT_MAX`] waits for it.
+//!
+//! Must not know: segments, what is moved.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use reactor::{Notify, WaitList};
+
+use crate::segments::Privilege;
+use crate::space::Space;
+
+/// Blocks that the cleaner may be behind before writers wait for it.
+const DEBT_MAX: f32 = 256.0;
+/// Pressure beyond which writers are not slowed down further: they wait for space then.
+const PRESSURE_MAX: f32 = 0.95;
+/// Live share up to which segments are cleaned when somebody waits for space.
+const URGENT_WORTH: f32 = 0.9;
+
+/// How often somebody waits for a checkpoint or the cleaner in vain before he is told that there is no space.
+const TRIES_MAX: u32 = 64;
+
+/// See the module.
+pub(crate) struct Pace {
+    pub(crate) space: Arc<Space>,
+    /// Blocks that the cleaner has still to move for what users wrote.
+    debt: Cell<f32>,
+    /// There is something to clean. Without it there is no debt either.
+    cleaning: Cell<bool>,
+    /// Free segments when there was last nothing to clean: with fewer it is worth another look.
+    rested_at: Cell<u32>,
+    /// Somebody waits for space.
+    urgent: Cell<bool>,
+    /// For each use, how often it waited for space since it last got a segment.
+    tries: Cell<[u32; 4]>,
+    work: Notify,
+    owed: WaitList,
+}
+
+impl Pace {
+    pub(super) fn new(space: Arc<Space>) -> Self {
+        Self {
+            space,
+            debt: Cell::new(0.0),
+            cleaning: Cell::new(false),
+            rested_at: Cell::new(u32::MAX),
+            urgent: Cell::new(false),
+            tries: Cell::default(),
+            work: Notify::default(),
+            owed: WaitList::default(),
+        }
+    }
+
+    /// True if writers need not wait for the cleaner.
+    pub(super) fn may_write(&self) -> bool {
+        self.debt.get() <= DEBT_MAX
+    }
+
+    /// Users wrote `blocks`; `coming` segments come with the next checkpoint.
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn user_wrote(&self, blocks: u64, coming: usize) {
+        let coming = u32::try_from(coming).unwrap_or(u32::MAX);
+        let pressure = self.space.pressure(coming).min(PRESSURE_MAX);
+        if pressure == 0.0 {
+            return;
+        }
+        if self.cleaning.get() {
+            self.debt.set(self.debt.get() + blocks as f32 * pressure / (1.0 - pressure));
+            self.owed.wake_all();
+        } else if self.space.free_for_users() + coming < self.rested_at.get() {
+            self.work.notify();
+        }
+    }
+
+    /// True if so little is free that what is on its way should be fetched with a checkpoint.
+    pub(super) fn wants_checkpoint(&self, coming: usize) -> bool {
+        coming > 0 && self.space.free_for_users() <= self.space.high_water() / 4
+    }
+
+    /// The cleaner's next turn: ends when there may be something to do.
+    pub(crate) async fn turn(&self) {
+        self.work.notified().await;
+    }
+
+    /// The live share up to which a segment is worth cleaning; `None` if none needs to be.
+    pub(crate) fn worth(&self, coming: usize) -> Option<f32> {
+        let coming = u32::try_from(coming).unwrap_or(u32::MAX);
+        let pressure = self.space.pressure(coming).min(PRESSURE_MAX);
+        let worth = if self.urgent.get() { URGENT_WORTH } else { pressure };
+        self.cleaning.set(worth > 0.0);
+        (worth > 0.0).then_some(worth)
+    }
+
+    /// Waits until the cleaner owes users something, or somebody waits for space. `stop` ends the wait too.
+    pub(crate) async fn owes(&self, stop: impl Fn() -> bool) {
+        self.owed.until(|| (self.debt.get() > 0.0 || self.urgent.get() || stop()).then_some(())).await;
+    }
+
+    /// The cleaner has moved, or begun to move, `blocks`.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn moved(&self, blocks: usize) {
+        self.debt.set((self.debt.get() - blocks as f32).max(0.0));
+    }
+
+    /// A segment was opened for this use: waiting was not in vain.
+    pub(super) fn got_segment(&self, of: Privilege) {
+        if of == Privilege::User {
+            self.urgent.set(false);
+        }
+        let mut tries = self.tries.get();
+        tries.iter_mut().take(of as usize + 1).skip(of as usize).for_each(|tries| *tries = 0);
+        self.tries.set(tries);
+    }
+
+    /// Somebody waits for space: the cleaner is to make some.
+    pub(super) fn hurry(&self) {
+        self.urgent.set(true);
+        self.wake();
+    }
+
+    /// Counts that somebody who waited found no space. True if it is time to tell him: what cleaning gains goes to headers
+    /// and checkpoints.
+    pub(super) fn tries_in_vain(&self, of: Privilege) -> bool {
+        let mut tries = self.tries.get();
+        let Some(count) = tries.get_mut(of as usize) else { return true };
+        *count += 1;
+        let vain = *count > TRIES_MAX;
+        if vain {
+            *count = 0;
+            self.urgent.set(false);
+        }
+        self.tries.set(tries);
+        vain
+    }
+
+    /// There is nothing to clean at this pressure: nobody waits for it.
+    pub(crate) fn rest(&self, coming: usize) {
+        self.debt.set(0.0);
+        self.cleaning.set(false);
+        self.rested_at.set(self.space.free_for_users() + u32::try_from(coming).unwrap_or(u32::MAX));
+    }
+
+    /// Has the cleaner look again.
+    pub(crate) fn wake(&self) {
+        self.rested_at.set(u32::MAX);
+        self.work.notify();
+        self.owed.wake_all();
+    }
+}

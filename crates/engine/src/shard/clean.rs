@@ -1,0 +1,316 @@
+//! The cleaner: moves what still lives out of segments that are mostly garbage, so that their zones come back.
+//!
+//! For each segment: read the headers of its records, ask the map which of their blocks still live there, and move those
+//! with records that replay only where the map still points at the old place. Map nodes and table blocks are not moved;
+//! the next checkpoint stores them anew. The zones come back with the checkpoint after the last block has left.
+//!
+//! Always true: a block is moved only after it was read and its checksum verified (R1), and overwriting it meanwhile wins.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use format::limits::BLOCK;
+use format::{Address, DriveIndex, Item, LayerBlock, LayerId, MapEntry, SegmentId, Slot};
+use reactor::{Buffer, Io, LocalReceiver, Span, local_oneshot};
+use smallvec::SmallVec;
+
+use super::Shard;
+use super::scan::{Found, HeaderReader};
+use crate::error::{ErrorKind, Result};
+use crate::geometry::RecordLayout;
+use crate::log::{Effect, Request, Stream};
+use crate::map::Load;
+use crate::rows::Run;
+
+/// Blocks that are read and moved at once: writers wait for no more than that in between.
+const CHUNK_BLOCKS: usize = 64;
+/// Blocks that lie together and are moved as one at most.
+const RUN_BLOCKS: usize = 16;
+/// Chunks under way at once.
+const CHUNKS_IN_FLIGHT: usize = 4;
+
+/// Blocks of one layer that live one below the other in one column.
+struct Live {
+    layer: LayerId,
+    block: u64,
+    from: Address,
+    crcs: SmallVec<[u32; 4]>,
+}
+
+/// A read under way; `None` for what is on no drive in use.
+type Started = Option<(DriveIndex, Io)>;
+
+type Pending = LocalReceiver<Result<Vec<MapEntry>>>;
+
+impl Shard {
+    /// Cleans while space is wanted, until the shard stops. One task a shard.
+    pub(super) async fn run_cleaner(self: Rc<Self>) {
+        loop {
+            self.log.pace.turn().await;
+            loop {
+                if self.stopping.get() || self.log.failure().is_some() {
+                    return;
+                }
+                if !self.clean_next().await {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Cleans the segment that is most worth it. False if there is nothing to do, or nothing can be done now.
+    async fn clean_next(self: &Rc<Self>) -> bool {
+        let coming = {
+            let mut segments = self.rows.segments.borrow_mut();
+            segments.free_emptied();
+            segments.freed_count()
+        };
+        let victim = self.log.pace.worth(coming).and_then(|worth| self.rows.segments.borrow().victim(worth));
+        let Some(victim) = victim else {
+            self.log.cleaner_rests(coming);
+            self.log.cleaning_ended(coming > 0);
+            return false;
+        };
+        self.rows.segments.borrow_mut().pin(victim);
+        let cleaned = self.clean(victim).await;
+        {
+            let mut segments = self.rows.segments.borrow_mut();
+            segments.unpin(victim);
+            segments.cleaned(victim);
+            segments.free_emptied();
+        }
+        match cleaned {
+            Ok(()) => {
+                self.log.cleaning_ended(true);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                // What was moved so far may have emptied something; a checkpoint tells.
+                self.log.cleaner_rests(0);
+                let coming = self.rows.segments.borrow().freed_count();
+                self.log.cleaning_ended(coming > 0);
+                false
+            }
+            Err(error) => {
+                tracing::warn!(shard = %self.identity.shard, segment = %victim, %error, "a segment was not cleaned");
+                true
+            }
+        }
+    }
+
+    /// Moves what lives in a segment, which is pinned.
+    async fn clean(self: &Rc<Self>, victim: SegmentId) -> Result<()> {
+        let record = self.rows.segments.borrow().record(victim);
+        tracing::debug!(shard = %self.identity.shard, segment = %victim, live = self.rows.segments.borrow().live(victim), "cleaning");
+        let mut headers = HeaderReader::new(&self.rows, &self.identity, victim, &record);
+        let mut chunk: Vec<Live> = Vec::new();
+        let mut blocks = 0;
+        let mut pending: VecDeque<Pending> = VecDeque::new();
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && self.rows.segments.borrow().live(victim) > 0
+            && let Some(found) = headers.next().await?
+        {
+            for live in self.live_of(&found).await? {
+                blocks += live.crcs.len();
+                chunk.push(live);
+                if blocks >= CHUNK_BLOCKS {
+                    outcome = outcome.and(self.move_chunk(std::mem::take(&mut chunk), &mut pending).await);
+                    blocks = 0;
+                }
+            }
+        }
+        if outcome.is_ok() {
+            outcome = self.move_chunk(chunk, &mut pending).await;
+        }
+        for one in pending {
+            outcome = outcome.and(landed(one).await);
+        }
+        outcome
+    }
+
+    /// What of a record still lives where it was written; sees to its nodes and table blocks.
+    async fn live_of(&self, found: &Found) -> Result<Vec<Live>> {
+        let mut all = Vec::new();
+        let mut first = u32::from(found.header.header_blocks);
+        let segment = found.header.place.segment;
+        for item in &found.header.items {
+            let count = item.payload();
+            let place = |index| {
+                let (column, row) = found.layout.place(first + index);
+                Address::new(segment, column, row)
+            };
+            match *item {
+                Item::Write { layer, block, .. } | Item::Move { layer, block, .. } => {
+                    self.live_blocks(layer, block.get(), segment, (first, count), &found.layout, &mut all)
+                        .await?;
+                }
+                Item::Node { layer, level, index } => {
+                    self.rewrite_node(Load { layer, level, index }, place(0)).await?;
+                }
+                Item::Table { .. } => {
+                    self.tables.rewrite(place(0));
+                }
+                Item::Unmap { .. } | Item::DropLayer { .. } => {}
+            }
+            first += count;
+        }
+        Ok(all)
+    }
+
+    /// Has the next checkpoint store a node anew, if it lives at `place`.
+    async fn rewrite_node(&self, node: Load, place: Address) -> Result<()> {
+        self.log.pace.owes(|| self.stopping.get() || self.log.failure().is_some()).await;
+        if self.walk(|map| map.rewrite_node(node, place)).await? {
+            self.log.cleaner_moves(1);
+            if self.ledger.map.borrow().is_checkpoint_due() {
+                self.wait_for_map().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of `count` blocks from `block` on that still lie where the record's blocks from `first` on were written.
+    async fn live_blocks(
+        &self,
+        layer: LayerId,
+        block: u64,
+        segment: SegmentId,
+        (first, count): (u32, u32),
+        layout: &RecordLayout,
+        all: &mut Vec<Live>,
+    ) -> Result<()> {
+        // What is being dropped goes by itself.
+        if self.dying.borrow().contains(&layer) {
+            return Ok(());
+        }
+        let mut entries = SmallVec::new();
+        self.walk(|map| map.lookup(layer, block, count as usize, &mut entries)).await?;
+        for ((block, index), entry) in (block..).zip(first..).zip(&entries) {
+            let (column, row) = layout.place(index);
+            let here = Address::new(segment, column, row);
+            let Slot::Block { address, crc } = entry.slot() else { continue };
+            if address != here {
+                continue;
+            }
+            match all.last_mut() {
+                Some(last)
+                    if last.layer == layer
+                        && last.block + last.crcs.len() as u64 == block
+                        && last.from.down(u32::try_from(last.crcs.len()).unwrap_or(u32::MAX)) == here
+                        && last.crcs.len() < self.run_blocks() =>
+                {
+                    last.crcs.push(crc);
+                }
+                _ => all.push(Live { layer, block, from: here, crcs: SmallVec::from_elem(crc, 1) }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks that are moved as one at most: few where segments are tiny.
+    fn run_blocks(&self) -> usize {
+        RUN_BLOCKS.min(self.geometry.meta_blocks().div_ceil(4))
+    }
+
+    /// Reads blocks, verifies them and queues them for their new place, when the cleaner has its turn.
+    async fn move_chunk(self: &Rc<Self>, chunk: Vec<Live>, pending: &mut VecDeque<Pending>) -> Result<()> {
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        self.log.pace.owes(|| self.stopping.get() || self.log.failure().is_some()).await;
+        let blocks: usize = chunk.iter().map(|live| live.crcs.len()).sum();
+        self.log.cleaner_moves(blocks);
+        let moved = self.read_live(chunk, blocks).await?;
+        pending.extend(self.queue_moves(moved).await?);
+        if pending.len() >= CHUNKS_IN_FLIGHT
+            && let Some(first) = pending.pop_front()
+        {
+            return landed(first).await;
+        }
+        Ok(())
+    }
+
+    /// Reads all of a chunk at once; what cannot be read is left where it is.
+    async fn read_live(&self, chunk: Vec<Live>, blocks: usize) -> Result<Vec<(Live, Span)>> {
+        let buffer = Buffer::new(blocks * BLOCK);
+        let span = buffer.span();
+        let mut at = 0;
+        let mut started: Vec<(Live, Span, Started)> = Vec::new();
+        for live in chunk {
+            let length = live.crcs.len() * BLOCK;
+            let into = span.slice(at..at + length);
+            at += length;
+            let io = self.rows.start_read(live.from, std::slice::from_ref(&into));
+            started.push((live, into, io));
+        }
+        let mut read = Vec::with_capacity(started.len());
+        for (live, into, io) in started {
+            let run = Run { address: live.from, count: u32::try_from(live.crcs.len()).unwrap_or(u32::MAX) };
+            let result = match io {
+                Some((drive, io)) => {
+                    self.rows.finish_read(run, &live.crcs, &into, drive, io).await.map(|_| ())
+                }
+                None => self.rows.rebuild_run(run, &live.crcs, &into, &[]).await,
+            };
+            match result {
+                Ok(()) => read.push((live, into)),
+                Err(error) => {
+                    tracing::error!(layer = %live.layer, block = live.block, %error, "a block cannot be moved");
+                }
+            }
+        }
+        self.report_gone().await;
+        Ok(read)
+    }
+
+    /// Queues moves, one request each: together they fill the cold segment to its last row. What is given tells of all.
+    async fn queue_moves(&self, moved: Vec<(Live, Span)>) -> Result<Option<Pending>> {
+        if self.ledger.map.borrow().is_checkpoint_due() {
+            self.wait_for_map().await;
+        }
+        let mut requests: Vec<Request> = Vec::with_capacity(moved.len());
+        for (live, span) in moved {
+            let pins = match self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await {
+                Ok(pins) => pins,
+                Err(error) => {
+                    requests.iter().for_each(|request| self.give_up(request));
+                    return Err(error);
+                }
+            };
+            if pins.is_empty() || self.dying.borrow().contains(&live.layer) {
+                self.ledger.unpin(&pins);
+                continue;
+            }
+            let count = u16::try_from(live.crcs.len()).unwrap_or(u16::MAX);
+            let block = LayerBlock::new(live.block);
+            requests.push(Request {
+                items: SmallVec::from_elem(
+                    Item::Move { layer: live.layer, block, count, from: live.from },
+                    1,
+                ),
+                data: SmallVec::from_elem(span, 1),
+                effect: Effect::Leaves(pins),
+                reply: None,
+            });
+        }
+        let Some(last) = requests.last_mut() else { return Ok(None) };
+        let (sender, receiver) = local_oneshot();
+        last.reply = Some(sender);
+        requests.into_iter().for_each(|request| self.log.enqueue(Stream::Cold, request));
+        Ok(Some(receiver))
+    }
+
+    fn give_up(&self, request: &Request) {
+        if let Effect::Leaves(pins) = &request.effect {
+            self.ledger.unpin(pins);
+        }
+    }
+}
+
+async fn landed(pending: Pending) -> Result<()> {
+    match pending.await {
+        Some(result) => result.map(|_| ()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,129 @@
+//! How full the pool is, for everybody who decides by it: a few numbers that the control and the shards keep up to date.
+//!
+//! Always true: the numbers are hints of a moment. What must hold exactly (which zones are free, how many blocks of a
+//! segment live) is owned by the control and by each shard's segment table; nobody takes a zone on the word of these.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// See the module. Shared by the reactors of a pool.
+#[derive(Debug)]
+pub(crate) struct Space {
+    /// Segments of the pool's scheme that the drives in use have room for, free or taken.
+    total: AtomicU32,
+    /// Those that could be opened now, the reserve included.
+    available: AtomicU32,
+    /// Segments kept back for cleaning, trims and checkpoints.
+    reserve: AtomicU32,
+    /// Data blocks of a segment.
+    segment_blocks: u64,
+    /// Live blocks of each shard.
+    live: Vec<ShardLive>,
+}
+
+/// On a cache line of its own: each shard writes its own often.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct ShardLive(AtomicU64);
+
+/// Segments of slack that each shard needs beside what lives: the open ones, and those on their way to be free.
+const SLACK_PER_SHARD: u32 = 4;
+/// One part in this many of the pool stays free of live data, so that the cleaner finds segments worth cleaning.
+const BREATHING_PART: u32 = 20;
+
+impl Space {
+    pub(crate) fn new(shards: usize, segment_blocks: u64) -> Self {
+        Self {
+            total: AtomicU32::new(0),
+            available: AtomicU32::new(0),
+            reserve: AtomicU32::new(0),
+            segment_blocks,
+            live: (0..shards).map(|_| ShardLive::default()).collect(),
+        }
+    }
+
+    /// The control has counted anew.
+    pub(crate) fn set_segments(&self, total: u32, available: u32, reserve: u32) {
+        self.total.store(total, Ordering::Relaxed);
+        self.available.store(available, Ordering::Relaxed);
+        self.reserve.store(reserve, Ordering::Relaxed);
+    }
+
+    /// A shard has counted anew.
+    pub(crate) fn set_live(&self, shard: usize, blocks: u64) {
+        if let Some(live) = self.live.get(shard) {
+            live.0.store(blocks, Ordering::Relaxed);
+        }
+    }
+
+    /// Blocks that live in the pool: data, map and tables.
+    pub(crate) fn live(&self) -> u64 {
+        self.live.iter().map(|live| live.0.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Segments that user data may still open.
+    pub(crate) fn free_for_users(&self) -> u32 {
+        self.available.load(Ordering::Relaxed).saturating_sub(self.reserve.load(Ordering::Relaxed))
+    }
+
+    /// Free segments from which on cleaning begins.
+    pub(crate) fn high_water(&self) -> u32 {
+        let shards = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
+        (self.total.load(Ordering::Relaxed) / 32).clamp(SLACK_PER_SHARD * shards, 64 * shards)
+    }
+
+    /// Live blocks that the pool takes. Beyond that, writes that need more room are refused: the rest is what cleaning
+    /// and checkpoints work with.
+    pub(crate) fn capacity(&self) -> u64 {
+        let shards = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
+        let total = self.total.load(Ordering::Relaxed);
+        let usable = total.saturating_sub(self.reserve.load(Ordering::Relaxed));
+        let slack = (total / BREATHING_PART).max(SLACK_PER_SHARD * shards);
+        // Tiny pools: a quarter at most is kept back.
+        u64::from(usable - slack.min(usable / 4)) * self.segment_blocks
+    }
+
+    /// True if the pool holds as much as it takes.
+    pub(crate) fn is_full(&self) -> bool {
+        self.live() >= self.capacity()
+    }
+
+    /// How much space is wanted, from 0 (plenty) to 1 (none left): the share of live blocks up to which a segment is
+    /// worth cleaning now. `coming` are segments that the next checkpoint gives back.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn pressure(&self, coming: u32) -> f32 {
+        let (free, high) = (self.free_for_users() + coming, self.high_water());
+        (high.saturating_sub(free)) as f32 / high as f32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_rises_as_space_goes() {
+        let space = Space::new(1, 1024);
+        space.set_segments(1024, 1024, 32);
+        assert_eq!(space.high_water(), 32);
+        assert_eq!(space.pressure(0), 0.0);
+        space.set_segments(1024, 48, 32);
+        assert_eq!(space.pressure(0), 0.5);
+        assert_eq!(space.pressure(8), 0.25);
+        space.set_segments(1024, 20, 32);
+        assert_eq!((space.pressure(0), space.free_for_users()), (1.0, 0));
+    }
+
+    #[test]
+    fn a_pool_is_full_before_its_last_segments() {
+        let space = Space::new(2, 100);
+        space.set_segments(1000, 0, 30);
+        assert_eq!(space.capacity(), (1000 - 30 - 50) * 100);
+        space.set_live(0, 50_000);
+        space.set_live(1, 41_999);
+        assert!(!space.is_full());
+        space.set_live(1, 42_000);
+        assert!(space.is_full());
+        space.set_segments(20, 0, 12);
+        assert_eq!(space.capacity(), 600);
+    }
+}
