@@ -153,13 +153,11 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
 
 fn space_of(status: &PoolStatus, volumes: &[VolumeInfo]) -> Space {
     let counters = status.space;
-    let reserve = u64::from(counters.reserve_segments);
-    let segments = counters.zones / u64::from(status.scheme.width());
     Space {
         raw: counters.zones * status.zone_bytes,
-        capacity: status.data_bytes(segments.saturating_sub(reserve)),
-        free: status.data_bytes(u64::from(counters.free_segments)),
-        reserve: status.data_bytes(reserve),
+        capacity: counters.capacity_blocks * BLOCK_BYTES,
+        free: counters.capacity_blocks.saturating_sub(counters.live_blocks) * BLOCK_BYTES,
+        reserve: status.data_bytes(u64::from(counters.reserve_segments)),
         stored: volumes.iter().map(|volume| volume.stored).sum(),
         provisioned: volumes.iter().map(|volume| volume.size).sum(),
         volumes: volumes.len() as u64,
