@@ -6,21 +6,31 @@ use codec::{Code, crc32c};
 
 use crate::sample::{Recorder, Sample, What};
 
+const CHECKSUM: &str = "crc32c";
+const ENCODE: &str = "encode";
+const DECODE: &str = "decode one column";
+
 /// Bytes of one column.
 const COLUMN: usize = 64 << 10;
 
-/// Runs every job for `seconds`; calls `done` after each.
-pub fn run(seconds: f64, mut done: impl FnMut(&Sample)) -> Vec<Sample> {
+/// Runs every job whose name contains `only` for `seconds`; calls `done` after each.
+pub fn run(seconds: f64, only: &str, mut done: impl FnMut(&Sample)) -> Vec<Sample> {
     let length = Duration::from_secs_f64(seconds);
     let mut samples = Vec::new();
     let mut keep = |sample: Sample| {
         done(&sample);
         samples.push(sample);
     };
-    keep(checksum(length));
+    if CHECKSUM.contains(only) {
+        keep(checksum(length));
+    }
     for scheme in ["4+1", "4+2", "8+2"] {
-        keep(encode(scheme, length));
-        keep(decode(scheme, length));
+        if ENCODE.contains(only) {
+            keep(encode(scheme, length));
+        }
+        if DECODE.contains(only) {
+            keep(decode(scheme, length));
+        }
     }
     samples
 }
@@ -48,7 +58,7 @@ fn column(seed: usize) -> Vec<u8> {
 fn checksum(length: Duration) -> Sample {
     let block: Vec<u8> = column(1).into_iter().take(4096).collect();
     let right = crc32c(&block);
-    let what = What { op: "crc32c", scheme: "", block_bytes: 4096, queue_depth: 1 };
+    let what = What { op: CHECKSUM, scheme: "", block_bytes: 4096, queue_depth: 1 };
     measure(&what, length, || u64::from(crc32c(std::hint::black_box(&block)) != right))
 }
 
@@ -63,7 +73,7 @@ fn encode(scheme: &'static str, length: Duration) -> Sample {
     let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
     let mut parity = vec![vec![0; COLUMN]; usize::from(code.parity_columns())];
     let bytes = (COLUMN * data.len()) as u64;
-    let what = What { op: "encode", scheme, block_bytes: bytes, queue_depth: 1 };
+    let what = What { op: ENCODE, scheme, block_bytes: bytes, queue_depth: 1 };
     measure(&what, length, || {
         let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
         code.encode(std::hint::black_box(&inputs), &mut outputs);
@@ -86,7 +96,7 @@ fn decode(scheme: &'static str, length: Duration) -> Sample {
     let inputs: Vec<&[u8]> =
         decoder.sources().iter().filter_map(|at| columns.get(usize::from(*at)).copied()).collect();
     let mut lost = vec![0; COLUMN];
-    let what = What { op: "decode one column", scheme, block_bytes: COLUMN as u64, queue_depth: 1 };
+    let what = What { op: DECODE, scheme, block_bytes: COLUMN as u64, queue_depth: 1 };
     let sample = measure(&what, length, || {
         decoder.apply(std::hint::black_box(&inputs), &mut [lost.as_mut_slice()]);
         0

@@ -5,7 +5,9 @@
 
 pub mod codec_bench;
 pub mod engine_bench;
+mod machine;
 mod memory_pool;
 mod sample;
 
+pub use machine::machine;
 pub use sample::Sample;

@@ -1,5 +1,6 @@
 //! The command line's words: commands, flags and their manual.
 
+mod bench;
 mod drive;
 mod export;
 mod name;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use bench::BenchCommand;
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use name::VolumeName;
@@ -105,6 +107,8 @@ Exit status:
         #[arg(required = true, value_name = "DRIVE")]
         drives: Vec<PathBuf>,
     },
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Print the release, and the versions of the API and of the on-disk format
     Version,
     /// Print a completion script for a shell

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod bench;
 mod check;
 mod drive;
 mod export;
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
             with_daemon(&global, async |setting| export::run(&setting, command).await)
         }
         Command::Check { drives } => check::run(&global, &drives),
+        Command::Bench(command) => bench::run(&global, &command),
         Command::Version => version::run(&global),
         Command::Completions { shell } => {
             let mut command = Cli::command();

@@ -1,5 +1,6 @@
 //! How results look to people.
 
+mod bench;
 mod drive;
 mod export;
 mod pool;
@@ -9,6 +10,7 @@ mod volume;
 
 use serde::Serialize;
 
+pub(crate) use bench::{sample, sample_header};
 pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use export::exports;
 pub(crate) use pool::{opening, pool_statuses, pools};
