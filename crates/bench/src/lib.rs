@@ -5,9 +5,15 @@
 
 pub mod codec_bench;
 pub mod engine_bench;
+pub mod fio;
 mod machine;
 mod memory_pool;
+pub mod nbd;
+mod result;
 mod sample;
+mod suite;
 
 pub use machine::machine;
+pub use result::{JobResult, Side};
 pub use sample::Sample;
+pub use suite::{Figure, Job, Published, Suite, SuiteError};

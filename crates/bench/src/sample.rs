@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::result::Side;
+
 /// A line of a benchmark's result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {
@@ -51,6 +53,21 @@ impl Recorder {
 
     pub(crate) fn count(&self) -> u64 {
         self.histogram.len()
+    }
+
+    /// The operations as one direction of a job.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn side(&self, bytes: u64, elapsed_s: f64) -> Side {
+        let micros = |nanos: u64| nanos as f64 / 1000.0;
+        let percentile = |share: f64| micros(self.histogram.value_at_quantile(share));
+        Side {
+            iops: self.count() as f64 / elapsed_s,
+            bytes_per_s: bytes as f64 / elapsed_s,
+            mean_us: micros(self.sum) / self.count().max(1) as f64,
+            p50_us: percentile(0.5),
+            p99_us: percentile(0.99),
+            p9995_us: percentile(0.9995),
+        }
     }
 
     #[allow(clippy::cast_precision_loss)]

@@ -9,6 +9,7 @@ mod commands;
 mod failure;
 mod output;
 mod progress;
+mod quickstart;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@ mod drive;
 mod export;
 mod name;
 mod pool;
+mod quickstart;
 mod serve;
 mod volume;
 
@@ -17,6 +18,7 @@ pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use name::VolumeName;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
+pub(crate) use quickstart::QuickstartArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use volume::VolumeCommand;
 
@@ -39,6 +41,9 @@ pub(crate) struct Cli {
 
 const MANUAL: &str = "\
 Examples:
+  # Everything below on file drives, in one command, with a tour
+  gabion quickstart
+
   # A pool of five drives that survives the loss of any one, a volume, and its NBD address
   gabion pool create fast --scheme 4+1 --drives /dev/nvme{0..4}n1
   gabion volume create fast/vm01 --size 500G
@@ -80,6 +85,7 @@ pub(crate) struct Global {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    Quickstart(QuickstartArgs),
     Serve(ServeArgs),
     #[command(subcommand)]
     Pool(PoolCommand),

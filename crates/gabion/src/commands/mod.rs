@@ -35,6 +35,7 @@ pub(crate) struct Setting {
 pub(crate) fn run(cli: Cli) -> Result<Outcome> {
     let Cli { global, command } = cli;
     match command {
+        Command::Quickstart(arguments) => crate::quickstart::run(&global, &arguments),
         Command::Serve(arguments) => serve::run(&global, &arguments),
         Command::Pool(command) => with_daemon(&global, async |setting| pool::run(&setting, command).await),
         Command::Volume(command) => {
@@ -93,12 +94,12 @@ impl Setting {
     }
 }
 
-fn to_json<T: Serialize>(result: &T) -> Result<String> {
+pub(crate) fn to_json<T: Serialize>(result: &T) -> Result<String> {
     serde_json::to_string_pretty(result).context("writing JSON")
 }
 
 /// Prints to standard output. Whoever no longer listens is not an error of ours.
-fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let written = if text.is_empty() { Ok(()) } else { writeln!(out, "{}", text.trim_end()) };
     match written.and_then(|()| out.flush()) {

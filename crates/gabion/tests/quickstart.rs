@@ -1,0 +1,95 @@
+//! `gabion quickstart` as a user meets it: all the way, interrupted, and where something is already.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn quickstart(directory: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gabion"));
+    command
+        .args(["quickstart", "--seconds", "1", "--drive-size", "256M", "--dir"])
+        .arg(directory)
+        .args(more)
+        .stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().unwrap()
+}
+
+/// Every job gives a figure, the data comes back, and nothing is left.
+#[test]
+fn it_runs_to_its_end_without_any_other_program_and_leaves_nothing() {
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = home.path().join("quick");
+    let output = run(&mut quickstart(&directory, &["--built-in", "--json"]));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let jobs = report["gabion"].as_array().unwrap();
+    assert_eq!(jobs.len(), 7);
+    for job in jobs {
+        let sides = ["read", "write"].map(|side| job[side]["iops"].as_f64().unwrap_or(0.0));
+        assert!(sides.iter().sum::<f64>() > 0.0, "{job}");
+    }
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("every byte came back").count(), 3, "{said}");
+    assert!(said.contains("no damage"), "{said}");
+    assert!(!directory.exists(), "{said}");
+}
+
+/// What is kept is found by the next run, served by the command that was told, and taken away when that is wanted.
+#[test]
+fn what_was_kept_is_found_and_an_interrupted_run_leaves_nothing() {
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = home.path().join("quick");
+    let output = run(&mut quickstart(&directory, &["--keep"]));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("4k random read, one drive lost"), "{said}");
+    assert!(said.contains("gabion serve --socket"), "{said}");
+    assert!(directory.join("results/report.json").exists());
+
+    let output = run(&mut quickstart(&directory, &[]));
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("an earlier run kept") && said.contains("--fresh"), "{said}");
+    assert!(directory.exists());
+
+    let mut child = quickstart(&directory, &["--fresh"]).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut interrupted = false;
+    let mut said = String::new();
+    for line in lines.map_while(Result::ok) {
+        if line.starts_with("[4/") && !interrupted {
+            interrupted = true;
+            assert!(UnixStream::connect(directory.join("gabion.sock")).is_ok());
+            let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+            kill_process(pid, Signal::INT).unwrap();
+        }
+        said += &format!("{line}\n");
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("took away what an earlier run") && said.contains("interrupted"), "{said}");
+    assert!(!directory.exists(), "{said}");
+}
+
+#[test]
+fn what_it_did_not_make_is_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("thesis.txt"), "of mine").unwrap();
+    let output = run(&mut quickstart(home.path(), &[]));
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("no quickstart made it"), "{said}");
+    assert_eq!(std::fs::read(home.path().join("thesis.txt")).unwrap(), b"of mine");
+}
