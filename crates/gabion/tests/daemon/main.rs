@@ -4,6 +4,7 @@
 mod bad_input;
 mod commands;
 mod config;
+mod corruption;
 mod crash;
 mod drives;
 mod exports;
