@@ -1,0 +1,83 @@
+//! Memory drives, and a reactor to run the engine on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::{DriveSource, OpenOptions, OpenReport, Pool, Tuning};
+use reactor::{Buffer, Clock, Drive, Memory, ParkDriver, Reactor, SystemClock};
+
+use crate::image::Image;
+
+/// Runs `work` on a reactor of its own, and drops what it leaves behind: as a crash does.
+pub(crate) fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
+    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+    let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
+    let result = reactor.run(work());
+    reactor.shut_down();
+    result
+}
+
+struct Source {
+    memory: Arc<Memory>,
+    number: usize,
+}
+
+impl DriveSource for Source {
+    fn open(&self) -> Rc<dyn Drive> {
+        self.memory.open()
+    }
+
+    fn path(&self) -> String {
+        format!("drive{}", self.number)
+    }
+}
+
+/// The drives of a pool.
+pub(crate) struct Machine {
+    drives: Vec<(Arc<Memory>, usize)>,
+}
+
+impl Machine {
+    /// Empty drives.
+    pub(crate) fn new(drives: usize, bytes: usize) -> Self {
+        Self { drives: (0..drives).map(|_| (Memory::new(bytes).unwrap(), bytes)).collect() }
+    }
+
+    /// Drives that hold these bytes.
+    pub(crate) fn with(images: &[Image]) -> Self {
+        let machine = Self::new(images.len(), images[0].bytes.len());
+        for (at, image) in images.iter().enumerate() {
+            machine.write(at, 0, &image.bytes);
+        }
+        machine
+    }
+
+    pub(crate) fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
+        let source = |(number, (memory, _)): (usize, &(Arc<Memory>, usize))| {
+            Arc::new(Source { memory: memory.clone(), number }) as Arc<dyn DriveSource>
+        };
+        self.drives.iter().enumerate().map(source).collect()
+    }
+
+    /// Opens the pool on the drives. Call it within [`run`].
+    pub(crate) async fn open(&self, nonce: u64) -> engine::Result<(Pool, OpenReport)> {
+        let options = OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce };
+        engine::open(&self.sources(), &options).await
+    }
+
+    /// What the drives hold.
+    pub(crate) fn images(&self) -> Vec<Image> {
+        let image = |(memory, bytes): &(Arc<Memory>, usize)| {
+            let buffer = Buffer::new(*bytes);
+            assert_eq!(memory.open().read(0, &[buffer.span()]).try_take(), Some(Ok(*bytes)));
+            Image { bytes: buffer.as_slice().to_vec() }
+        };
+        self.drives.iter().map(image).collect()
+    }
+
+    /// Changes bytes of a drive behind the engine's back.
+    pub(crate) fn write(&self, drive: usize, offset: u64, bytes: &[u8]) {
+        let written = self.drives[drive].0.open().write(offset, &[Buffer::copy_of(bytes).span()]).try_take();
+        assert_eq!(written, Some(Ok(bytes.len())));
+    }
+}

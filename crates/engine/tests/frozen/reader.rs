@@ -1,0 +1,312 @@
+//! A reader of pools made from docs/format.md: its rules about places, pointers and the end of the log, without a line of
+//! the engine. Bytes are decoded by the format's own decoders, which a test of their own holds against the same page.
+//!
+//! It reads a pool as an opening would leave it, and writes nothing: see "Opening a pool" on that page for the steps.
+
+use std::collections::BTreeMap;
+
+use codec::{Code, ColumnSet, crc32c};
+use format::limits::{BLOCK, BLOCK_BYTES, SLICE, SUPERBLOCK_SLOT};
+use format::{
+    Address, CheckpointRoot, DriveState, Header, Item, LayerId, MapEntry, SegmentId, SegmentRecord,
+    ShardRecord, Slot, Superblock, UnverifiedHeader, UnverifiedSuperblock, VolumeRecord, VolumeState,
+    decode_entries, decode_layers, decode_segments,
+};
+
+use crate::history::Contents;
+use crate::image::Image;
+
+/// Entries of a map node and of an index block.
+const ENTRIES: u64 = 256;
+
+/// A pool, read.
+pub(crate) struct Reader {
+    pub(crate) superblock: Superblock,
+    /// The drives by their numbers; `None` for those that take no part.
+    drives: Vec<Option<Image>>,
+    shards: Vec<Shard>,
+}
+
+/// A shard, read.
+#[derive(Default)]
+struct Shard {
+    segments: BTreeMap<SegmentId, SegmentRecord>,
+    /// The entries of all leaves.
+    map: BTreeMap<(LayerId, u64), MapEntry>,
+}
+
+/// A record that was found.
+struct Record {
+    header: Header,
+    rows: u32,
+}
+
+impl Record {
+    /// Where block `index` lies: header blocks first, column by column.
+    fn place(&self, index: u32) -> Address {
+        let place = &self.header.place;
+        let column = u8::try_from(index / self.rows).unwrap();
+        Address::new(place.segment, format::Column::new(column), place.row.plus(index % self.rows))
+    }
+
+    /// The entry of payload block `index`.
+    fn entry(&self, index: u32) -> MapEntry {
+        let address = self.place(u32::from(self.header.header_blocks) + index);
+        MapEntry::block(address, self.header.crcs[index as usize])
+    }
+}
+
+impl Reader {
+    /// Reads the pool on these drives, given in any order.
+    pub(crate) fn open(images: &[Image]) -> Self {
+        let found: Vec<_> =
+            images.iter().filter_map(|image| Some((image, newest_of_slots(image)?))).collect();
+        let superblock = found.iter().map(|(_, (superblock, _))| superblock).max_by_key(|one| age(one));
+        let superblock = superblock.unwrap().clone();
+        for (_, (other, _)) in &found {
+            assert!(superblock.descends_from(other), "drives that were used apart");
+        }
+        let image_of = |record: &format::DriveRecord| {
+            let mine = found.iter().find(|(_, (_, drive))| *drive == record.id)?;
+            (record.state == DriveState::Online).then(|| mine.0.clone())
+        };
+        let drives = superblock.drives.iter().map(image_of).collect();
+        let mut reader = Self { superblock, drives, shards: Vec::new() };
+        for index in 0..reader.superblock.shards.len() {
+            let record = reader.superblock.shards[index].clone();
+            let shard = reader.open_shard(&record, u16::try_from(index).unwrap());
+            reader.shards.push(shard);
+        }
+        reader
+    }
+
+    fn open_shard(&self, record: &ShardRecord, index: u16) -> Shard {
+        let mut shard = Shard::default();
+        for (id, _, segment) in &record.recent {
+            shard.segments.insert(*id, segment.clone());
+        }
+        if record.root.address().is_some() {
+            self.load_checkpoint(&mut shard, record);
+        }
+        for found in self.find_records(&shard, record, index) {
+            replay(&mut shard, &found);
+        }
+        shard
+    }
+
+    fn load_checkpoint(&self, shard: &mut Shard, record: &ShardRecord) {
+        let root = CheckpointRoot::decode(&self.block(shard, record.root)).unwrap();
+        assert_eq!(root.sequence, record.checkpointed);
+        let mut tables: Vec<MapEntry> = Vec::new();
+        for index in &root.indexes {
+            tables.extend(decode_entries(&self.block(shard, *index)).unwrap().iter());
+        }
+        let (segments, live) = (root.tables.segments as usize, root.tables.live as usize);
+        let mut id = 1;
+        for table in &tables[..segments] {
+            for segment in decode_segments(&self.block(shard, *table), self.superblock.table_width).unwrap() {
+                if let Some(segment) = segment {
+                    // What the superblock lists goes before.
+                    shard.segments.entry(SegmentId::new(id)).or_insert(segment);
+                }
+                id += 1;
+            }
+        }
+        for table in &tables[segments + live..root.tables.total()] {
+            for layer in decode_layers(&self.block(shard, *table)).unwrap() {
+                if let Some(level) = layer.height.checked_sub(1) {
+                    let before = shard.map.len() as u64;
+                    self.load_node(shard, layer.layer, level, 0, layer.root);
+                    assert_eq!(shard.map.len() as u64 - before, layer.stored, "{layer:?}");
+                }
+            }
+        }
+    }
+
+    /// Reads the tree below a node: number `index` of its level.
+    fn load_node(&self, shard: &mut Shard, layer: LayerId, level: u8, index: u64, node: MapEntry) {
+        let entries = decode_entries(&self.block(shard, node)).unwrap();
+        for (slot, entry) in (0..).zip(entries.iter()).filter(|(_, entry)| entry.address().is_some()) {
+            let number = index * ENTRIES + slot;
+            match level {
+                0 => drop(shard.map.insert((layer, number), *entry)),
+                _ => self.load_node(shard, layer, level - 1, number, *entry),
+            }
+        }
+    }
+
+    /// The records behind the checkpoint, in order, up to the first that is missing or cannot be made whole.
+    fn find_records(&self, shard: &Shard, record: &ShardRecord, index: u16) -> Vec<Record> {
+        let mut found = BTreeMap::new();
+        for (id, from, segment) in &record.recent {
+            let mut row = from.get();
+            while let Some(one) = self.header_at(*id, segment, row, index) {
+                row += one.rows;
+                found.insert(one.header.place.sequence, one);
+            }
+        }
+        let durable = found.values().map(|one| one.header.place.durable).max().unwrap_or_default();
+        let mut records = Vec::new();
+        let mut next = record.checkpointed.next();
+        while let Some(one) = found.remove(&next) {
+            if next > durable && !self.is_whole(shard, &one) {
+                break;
+            }
+            records.push(one);
+            next = next.next();
+        }
+        assert!(next > durable, "a record that was durable is missing: {next} of {durable}");
+        records
+    }
+
+    /// The record that starts at `row`, if its header verifies and belongs there.
+    fn header_at(&self, id: SegmentId, segment: &SegmentRecord, row: u32, shard: u16) -> Option<Record> {
+        let rows = u32::try_from(self.superblock.zone_bytes / BLOCK_BYTES).unwrap();
+        let mut bytes = self.data_cell(segment, 0, row).filter(|_| row < rows)?;
+        let unverified = UnverifiedHeader::parse(&bytes).ok()?;
+        for more in 1..u32::from(unverified.blocks()) {
+            bytes.extend(self.data_cell(segment, 0, row + more)?);
+        }
+        let header = unverified.verify(&bytes, &self.superblock.key).ok()?;
+        let place = &header.place;
+        let belongs = place.pool == self.superblock.pool
+            && place.shard.get() == shard
+            && place.segment == id
+            && place.incarnation == segment.incarnation
+            && place.row.get() == row;
+        let rows = header.blocks().div_ceil(u32::from(segment.scheme.data()));
+        belongs.then_some(Record { header, rows })
+    }
+
+    fn is_whole(&self, shard: &Shard, record: &Record) -> bool {
+        (0..record.header.payload_blocks()).all(|index| self.try_block(shard, record.entry(index)).is_some())
+    }
+
+    /// The block that an entry points to.
+    fn block(&self, shard: &Shard, entry: MapEntry) -> Vec<u8> {
+        self.try_block(shard, entry).unwrap_or_else(|| panic!("{entry:?} cannot be read"))
+    }
+
+    /// The same, if its cell or the others of its row give bytes that have its CRC.
+    fn try_block(&self, shard: &Shard, entry: MapEntry) -> Option<Vec<u8>> {
+        let Slot::Block { address, crc } = entry.slot() else { panic!("a pointer to nothing") };
+        let segment = &shard.segments[&address.segment()];
+        let (column, row) = (address.column().get(), address.row().get());
+        let stored = self.cell(segment, column, row).filter(|bytes| crc32c(bytes) == crc);
+        stored.or_else(|| self.computed(segment, column, row).into_iter().find(|bytes| crc32c(bytes) == crc))
+    }
+
+    /// A data cell as it lies there, or as the others say if it is not on a drive that takes part.
+    fn data_cell(&self, segment: &SegmentRecord, column: u8, row: u32) -> Option<Vec<u8>> {
+        let stored = self.cell(segment, column, row);
+        stored.or_else(|| self.computed(segment, column, row).into_iter().next())
+    }
+
+    /// The bytes of a cell, if it was written to a drive that takes part.
+    fn cell(&self, segment: &SegmentRecord, column: u8, row: u32) -> Option<Vec<u8>> {
+        let place = &segment.columns[usize::from(column)];
+        let (drive, zone) = place.zone.filter(|_| row < place.missing_from.get())?;
+        let zone = self.superblock.data_start + u64::from(zone.get()) * self.superblock.zone_bytes;
+        let at = usize::try_from(zone + u64::from(row) * BLOCK_BYTES).unwrap();
+        Some(self.drives[drive.index()].as_ref()?.bytes[at..at + BLOCK].to_vec())
+    }
+
+    /// What other columns of the row say that a cell holds, each choice of k of them in turn.
+    fn computed(&self, segment: &SegmentRecord, wanted: u8, row: u32) -> Vec<Vec<u8>> {
+        let (data, width) = (segment.scheme.data(), segment.scheme.width());
+        let code = Code::new(data, segment.scheme.parity()).unwrap();
+        let cells: Vec<_> = (0..width).map(|column| self.cell(segment, column, row)).collect();
+        let choices = (0u32..1 << width).filter(|choice| {
+            let there = |column: u8| column != wanted && cells[usize::from(column)].is_some();
+            choice.count_ones() == u32::from(data)
+                && (0..width).all(|column| choice & 1 << column == 0 || there(column))
+        });
+        let compute = |choice: u32| {
+            let present: ColumnSet = (0..width).filter(|column| choice & 1 << column != 0).collect();
+            let decoder = code.decoder(present, &[wanted]).unwrap();
+            let inputs: Vec<&[u8]> = decoder
+                .sources()
+                .iter()
+                .map(|column| &cells[usize::from(*column)].as_ref().unwrap()[..])
+                .collect();
+            let mut cell = vec![0; BLOCK];
+            decoder.apply(&inputs, &mut [&mut cell]);
+            cell
+        };
+        choices.map(compute).collect()
+    }
+
+    /// The volumes, by name, with all their bytes.
+    pub(crate) fn volumes(&self) -> Contents {
+        let catalogue = &self.shards[0];
+        let records = catalogue.map.range((LayerId::SYSTEM, 0)..(LayerId::new(LayerId::SYSTEM.get() + 1), 0));
+        let mut volumes = Contents::new();
+        for ((_, number), entry) in records {
+            let record = VolumeRecord::decode(&self.block(catalogue, *entry)).unwrap();
+            assert_eq!(u64::from(record.id.get()), *number);
+            if record.state == VolumeState::Ready {
+                volumes.insert(record.name.clone(), self.volume(&record));
+            }
+        }
+        volumes
+    }
+
+    fn volume(&self, record: &VolumeRecord) -> Vec<u8> {
+        let (shards, slice) = (self.shards.len() as u64, SLICE / BLOCK_BYTES);
+        let mut bytes = Vec::new();
+        for block in 0..record.size.div_ceil(BLOCK_BYTES) {
+            let shard = &self.shards[usize::try_from(block / slice % shards).unwrap()];
+            let local = block / slice / shards * slice + block % slice;
+            match shard.map.get(&(record.layer, local)) {
+                Some(entry) => bytes.extend(self.block(shard, *entry)),
+                None => bytes.resize(bytes.len() + BLOCK, 0),
+            }
+        }
+        bytes.truncate(usize::try_from(record.size).unwrap());
+        bytes
+    }
+}
+
+/// Which of two superblocks is newer.
+fn age(superblock: &Superblock) -> (u64, u64) {
+    (superblock.epoch().epoch, superblock.generation.get())
+}
+
+fn newest_of_slots(image: &Image) -> Option<(Superblock, format::DriveId)> {
+    let slot = usize::try_from(SUPERBLOCK_SLOT).unwrap();
+    let slots = [&image.bytes[..slot], &image.bytes[slot..2 * slot]];
+    let read = |bytes: &&[u8]| UnverifiedSuperblock::parse(bytes).ok()?.verify(bytes).ok();
+    slots.iter().filter_map(read).max_by_key(|(superblock, _)| age(superblock))
+}
+
+/// What a record means for the map.
+fn replay(shard: &mut Shard, record: &Record) {
+    let mut next = 0;
+    for item in &record.header.items {
+        let count = item.payload();
+        match *item {
+            Item::Write { layer, block, .. } => {
+                for index in 0..count {
+                    let key = (layer, block.get() + u64::from(index));
+                    shard.map.insert(key, record.entry(next + index));
+                }
+            }
+            Item::Move { layer, block, from, .. } => {
+                for index in 0..count {
+                    let key = (layer, block.get() + u64::from(index));
+                    let still =
+                        shard.map.get(&key).is_some_and(|entry| entry.address() == Some(from.down(index)));
+                    if still {
+                        shard.map.insert(key, record.entry(next + index));
+                    }
+                }
+            }
+            Item::Unmap { layer, block, count, .. } => {
+                let range = (layer, block.get())..(layer, block.get() + count);
+                shard.map.retain(|key, _| !range.contains(key));
+            }
+            Item::DropLayer { .. } | Item::Node { .. } | Item::Table { .. } => {}
+        }
+        next += count;
+    }
+}
