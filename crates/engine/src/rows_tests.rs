@@ -1,3 +1,5 @@
+//! Combinations of columns.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! Slices, pieces and extents: arithmetic over a volume's address space.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! Who waits for the stop is woken, once.
+
 use std::pin::pin;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Record headers: there and back, and every damage noticed.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Superblocks: there and back, every damage noticed, and which of two is newer.
+
 use super::*;
 use crate::{SegmentClass, SegmentColumn, SegmentState, ZoneIndex};
 

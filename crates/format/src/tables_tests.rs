@@ -1,3 +1,5 @@
+//! Tables of checkpoints: there and back, and what no writer stores is refused.
+
 use proptest::prelude::*;
 
 use super::*;

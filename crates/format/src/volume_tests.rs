@@ -1,3 +1,5 @@
+//! Volume records: there and back, and what no writer stores is refused.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! Buffers, spans, and that the two never meet.
+
 use super::*;
 
 #[test]

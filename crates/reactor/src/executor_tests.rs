@@ -1,3 +1,5 @@
+//! The executor: order, wake-ups from everywhere, sleep, shutdown.
+
 use super::*;
 use crate::testing::{BACKENDS, start};
 use crate::{Home, ParkDriver, Rouse, SystemClock};

@@ -1,3 +1,5 @@
+//! Runs of memory, continued after any number of bytes.
+
 use super::*;
 use crate::Buffer;
 

@@ -1,3 +1,5 @@
+//! What answers of the system mean.
+
 use super::*;
 
 fn transfer(direction: Direction, len: usize, unit: usize) -> Operation {

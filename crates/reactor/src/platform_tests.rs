@@ -1,3 +1,5 @@
+//! Which back end is chosen, and what they are called.
+
 use super::*;
 use crate::testing::start;
 

@@ -1,3 +1,5 @@
+//! Waiting between tasks: nothing lost, nobody forgotten.
+
 use super::*;
 use crate::{Clock, ParkDriver, Reactor, SystemClock};
 

@@ -1,3 +1,5 @@
+//! CRC-32C: known answers, every implementation against the oracle, any length and alignment.
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;

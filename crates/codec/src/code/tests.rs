@@ -1,3 +1,5 @@
+//! Parities: known answers, every implementation against the oracle.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Sets of columns against a plain set.
+
 use proptest::prelude::*;
 
 use super::*;

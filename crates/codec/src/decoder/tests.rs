@@ -1,3 +1,5 @@
+//! What was lost comes back, from every choice of columns.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The field's laws, and multiplication against long-hand multiplication of polynomials.
+
 use super::*;
 
 /// Multiplication straight from the definition: shift, add, reduce.

@@ -1,3 +1,5 @@
+//! The oracle is always among what this machine can run, and last.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! The coefficients that are on the drives, and inverses.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The fused write path against copying, summing and encoding apart.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The oracle against the definitions.
+
 use super::*;
 
 /// The oracle itself against the definition, byte by byte.

@@ -1,3 +1,5 @@
+//! One byte that is not zero is found wherever it is.
+
 use crate::implementations;
 
 /// One byte anywhere in any length is found.

@@ -1,3 +1,5 @@
+//! What goes into one record, and when a mirror is chosen.
+
 use format::{LayerBlock, LayerId};
 use reactor::Buffer;
 

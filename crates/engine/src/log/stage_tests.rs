@@ -1,3 +1,5 @@
+//! Records in memory: layout, checksums, and that every row is a codeword.
+
 use format::limits::BLOCK;
 use format::{
     Incarnation, LayerBlock, LayerId, PoolId, Row, SegmentId, Sequence, ShardIndex, UnverifiedHeader,

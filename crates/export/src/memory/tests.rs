@@ -1,3 +1,5 @@
+//! Memory volumes against plain bytes, and their fault hooks.
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;

@@ -1,3 +1,5 @@
+//! What is charged is given back, and who waits goes on.
+
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -1,3 +1,5 @@
+//! Descriptors of block status, and requests in parts.
+
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -1,8 +1,10 @@
+//! Bytes come out as they were sent, however they arrive.
+
 use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::super::race::{First, race};
+use crate::race::{First, race};
 use super::super::testing::on_each_backend;
 use super::*;
 

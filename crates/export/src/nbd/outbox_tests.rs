@@ -1,3 +1,5 @@
+//! Replies go out whole and in order, small ones past long ones.
+
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -7,7 +9,7 @@ use reactor::Reactor;
 
 use super::super::budget::Budget;
 use super::super::limits::Limits;
-use super::super::race::{First, race};
+use crate::race::{First, race};
 use super::super::reserve::Reserve;
 use super::super::testing::on_each_backend;
 use super::super::wire::Cookie;

@@ -1,3 +1,5 @@
+//! How reads are cut at holes.
+
 use proptest::prelude::*;
 
 use super::*;

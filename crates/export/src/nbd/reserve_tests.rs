@@ -1,3 +1,5 @@
+//! Shared memory: first come, first served, and nothing is lost.
+
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;

@@ -1,3 +1,5 @@
+//! Commands over real sockets: what they do, and what is answered.
+
 use std::collections::BTreeMap;
 
 use export::VolumeErrorKind;

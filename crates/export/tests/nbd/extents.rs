@@ -1,3 +1,5 @@
+//! Sparse reads and block status.
+
 use export::VolumeErrorKind;
 
 use crate::client::*;

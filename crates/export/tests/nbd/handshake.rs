@@ -1,3 +1,5 @@
+//! What is agreed on before an export is used.
+
 use export::nbd::End;
 use export::{MemoryVolume, OpenErrorKind, VolumeErrorKind};
 use reactor::Backend;

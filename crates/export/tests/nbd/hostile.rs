@@ -1,3 +1,5 @@
+//! Clients that say nonsense, stop halfway, or never read.
+
 use std::time::Duration;
 
 use export::nbd::{End, Limits, Violation};

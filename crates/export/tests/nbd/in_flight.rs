@@ -1,3 +1,5 @@
+//! Requests under way together, and those whose client is gone.
+
 use export::nbd::{End, Limits};
 
 use crate::client::*;

@@ -1,3 +1,5 @@
+//! What is logged of a connection, once.
+
 use export::nbd::End;
 
 use crate::client::*;

@@ -1,3 +1,5 @@
+//! The end of a server with requests under way.
+
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;

@@ -1,3 +1,5 @@
+//! Files and loop devices as drives, on both back ends.
+
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::rc::Rc;

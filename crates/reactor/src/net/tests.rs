@@ -1,3 +1,5 @@
+//! Sockets on both back ends.
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;

@@ -1,3 +1,5 @@
+//! The ring: set-ups of older kernels, overflow, slots, shutdown midway.
+
 use std::cell::Cell;
 use std::net::Ipv4Addr;
 

@@ -1,3 +1,5 @@
+//! The tables against the field, for every factor and byte.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! The matrices against the field, for every factor and byte.
+
 use super::*;
 
 /// The pseudocode of gf2p8affineqb: bit i of the result is the parity of matrix byte 7 - i and the operand.

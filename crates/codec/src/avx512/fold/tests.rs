@@ -1,3 +1,5 @@
+//! The constants against their definition, one bit at a time.
+
 use super::*;
 use crate::Implementation;
 use crate::checksum::POLYNOMIAL;

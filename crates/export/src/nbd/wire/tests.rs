@@ -1,3 +1,4 @@
+//! The protocol's bytes: known answers, and no bytes that make a decoder panic.
 #![allow(clippy::big_endian_bytes, reason = "the protocol's numbers are big-endian")]
 
 use proptest::prelude::*;
