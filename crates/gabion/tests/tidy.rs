@@ -1,28 +1,9 @@
 //! Habits of the house that no compiler checks.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod project;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// Every file that belongs to the project and is text.
-fn files() -> Vec<(PathBuf, String)> {
-    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
-    assert!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-    let names = String::from_utf8(listed.stdout).unwrap();
-    // A file that is deleted and not committed yet is still listed.
-    let read = |name: &str| Some((PathBuf::from(name), std::fs::read_to_string(root().join(name)).ok()?));
-    let files: Vec<_> = names.split_terminator('\0').filter_map(read).collect();
-    assert!(files.len() > 50, "only {} files", files.len());
-    files
-}
-
-fn sources() -> impl Iterator<Item = (PathBuf, String)> {
-    files().into_iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == "rs"))
-}
+use project::{files, root, sources};
 
 /// The lines of all sources that are wrong, with their places. A line is judged with the one before it.
 fn wrong_lines(is_wrong: impl Fn(&str, &str) -> bool) -> Vec<String> {
@@ -81,4 +62,20 @@ fn no_file_knows_the_machine_it_was_written_on() {
         found.extend(lines.map(|(number, line)| format!("{}:{number}: {}", path.display(), line.trim())));
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    let mut without = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let manifest = entry.unwrap().path().join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        if !text.contains("[lints]\nworkspace = true") {
+            without.push(manifest);
+        }
+    }
+    assert!(
+        without.is_empty(),
+        "nothing asks there for documented items, or forbids unsafe code: {without:?}"
+    );
 }

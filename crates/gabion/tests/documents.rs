@@ -1,0 +1,253 @@
+//! The documents against the code: what they name must be there, and what must be in them is.
+//!
+//! docs/format.md has tests of its own, beside the code that it describes.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
+
+mod project;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use project::{files, read, root, sources};
+
+/// The pages that tell of the code.
+const PAGES: [&str; 6] = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/decisions.md",
+    "docs/format.md",
+    "docs/invariants.md",
+];
+
+/// The text of a page outside of blocks of code.
+fn prose(text: &str) -> String {
+    let mut inside = false;
+    let line = |line: &str| {
+        inside ^= line.starts_with("```");
+        if inside || line.starts_with("    ") { String::new() } else { line.to_owned() }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What a page has between single backquotes.
+fn quoted(text: &str) -> Vec<String> {
+    prose(text).split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The words of all sources, in the language's sense.
+fn words() -> BTreeSet<String> {
+    let not_of_a_word = |c: char| !(c.is_alphanumeric() || c == '_');
+    let mut words = BTreeSet::new();
+    for (_, text) in sources() {
+        words.extend(text.split(not_of_a_word).map(str::to_owned));
+    }
+    words
+}
+
+/// True for what looks like a file of ours. Names in angle brackets or capitals stand for others.
+fn is_path(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let file = [".rs", ".md", ".toml", ".json"].iter().any(|extension| text.ends_with(extension));
+    text.chars().all(plain) && (file || text.starts_with("crates/") || text.starts_with("docs/"))
+}
+
+#[test]
+fn files_that_documents_name_exist() {
+    let names: Vec<PathBuf> = files().into_iter().map(|(path, _)| path).collect();
+    let exists = |name: &str| {
+        let name = name.trim_end_matches('/');
+        names.iter().any(|path| path.ends_with(name) || path.starts_with(name))
+    };
+    let mut missing = Vec::new();
+    for page in PAGES {
+        let named = quoted(&read(page)).into_iter().filter(|text| is_path(text) && !exists(text));
+        missing.extend(named.map(|name| format!("{page}: {name}")));
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// `Type::item`, `function()`: each word of it must be in the sources, a function as one.
+#[test]
+fn items_that_documents_name_exist() {
+    let (words, functions) = (words(), functions());
+    let mut missing = Vec::new();
+    for page in PAGES {
+        for text in quoted(&read(page)) {
+            let called = text.strip_suffix("()");
+            let name = called.unwrap_or(&text);
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+            if !name.chars().all(plain) || !(called.is_some() || name.contains("::")) {
+                continue;
+            }
+            let last = name.rsplit("::").next().unwrap_or(name);
+            let known = name.split("::").all(|word| words.contains(word));
+            if !known || called.is_some() && !functions.contains(last) {
+                missing.push(format!("{page}: {text}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The names of all functions.
+fn functions() -> BTreeSet<String> {
+    let mut functions = BTreeSet::new();
+    for (_, text) in sources() {
+        let named = text.split("fn ").skip(1);
+        let name =
+            |rest: &str| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().map(str::to_owned);
+        functions.extend(named.filter_map(name));
+    }
+    functions
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut dead = Vec::new();
+    for page in PAGES.into_iter().chain(["README.md"]) {
+        let text = read(page);
+        let prose = prose(&text);
+        let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.starts_with("http")) {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if path.is_empty() { root().join(page) } else { beside(page).join(path) };
+            let there = std::fs::metadata(&file).is_ok();
+            if !there || !anchor.is_empty() && !anchors(&file).contains(anchor) {
+                dead.push(format!("{page}: {target}"));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "{dead:#?}");
+}
+
+fn beside(page: &str) -> PathBuf {
+    root().join(page).parent().map(Path::to_path_buf).unwrap()
+}
+
+/// What the headings of a page are called in links.
+fn anchors(file: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let kept = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let anchor = |heading: &str| {
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        heading.chars().filter(|c| kept(*c)).collect::<String>().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+/// Where the engine's sources name an invariant.
+#[derive(Default)]
+struct Named {
+    /// In a message of the running engine.
+    assert: bool,
+    /// In a finding of the verifier.
+    check: bool,
+}
+
+/// The invariants that the engine names: a letter and a digit, as `M1`.
+fn named_invariants() -> BTreeMap<String, Named> {
+    let mut named = BTreeMap::<String, Named>::new();
+    for (path, text) in sources().filter(|(path, _)| path.starts_with("crates/engine/src")) {
+        let verifier = path.ends_with("check.rs") || path.ends_with("shard/verify.rs");
+        for (at, number) in numbers(&text) {
+            let entry = named.entry(number.to_owned()).or_default();
+            let in_message = text[..at].ends_with('"') && text[at + number.len()..].starts_with(": ");
+            entry.check |= in_message && verifier;
+            entry.assert |= in_message && !verifier;
+        }
+    }
+    named
+}
+
+fn numbers(text: &str) -> Vec<(usize, &str)> {
+    let of_a_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for (at, letter) in text.char_indices().filter(|(_, c)| c.is_ascii_uppercase()) {
+        let rest = &text[at + letter.len_utf8()..];
+        let digits = rest.chars().take_while(char::is_ascii_digit).count();
+        let alone = !text[..at].ends_with(of_a_word) && !rest[digits..].starts_with(of_a_word);
+        if alone && (1..=2).contains(&digits) {
+            found.push((at, &text[at..=at + digits]));
+        }
+    }
+    found
+}
+
+#[test]
+fn invariants_are_named_in_the_engine_and_explained_in_the_document() {
+    let page = read("docs/invariants.md");
+    let mut explained = BTreeMap::new();
+    for entry in page.split("\n**").skip(1) {
+        let (number, rest) = entry.split_once(".**").unwrap();
+        let rest = rest.split("\n\n").next().unwrap_or_default();
+        let checked =
+            rest.split_once("\nChecked by: ").unwrap_or_else(|| panic!("{number}: checked by whom?")).1;
+        assert!(rest.contains("\nKept by "), "{number}: kept by whom?");
+        assert!(explained.insert(number, checked).is_none(), "{number} is explained twice");
+    }
+    let named = named_invariants();
+    let (there, here): (BTreeSet<&str>, BTreeSet<&str>) =
+        (named.keys().map(String::as_str).collect(), explained.keys().copied().collect());
+    assert_eq!(there, here, "invariants that the engine names, and that docs/invariants.md explains");
+    for (number, checked) in explained {
+        let says = |what: &str| checked.split([',', '.', ' ']).any(|word| word == what);
+        let named = &named[number];
+        assert_eq!(says("assert"), named.assert, "{number}: is an assert's message begun with it?");
+        // `gabion check` in backquotes is a command, not the word.
+        assert_eq!(says("check"), named.check, "{number}: is a finding of the verifier begun with it?");
+    }
+}
+
+#[test]
+fn promises_that_the_engine_names_are_made() {
+    let page = read("docs/invariants.md");
+    let promises = page.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count();
+    let mut named = 0;
+    for (path, text) in sources().filter(|(path, _)| path.starts_with("crates/engine/src")) {
+        for rest in text.split("(promise ").skip(1) {
+            let number: usize = rest.split(')').next().unwrap().parse().unwrap();
+            assert!((1..=promises).contains(&number), "{}: promise {number}", path.display());
+            named += 1;
+        }
+    }
+    assert!(named > 0, "nothing names a promise: this test looks for the wrong words");
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let dependencies = manifest["workspace"]["dependencies"].as_table().unwrap();
+    let ours = |value: &toml::Value| value.get("path").is_some();
+    let used: BTreeSet<&str> =
+        dependencies.iter().filter(|(_, value)| !ours(value)).map(|(name, _)| name.as_str()).collect();
+    let page = read("docs/decisions.md");
+    let table = page.split("## Dependencies").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let explained: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert_eq!(
+        used, explained,
+        "dependencies of the workspace, and rows of docs/decisions.md \"Dependencies\""
+    );
+}
+
+#[test]
+fn every_room_is_on_the_map() {
+    let page = read("ARCHITECTURE.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let shown: BTreeSet<String> = rows.map(str::to_owned).collect();
+    let rooms = std::fs::read_dir(root().join("crates")).unwrap();
+    let rooms: BTreeSet<String> =
+        rooms.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(rooms, shown, "rooms, and rows of ARCHITECTURE.md's table");
+}
+
+#[test]
+fn every_recipe_is_explained() {
+    let page = read("CONTRIBUTING.md");
+    let recipes = read("run");
+    let help = recipes.lines().filter_map(|line| line.strip_prefix("./run ")?.split([' ', '[']).next());
+    let missing: Vec<&str> = help.filter(|recipe| !page.contains(&format!("./run {recipe}"))).collect();
+    assert!(missing.is_empty(), "CONTRIBUTING.md says nothing of ./run {missing:?}");
+}
