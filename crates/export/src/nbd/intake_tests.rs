@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use crate::race::{First, race};
+use super::super::race::{First, race};
 use super::super::testing::on_each_backend;
 use super::*;
 

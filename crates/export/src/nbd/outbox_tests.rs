@@ -9,7 +9,7 @@ use reactor::Reactor;
 
 use super::super::budget::Budget;
 use super::super::limits::Limits;
-use crate::race::{First, race};
+use super::super::race::{First, race};
 use super::super::reserve::Reserve;
 use super::super::testing::on_each_backend;
 use super::super::wire::Cookie;
