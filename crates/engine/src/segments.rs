@@ -10,14 +10,19 @@ use format::{Address, Column, DriveIndex, MapEntry, Row, SegmentId, SegmentRecor
 
 use crate::geometry::Geometry;
 
+/// Blocks that the cleaner moves at once: writers wait for no more than that in between, and each such chunk may become a
+/// record of its own.
+pub(crate) const CHUNK_BLOCKS: u32 = 64;
+
 /// What space is wanted for, the more needed the higher: each level may use what the ones below may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Privilege {
     /// New data.
     User,
-    /// Data that the cleaner moves: it gives back more than it takes.
-    Cleaning,
-    /// Records that free space, and the catalogue.
+    /// Trims, zeros and healed blocks: each gives back something, but perhaps no segment.
+    Trimming,
+    /// What gains space for certain: the cleaner; and what an administrator does about a full pool: deleted volumes and the
+    /// catalogue.
     Freeing,
     /// Checkpoints: without them nothing that was freed comes back.
     Checkpoint,
@@ -441,8 +446,11 @@ impl Segments {
             return None;
         }
         let scheme = self.geometry.scheme;
-        let elsewhere = live as f32 * f32::from(scheme.width())
-            / (f32::from(scheme.data()) * self.geometry.rows() as f32);
+        // Each record ends with its row, and a row too short for another record may end the segment.
+        let rows = live.div_ceil(CHUNK_BLOCKS) + 1;
+        let cells = (live + rows * u32::from(scheme.data())) as f32;
+        let elsewhere =
+            cells * f32::from(scheme.width()) / (f32::from(scheme.data()) * self.geometry.rows() as f32);
         Some(elsewhere / f32::from(segment.record.scheme.width()))
     }
 

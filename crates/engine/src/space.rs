@@ -5,6 +5,10 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use format::{Scheme, Superblock};
+
+use crate::segments::Privilege;
+
 /// See the module. Shared by the reactors of a pool.
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -25,6 +29,11 @@ pub(crate) struct Space {
 #[derive(Debug, Default)]
 struct ShardLive(AtomicU64);
 
+/// Segments of the reserve that each shard needs at least: for checkpoints, for trims, for the cleaner, and for crashes in
+/// the middle of all that, each of which ends the open segments early.
+const RESERVE_PER_SHARD: u32 = 12;
+/// Parts that the reserve has.
+const LEVELS: u32 = 4;
 /// Segments of slack that each shard needs beside what lives: the open ones, and those on their way to be free.
 const SLACK_PER_SHARD: u32 = 4;
 /// One part in this many of the pool stays free of live data, so that the cleaner finds segments worth cleaning.
@@ -65,6 +74,11 @@ impl Space {
         self.available.load(Ordering::Relaxed).saturating_sub(self.reserve.load(Ordering::Relaxed))
     }
 
+    /// True if so little is free that only what certainly gains is worth opening a segment for.
+    pub(crate) fn is_short(&self) -> bool {
+        self.available.load(Ordering::Relaxed) <= self.reserve.load(Ordering::Relaxed) / 2
+    }
+
     /// Free segments from which on cleaning begins.
     pub(crate) fn high_water(&self) -> u32 {
         let shards = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
@@ -96,9 +110,75 @@ impl Space {
     }
 }
 
+/// The last segments of a pool, which only those may open who need them most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserve {
+    /// What it takes with no drive to spare.
+    segments: u32,
+    /// Drives that are left when as many are lost as the scheme bears; not fewer than a segment has columns.
+    left: u32,
+}
+
+impl Reserve {
+    /// A share of the pool, and a few segments for each shard.
+    pub(crate) fn of(superblock: &Superblock) -> Self {
+        let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
+        let zones: u64 = superblock.drives.iter().map(|drive| u64::from(drive.zones)).sum();
+        let all = u32::try_from(zones / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);
+        let drives = u32::try_from(superblock.drives.len()).unwrap_or(u32::MAX);
+        Self::new((all / 32).max(RESERVE_PER_SHARD * shards), superblock.scheme, drives)
+    }
+
+    fn new(segments: u32, scheme: Scheme, drives: u32) -> Self {
+        let left = drives.saturating_sub(scheme.parity().into()).max(scheme.width().into());
+        Self { segments, left }
+    }
+
+    /// Segments of it while this many drives are in use. With more of them than a segment has columns, free zones go with
+    /// each that is lost: what is left then must still do.
+    pub(crate) fn with_drives(self, drives: u32) -> u32 {
+        if drives <= self.left {
+            self.segments
+        } else {
+            (self.segments * drives).div_ceil(self.left) + LEVELS
+        }
+    }
+
+    /// Those that are for checkpoints alone.
+    pub(crate) fn for_checkpoints(self) -> u32 {
+        self.segments / LEVELS
+    }
+
+    /// Who may open a segment, with `available` of them and this many drives in use.
+    pub(crate) fn level(self, available: u32, drives: u32) -> Privilege {
+        match self.with_drives(drives) {
+            reserve if available > reserve => Privilege::User,
+            reserve if available > reserve / 2 => Privilege::Trimming,
+            reserve if available > reserve / LEVELS => Privilege::Freeing,
+            _ => Privilege::Checkpoint,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_levels_of_the_reserve_outlast_lost_drives() {
+        for (text, drives) in [("1+2", 5), ("1+1", 4), ("4+1", 6), ("4+1", 24), ("4+2", 6)] {
+            let scheme: Scheme = text.parse().unwrap();
+            let reserve = Reserve::new(24, scheme, drives);
+            assert_eq!(reserve.with_drives(scheme.width().into()), 24);
+            let (width, lost) = (u32::from(scheme.width()), u32::from(scheme.parity()));
+            for level in [Privilege::Trimming, Privilege::Freeing] {
+                let least = (0..100).find(|available| reserve.level(*available, drives) <= level).unwrap();
+                let left = (drives - lost).max(1);
+                let after = least * width * left / drives / width.min(left);
+                assert!(reserve.level(after, left) <= level, "{text} {drives}: {least} becomes {after}");
+            }
+        }
+    }
 
     #[test]
     fn pressure_rises_as_space_goes() {

@@ -1,6 +1,8 @@
 //! Which zones of which drives are free, and which drives a new segment goes to. Plain state and pure choices.
 //!
-//! Always true (Z1): a zone is free, or in exactly one segment, or waiting for its segment's checkpoint; never two.
+//! Always true (Z1): a zone is free, or in exactly one segment, or waits for its segment's checkpoint, or is being
+//! discarded; never two of these. Zones that come back are used again before others and told to the drives as unused
+//! only when nobody has wanted them for a while: discarding what is overwritten soon costs more than it gives.
 
 use format::{DriveIndex, Scheme, SegmentColumn, ZoneIndex};
 
@@ -12,54 +14,119 @@ pub(crate) struct Zones {
 }
 
 struct DriveZones {
-    /// One bit a zone, set while it is free.
-    free: Vec<u64>,
-    count: u32,
+    /// Free, and nothing of the drive's is held for them: discarded, or never used.
+    clean: Bits,
+    /// Free, and still as they were left: taken first, because their space is there already.
+    warm: Bits,
+    /// Those of `warm` that are to be discarded next unless they are taken before.
+    cooling: Bits,
     zones: u32,
     online: bool,
-    /// Word at which the search for a free zone starts.
-    hint: usize,
 }
 
 impl DriveZones {
     fn new(zones: u32, online: bool) -> Self {
-        let words = (zones as usize).div_ceil(64);
-        let mut free = vec![u64::MAX; words];
-        if !zones.is_multiple_of(64)
-            && let Some(last) = free.last_mut()
-        {
-            *last = (1 << (zones % 64)) - 1;
-        }
-        Self { free, count: zones, zones, online, hint: 0 }
+        let none = Bits::new(zones);
+        let mut clean = none.clone();
+        (0..zones).for_each(|zone| assert!(clean.set(zone, true), "Z1: zone {zone} is free twice"));
+        Self { clean, warm: none.clone(), cooling: none, zones, online }
     }
 
-    fn take(&mut self) -> Option<ZoneIndex> {
-        let (before, after) = self.free.split_at(self.hint);
-        let found = after.iter().chain(before).position(|word| *word != 0)?;
-        let word = (self.hint + found) % self.free.len();
-        let bits = self.free.get_mut(word)?;
-        let bit = bits.trailing_zeros();
-        *bits &= *bits - 1;
-        self.hint = word;
-        self.count -= 1;
-        Some(ZoneIndex::new(u32::try_from(word * 64).unwrap_or(u32::MAX) + bit))
+    fn free(&self) -> u32 {
+        self.clean.count + self.warm.count
     }
 
-    /// Sets a zone's bit; false if it was in that state already.
-    fn set(&mut self, zone: ZoneIndex, free: bool) -> bool {
-        let bit = 1u64 << (zone.get() % 64);
-        let Some(word) = self.free.get_mut(zone.index() / 64) else { return false };
-        if zone.get() >= self.zones || (*word & bit != 0) == free {
+    /// A free zone, and whether its space is there.
+    fn take(&mut self) -> Option<(ZoneIndex, bool)> {
+        let (zone, warm) = match self.warm.first() {
+            Some(zone) => (zone, true),
+            None => (self.clean.first()?, false),
+        };
+        self.remove(zone);
+        Some((ZoneIndex::new(zone), warm))
+    }
+
+    /// Takes a zone out of those that are free; false if it is not among them.
+    fn remove(&mut self, zone: u32) -> bool {
+        self.cooling.set(zone, false);
+        self.clean.set(zone, false) || self.warm.set(zone, false)
+    }
+
+    fn is_free(&self, zone: u32) -> bool {
+        self.clean.has(zone) || self.warm.has(zone)
+    }
+}
+
+/// A set of zones.
+#[derive(Clone)]
+struct Bits {
+    words: Vec<u64>,
+    count: u32,
+    zones: u32,
+    /// No word before this one has a bit.
+    hint: usize,
+}
+
+impl Bits {
+    fn new(zones: u32) -> Self {
+        Self { words: vec![0; (zones as usize).div_ceil(64)], count: 0, zones, hint: 0 }
+    }
+
+    fn has(&self, zone: u32) -> bool {
+        self.words.get(zone as usize / 64).is_some_and(|word| word & 1 << (zone % 64) != 0)
+    }
+
+    /// Puts a zone in or takes it out; false if that changes nothing.
+    fn set(&mut self, zone: u32, to: bool) -> bool {
+        let at = zone as usize / 64;
+        let Some(word) = self.words.get_mut(at).filter(|_| zone < self.zones) else { return false };
+        let bit = 1u64 << (zone % 64);
+        if (*word & bit != 0) == to {
             return false;
         }
         *word ^= bit;
-        if free {
-            self.count += 1
+        if to {
+            self.count += 1;
+            self.hint = self.hint.min(at);
         } else {
-            self.count -= 1
+            self.count -= 1;
         }
-        self.hint = self.hint.min(zone.index() / 64);
         true
+    }
+
+    /// The lowest.
+    fn first(&mut self) -> Option<u32> {
+        let found = self.words.iter().skip(self.hint).position(|word| *word != 0);
+        self.hint += found.unwrap_or(self.words.len() - self.hint.min(self.words.len()));
+        let word = self.words.get(self.hint)?;
+        Some(u32::try_from(self.hint * 64).unwrap_or(u32::MAX) + word.trailing_zeros())
+    }
+
+    /// How many follow one another from `zone`, itself included; at most `most`.
+    fn run(&self, zone: u32, most: u32) -> u32 {
+        (zone..zone.saturating_add(most)).take_while(|zone| self.has(*zone)).count() as u32
+    }
+}
+
+/// Zones of a new segment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Allocated {
+    pub(crate) columns: Vec<SegmentColumn>,
+    /// Those whose space is not there yet, where drives take it as they are written.
+    pub(crate) unreserved: Vec<(DriveIndex, ZoneIndex)>,
+}
+
+/// Zones of one drive that follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZoneRun {
+    pub(crate) drive: DriveIndex,
+    pub(crate) first: ZoneIndex,
+    pub(crate) count: u32,
+}
+
+impl ZoneRun {
+    fn zones(self) -> impl Iterator<Item = u32> {
+        self.first.get()..self.first.get() + self.count
     }
 }
 
@@ -72,7 +139,7 @@ impl Zones {
     /// Marks a zone as taken by a segment that exists. False if it is taken twice or does not exist: the tables are
     /// damaged (Z1).
     pub(crate) fn occupy(&mut self, drive: DriveIndex, zone: ZoneIndex) -> bool {
-        self.drives.get_mut(drive.index()).is_some_and(|zones| zones.set(zone, false))
+        self.drives.get_mut(drive.index()).is_some_and(|zones| zones.remove(zone.get()))
     }
 
     /// Gives a zone back.
@@ -80,8 +147,56 @@ impl Zones {
     /// # Panics
     /// If it is free already (Z1).
     pub(crate) fn free(&mut self, drive: DriveIndex, zone: ZoneIndex) {
-        let freed = self.drives.get_mut(drive.index()).is_some_and(|zones| zones.set(zone, true));
+        let free = |zones: &mut DriveZones| !zones.is_free(zone.get()) && zones.warm.set(zone.get(), true);
+        let freed = self.drives.get_mut(drive.index()).is_some_and(free);
         assert!(freed, "Z1: zone {zone} of drive {drive} was freed twice");
+    }
+
+    /// The zones after this one that no space is held for, as far as they follow one another; at most `most`.
+    pub(crate) fn clean_after(&self, drive: DriveIndex, zone: ZoneIndex, most: u32) -> ZoneRun {
+        let first = ZoneIndex::new(zone.get() + 1);
+        let count = self.drives.get(drive.index()).map_or(0, |zones| zones.clean.run(first.get(), most));
+        ZoneRun { drive, first, count }
+    }
+
+    /// Space is held for these zones now: those that are still free are to be used before others.
+    pub(crate) fn warm_up(&mut self, run: ZoneRun) {
+        let Some(zones) = self.drives.get_mut(run.drive.index()) else { return };
+        for zone in run.zones() {
+            if zones.clean.set(zone, false) {
+                zones.warm.set(zone, true);
+            }
+        }
+    }
+
+    /// Marks every zone that is warm now to be discarded next time. True if there are any.
+    pub(crate) fn cool(&mut self) -> bool {
+        self.drives.iter_mut().for_each(|zones| zones.cooling = zones.warm.clone());
+        self.drives.iter().any(|zones| zones.online && zones.warm.count > 0)
+    }
+
+    /// Takes out, for discarding, up to `most` zones of each drive that have been free for a while.
+    pub(crate) fn take_cooled(&mut self, most: u32) -> Vec<ZoneRun> {
+        let cooled = |(index, zones): (usize, &mut DriveZones)| {
+            let first = zones.cooling.first().filter(|_| zones.online)?;
+            let run = ZoneRun {
+                drive: DriveIndex::new(u16::try_from(index).ok()?),
+                first: ZoneIndex::new(first),
+                count: zones.cooling.run(first, most),
+            };
+            run.zones().for_each(|zone| assert!(zones.remove(zone), "Z1: zone {zone} cools but is not free"));
+            Some(run)
+        };
+        self.drives.iter_mut().enumerate().filter_map(cooled).collect()
+    }
+
+    /// Gives back what [`Zones::take_cooled`] took out.
+    pub(crate) fn discarded(&mut self, run: ZoneRun) {
+        let Some(zones) = self.drives.get_mut(run.drive.index()) else { return };
+        for zone in run.zones() {
+            let free = !zones.is_free(zone) && zones.clean.set(zone, true);
+            assert!(free, "Z1: zone {zone} of drive {} was free while it was discarded", run.drive);
+        }
     }
 
     /// Lets new segments use a drive, or not.
@@ -94,7 +209,7 @@ impl Zones {
     /// Zones of a new segment of `scheme`: on the drives with most room, whose order rotates. With too few drives in use
     /// the last parity columns stay holes, so that reads need no decoding; with too little room on them there is no
     /// segment, because one with fewer columns than it could have would be worse protected.
-    pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<Vec<SegmentColumn>> {
+    pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<Allocated> {
         let mut drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
         let width = usize::from(scheme.width());
         let online = (0..self.drives.len()).filter(|drive| self.is_online(*drive)).count();
@@ -107,23 +222,26 @@ impl Zones {
         let turn = self.turn % drives.len();
         drives.rotate_left(turn);
         self.turn = self.turn.wrapping_add(1);
-        let mut columns: Vec<_> = drives.into_iter().map(|drive| self.take(drive)).collect();
+        let mut unreserved = Vec::new();
+        let mut take = |drive: usize| {
+            let taken = self.drives.get_mut(drive).and_then(DriveZones::take);
+            let (Some((zone, warm)), Ok(drive)) = (taken, u16::try_from(drive).map(DriveIndex::new)) else {
+                panic!("Z1: drive {drive} was said to have room")
+            };
+            if !warm {
+                unreserved.push((drive, zone));
+            }
+            SegmentColumn::whole(drive, zone)
+        };
+        let mut columns: Vec<_> = drives.into_iter().map(&mut take).collect();
         columns.resize(width, SegmentColumn::hole());
-        Some(columns)
-    }
-
-    fn take(&mut self, drive: usize) -> SegmentColumn {
-        let zone = self.drives.get_mut(drive).and_then(DriveZones::take);
-        match (zone, u16::try_from(drive)) {
-            (Some(zone), Ok(drive)) => SegmentColumn::whole(DriveIndex::new(drive), zone),
-            _ => panic!("Z1: drive {drive} was said to have room"),
-        }
+        Some(Allocated { columns, unreserved })
     }
 
     /// Segments of `scheme` that could still be allocated: the most for which the drives together have room, when none
     /// holds two columns of one segment.
     pub(crate) fn available(&self, scheme: Scheme) -> u32 {
-        self.fit(scheme, |drive| drive.count)
+        self.fit(scheme, DriveZones::free)
     }
 
     /// The same if no zone were taken.
@@ -147,11 +265,16 @@ impl Zones {
         low
     }
 
+    /// Drives that are online.
+    pub(crate) fn drives(&self) -> u32 {
+        self.drives.iter().map(|drive| u32::from(drive.online)).sum()
+    }
+
     /// All zones of drives that are online, and how many of them are free.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let online = self.drives.iter().filter(|drive| drive.online);
         online
-            .fold((0, 0), |(all, free), drive| (all + u64::from(drive.zones), free + u64::from(drive.count)))
+            .fold((0, 0), |(all, free), drive| (all + u64::from(drive.zones), free + u64::from(drive.free())))
     }
 
     fn is_online(&self, drive: usize) -> bool {
@@ -160,7 +283,7 @@ impl Zones {
 
     /// Free zones that a new segment may use.
     fn room(&self, drive: usize) -> u32 {
-        self.drives.get(drive).filter(|drive| drive.online).map_or(0, |drive| drive.count)
+        self.drives.get(drive).filter(|drive| drive.online).map_or(0, DriveZones::free)
     }
 }
 
@@ -178,7 +301,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         assert_eq!(zones.available(scheme("4+1")), 70);
         for _ in 0..70 {
-            for column in zones.allocate(scheme("4+1")).unwrap() {
+            for column in zones.allocate(scheme("4+1")).unwrap().columns {
                 assert!(seen.insert(column.zone.unwrap()));
             }
         }
@@ -195,7 +318,7 @@ mod tests {
         let mut zones = Zones::new([(100, true); 5].into_iter());
         let mut parity = [0; 5];
         for _ in 0..50 {
-            let columns = zones.allocate(scheme("4+1")).unwrap();
+            let columns = zones.allocate(scheme("4+1")).unwrap().columns;
             parity[columns[4].zone.unwrap().0.index()] += 1;
         }
         assert_eq!(parity, [10; 5]);
@@ -209,7 +332,7 @@ mod tests {
         let mut count = 0;
         while zones
             .allocate(scheme("2+1"))
-            .is_some_and(|columns| columns.iter().all(|column| column.zone.is_some()))
+            .is_some_and(|allocated| allocated.columns.iter().all(|column| column.zone.is_some()))
         {
             count += 1;
         }
@@ -222,7 +345,7 @@ mod tests {
         let mut zones = Zones::new([(10, true), (10, false), (10, true), (10, true), (10, true)].into_iter());
         assert_eq!(zones.available(scheme("4+1")), 10);
         for _ in 0..10 {
-            let columns = zones.allocate(scheme("4+1")).unwrap();
+            let columns = zones.allocate(scheme("4+1")).unwrap().columns;
             assert!(columns[..4].iter().all(|column| column.zone.is_some()));
             assert_eq!(columns[4], SegmentColumn::hole());
         }
@@ -234,7 +357,9 @@ mod tests {
         let mut zones = Zones::new([(10, true), (3, true), (10, true)].into_iter());
         assert_eq!(zones.available(scheme("1+2")), 3);
         for _ in 0..3 {
-            assert!(zones.allocate(scheme("1+2")).unwrap().iter().all(|column| column.zone.is_some()));
+            assert!(
+                zones.allocate(scheme("1+2")).unwrap().columns.iter().all(|column| column.zone.is_some())
+            );
         }
         assert_eq!(zones.allocate(scheme("1+2")), None);
     }
@@ -246,5 +371,39 @@ mod tests {
         assert!(!zones.occupy(DriveIndex::new(0), ZoneIndex::new(3)));
         assert!(!zones.occupy(DriveIndex::new(0), ZoneIndex::new(10)));
         assert!(!zones.occupy(DriveIndex::new(1), ZoneIndex::new(0)));
+    }
+
+    #[test]
+    fn zones_that_come_back_are_taken_first_and_discarded_when_nobody_wants_them() {
+        let drive = DriveIndex::new(0);
+        let run = |first, count| ZoneRun { drive, first: ZoneIndex::new(first), count };
+        let mut zones = Zones::new([(100, true)].into_iter());
+        let take = |zones: &mut Zones| {
+            let allocated = zones.allocate(scheme("1+0")).unwrap();
+            (allocated.columns[0].zone.unwrap().1.get(), allocated.unreserved.len())
+        };
+        assert_eq!([take(&mut zones), take(&mut zones), take(&mut zones)], [(0, 1), (1, 1), (2, 1)]);
+        assert_eq!(zones.clean_after(drive, ZoneIndex::new(2), 4), run(3, 4));
+        zones.warm_up(run(3, 4));
+        assert_eq!(
+            (take(&mut zones), zones.clean_after(drive, ZoneIndex::new(96), 64)),
+            ((3, 0), run(97, 3))
+        );
+        zones.free(drive, ZoneIndex::new(0));
+        zones.free(drive, ZoneIndex::new(2));
+        assert!(zones.cool());
+        zones.free(drive, ZoneIndex::new(1));
+        assert_eq!(take(&mut zones), (0, 0));
+        assert_eq!(zones.take_cooled(2), [run(2, 1)]);
+        assert_eq!(zones.totals(), (100, 97), "what is being discarded is not free");
+        assert_eq!(zones.take_cooled(2), [run(4, 2)]);
+        zones.discarded(run(2, 1));
+        zones.discarded(run(4, 2));
+        assert_eq!(zones.take_cooled(2), [run(6, 1)]);
+        assert_eq!(zones.take_cooled(2), []);
+        zones.discarded(run(6, 1));
+        assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)]);
+        assert!(!zones.cool());
+        assert_eq!(zones.totals(), (100, 96));
     }
 }

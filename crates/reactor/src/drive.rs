@@ -18,6 +18,8 @@ pub struct DriveProperties {
     pub volatile_cache: bool,
     /// True if [`Drive::discard`] gives space back.
     pub discard: bool,
+    /// True if space is taken as it is written, and may run out: [`Drive::reserve`] takes it before.
+    pub sparse: bool,
     /// True for drives with seek times.
     pub rotational: bool,
 }

@@ -101,6 +101,7 @@ impl Drive for MemoryDrive {
             physical_sector: 4096,
             volatile_cache: false,
             discard: true,
+            sparse: false,
             rotational: false,
         }
     }

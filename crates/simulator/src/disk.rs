@@ -425,6 +425,7 @@ impl Drive for Opened {
             physical_sector: 4096,
             volatile_cache: self.disk.options.volatile_cache,
             discard: true,
+            sparse: true,
             rotational: false,
         }
     }

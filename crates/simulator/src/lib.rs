@@ -12,6 +12,7 @@ pub mod disk;
 pub mod model;
 pub mod random;
 pub mod run;
+mod stretch;
 pub mod swarm;
 pub mod sweep;
 pub mod world;

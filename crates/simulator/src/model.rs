@@ -252,7 +252,7 @@ impl VolumeModel {
     }
 }
 
-fn tag_of(sector: &[u8]) -> u64 {
+pub(crate) fn tag_of(sector: &[u8]) -> u64 {
     sector.first_chunk::<TAG>().map_or(0, |tag| u64::from_le_bytes(*tag))
 }
 

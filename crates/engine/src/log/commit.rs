@@ -7,7 +7,7 @@ use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, Segmen
 use reactor::{Io, IoResult};
 use smallvec::SmallVec;
 
-use super::request::{Batch, prefers_mirror};
+use super::request::{Batch, REQUEST_BLOCKS_MAX, prefers_mirror};
 use super::stage::Stage;
 use super::{Effect, Flight, Log, Stream};
 use crate::error::{Error, ErrorKind};
@@ -15,6 +15,11 @@ use crate::geometry::RecordLayout;
 use crate::ledger::Payload;
 use crate::map::NodeRef;
 use crate::segments::Room;
+
+/// The streams that take turns with the checkpoint's.
+const OTHERS: [Stream; 4] = [Stream::User, Stream::Trim, Stream::Cold, Stream::Freeing];
+/// Times as many full records as others may be in flight.
+const FULL_DEPTH: usize = 4;
 
 type Writes = SmallVec<[(DriveIndex, Io); 8]>;
 type Results = SmallVec<[(DriveIndex, IoResult); 8]>;
@@ -24,12 +29,11 @@ impl Log {
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.work.notified().await;
-            while self.in_flight.borrow().len() < self.depth
-                && let Some(stream) = self.next_stream()
-            {
-                if self.failure().is_some() {
+            while let Some(stream) = self.next_stream() {
+                if !self.may_start(stream) || self.failure().is_some() {
                     break;
                 }
+                self.took_turn(stream);
                 self.commit_one(stream).await;
             }
             if self.stopping.get() && self.is_idle() {
@@ -38,31 +42,43 @@ impl Log {
         }
     }
 
+    /// True if one more record may be in flight. With [`Log::depth`] of them, a record that could still grow waits for more to
+    /// go into it; one that is full has nothing to wait for.
+    fn may_start(&self, stream: Stream) -> bool {
+        let in_flight = self.in_flight.borrow().len();
+        if in_flight < self.depth {
+            return true;
+        }
+        let full = || {
+            let queues = self.queues.borrow();
+            let mut left = REQUEST_BLOCKS_MAX;
+            queues.of(stream).iter().any(|request| {
+                left = left.saturating_sub(request.payload());
+                left == 0
+            })
+        };
+        in_flight < FULL_DEPTH * self.depth && full()
+    }
+
     /// The queue to serve next: the checkpoint's and the others' in turns, so that neither holds the other up.
     fn next_stream(&self) -> Option<Stream> {
         let queues = self.queues.borrow();
-        let waits = |stream: Stream| self.waits.get().has(stream.privilege());
-        let others = [
-            (Stream::User, !queues.user.is_empty() && (self.pace.may_write() || self.stopping.get())),
-            (Stream::Freeing, !queues.freeing.is_empty()),
-            (Stream::Cold, !queues.cold.is_empty()),
-        ];
-        let after = self.last_served.get() + 1;
-        let mut next = (0..others.len()).map(|step| (after + step) % others.len());
-        let other = next.find_map(|at| {
-            others
-                .get(at)
-                .filter(|(stream, ready)| *ready && !waits(*stream))
-                .map(|(stream, _)| (at, *stream))
-        });
-        let checkpoint = !queues.checkpoint.is_empty();
-        let turn = self.others_turn.replace(!self.others_turn.get());
-        match other {
-            Some((at, stream)) if turn || !checkpoint => {
-                self.last_served.set(at);
-                Some(stream)
-            }
-            _ => checkpoint.then_some(Stream::Checkpoint),
+        let waits = self.waits.get();
+        let held_back =
+            |stream: Stream| stream == Stream::User && !self.pace.may_write() && !self.stopping.get();
+        let ready = |stream: Stream| !queues.of(stream).is_empty() && !held_back(stream);
+        let after = OTHERS.iter().position(|other| *other == self.last_other.get()).map_or(0, |at| at + 1);
+        let mut others = OTHERS.iter().cycle().skip(after).take(OTHERS.len());
+        let other = others.find(|stream| ready(**stream) && !waits.of(**stream)).copied();
+        let checkpoint = ready(Stream::Checkpoint).then_some(Stream::Checkpoint);
+        if self.others_turn.get() { other.or(checkpoint) } else { checkpoint.or(other) }
+    }
+
+    /// Remembers whose turn it is next.
+    fn took_turn(&self, stream: Stream) {
+        self.others_turn.set(stream == Stream::Checkpoint);
+        if stream != Stream::Checkpoint {
+            self.last_other.set(stream);
         }
     }
 
@@ -79,7 +95,7 @@ impl Log {
         {
             let scheme = self.scheme_of(class);
             let atomic = self.geometry.atomic_blocks();
-            let batch = Batch::gather(self.queues.borrow_mut().of(stream), scheme, room.rows, atomic);
+            let batch = Batch::gather(self.queues.borrow_mut().of_mut(stream), scheme, room.rows, atomic);
             if !batch.requests.is_empty() {
                 self.ledger.map.borrow_mut().pin_again(&batch.borrowed);
                 self.write_record(segment, room, scheme, batch, stream);
@@ -101,19 +117,26 @@ impl Log {
         if stream == Stream::Checkpoint || self.checkpoint_failed.get() {
             return self.refuse_all(stream, error);
         }
-        self.waits.set(self.waits.get().up_to(stream.privilege()));
+        let needs_less = |other: &&Stream| other.privilege() <= stream.privilege();
+        OTHERS.iter().filter(needs_less).for_each(|stream| self.waits_now(*stream));
         self.checkpoint_due.notify();
+    }
+
+    fn waits_now(&self, stream: Stream) {
+        let mut waits = self.waits.get();
+        *waits.of_mut(stream) = true;
+        self.waits.set(waits);
     }
 
     /// There is no free segment for a stream. What was freed comes with a checkpoint; beyond that the cleaner makes space,
     /// unless it has said that it cannot.
     fn wait_for_space(&self, stream: Stream, error: &Error) {
-        if self.pace.tries_in_vain(stream.privilege()) {
+        if !self.pace.may_wait(stream) {
             return self.refuse_all(stream, error);
         }
         let cleanable = !matches!(stream, Stream::Checkpoint | Stream::Cold);
         if cleanable {
-            self.pace.hurry();
+            self.pace.wake();
         }
         let coming = self.rows.segments.borrow_mut().free_emptied() > 0
             || self.rows.segments.borrow().freed_count() > 0;
@@ -123,12 +146,13 @@ impl Log {
         if !cleanable || self.exhausted.replace(false) {
             return self.refuse_all(stream, error);
         }
-        self.waits.set(self.waits.get().with(stream.privilege()));
+        self.waits_now(stream);
     }
 
     /// Answers everything that a stream has queued with an error.
     fn refuse_all(&self, stream: Stream, error: &Error) {
-        let refused = std::mem::take(self.queues.borrow_mut().of(stream));
+        self.pace.served(stream);
+        let refused = std::mem::take(self.queues.borrow_mut().of_mut(stream));
         let count = refused.iter().filter(|request| request.reply.is_some()).count();
         for request in refused {
             self.refuse(request, error);
@@ -141,7 +165,7 @@ impl Log {
         if stream == Stream::Cold {
             return SegmentClass::Cold;
         }
-        let mut queues = self.queues.borrow_mut();
+        let queues = self.queues.borrow();
         let payload: u32 = queues.of(stream).iter().take(8).map(super::Request::payload).sum();
         // One header block does for anything that a mirror is chosen for.
         let small = queues.of(stream).len() <= 8 && prefers_mirror(self.geometry.scheme, 1 + payload);
@@ -157,6 +181,7 @@ impl Log {
         batch: Batch,
         stream: Stream,
     ) {
+        self.pace.served(stream);
         let sequence = self.next.get();
         self.next.set(sequence.next());
         let layout = RecordLayout::new(scheme, room.row, batch.blocks());
@@ -379,7 +404,7 @@ impl Log {
         let cells = u64::from(rows) * u64::from(scheme.data());
         match stream {
             Stream::Checkpoint => counters.map_blocks += payload,
-            Stream::Freeing => counters.freeing_blocks += payload,
+            Stream::Trim | Stream::Freeing => counters.freeing_blocks += payload,
             Stream::User => counters.user_blocks += payload,
             Stream::Cold => counters.moved_blocks += payload,
         }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use format::{PoolId, PoolKey, SegmentId, Sequence, ShardIndex, ShardRecord};
 use reactor::{Notify, Reactor, WaitList, local_oneshot};
 
+use request::PerStream;
 pub(crate) use request::{Effect, REQUEST_BLOCKS_MAX, Request, Stream};
 
 use crate::control::ControlLink;
@@ -30,7 +31,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, RecordLayout};
 use crate::ledger::Ledger;
 use crate::rows::Rows;
-use crate::segments::Privilege;
 use crate::space::Space;
 use pace::Pace;
 
@@ -61,7 +61,7 @@ pub struct LogCounters {
     pub user_blocks: u64,
     /// Payload blocks of map nodes and tables.
     pub map_blocks: u64,
-    /// Payload blocks of the catalogue and of blocks that were healed.
+    /// Payload blocks of the catalogue, of zeroed parts and of blocks that were healed.
     pub freeing_blocks: u64,
     /// Payload blocks that the engine moved.
     pub moved_blocks: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Log {
     depth: usize,
     checkpoint_blocks: u64,
     recent_max: usize,
-    queues: RefCell<Queues>,
+    queues: RefCell<PerStream<VecDeque<Request>>>,
     in_flight: RefCell<VecDeque<Rc<Flight>>>,
     open: open::OpenSegments,
     next: Cell<Sequence>,
@@ -103,7 +103,7 @@ pub(crate) struct Log {
     /// Payload and header blocks written since the last checkpoint began.
     pub(crate) blocks_since_checkpoint: Cell<u64>,
     /// Who waits for space or a checkpoint.
-    waits: Cell<Waits>,
+    waits: Cell<PerStream<bool>>,
     /// There is no space to come: who waited for it is refused.
     exhausted: Cell<bool>,
     /// Users and the cleaner, in step.
@@ -113,88 +113,13 @@ pub(crate) struct Log {
     /// Whose turn it is: the checkpoint's, or everybody else's.
     others_turn: Cell<bool>,
     /// Which of the others was served last.
-    last_served: Cell<usize>,
+    last_other: Cell<Stream>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
     /// Requests with somebody to answer, queued and answered so far, by stream.
-    queued: Cell<PerStream>,
-    answered: Cell<PerStream>,
+    queued: Cell<PerStream<u64>>,
+    answered: Cell<PerStream<u64>>,
     settled: WaitList,
-}
-
-/// The uses of space that wait for it, one bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Waits(u8);
-
-impl Waits {
-    fn with(self, privilege: Privilege) -> Self {
-        Self(self.0 | 1 << privilege as u8)
-    }
-
-    /// With this use, and all that need space less.
-    fn up_to(self, privilege: Privilege) -> Self {
-        Self(self.0 | ((1 << (privilege as u8 + 1)) - 1))
-    }
-
-    fn has(self, privilege: Privilege) -> bool {
-        self.0 & 1 << privilege as u8 != 0
-    }
-}
-
-/// A count for each stream.
-#[derive(Clone, Copy, Default)]
-struct PerStream {
-    checkpoint: u64,
-    freeing: u64,
-    user: u64,
-    cold: u64,
-}
-
-impl PerStream {
-    fn plus(mut self, stream: Stream, count: u64) -> Self {
-        *match stream {
-            Stream::Checkpoint => &mut self.checkpoint,
-            Stream::Freeing => &mut self.freeing,
-            Stream::User => &mut self.user,
-            Stream::Cold => &mut self.cold,
-        } += count;
-        self
-    }
-
-    fn reaches(&self, other: &Self) -> bool {
-        self.checkpoint >= other.checkpoint
-            && self.freeing >= other.freeing
-            && self.user >= other.user
-            && self.cold >= other.cold
-    }
-}
-
-#[derive(Default)]
-struct Queues {
-    checkpoint: VecDeque<Request>,
-    freeing: VecDeque<Request>,
-    user: VecDeque<Request>,
-    cold: VecDeque<Request>,
-}
-
-impl Queues {
-    fn of(&mut self, stream: Stream) -> &mut VecDeque<Request> {
-        match stream {
-            Stream::Checkpoint => &mut self.checkpoint,
-            Stream::Freeing => &mut self.freeing,
-            Stream::User => &mut self.user,
-            Stream::Cold => &mut self.cold,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        let Self { checkpoint, freeing, user, cold } = self;
-        checkpoint.is_empty() && freeing.is_empty() && user.is_empty() && cold.is_empty()
-    }
-
-    fn drain(self) -> impl Iterator<Item = Request> {
-        self.checkpoint.into_iter().chain(self.freeing).chain(self.user).chain(self.cold)
-    }
 }
 
 /// What a log starts with.
@@ -244,7 +169,7 @@ impl Log {
             pace: Pace::new(start.space),
             checkpoint_failed: Cell::new(false),
             others_turn: Cell::new(true),
-            last_served: Cell::new(0),
+            last_other: Cell::new(Stream::Cold),
             counters: Cell::default(),
             stopping: Cell::new(false),
             queued: Cell::default(),
@@ -272,21 +197,25 @@ impl Log {
             self.refuse(request, &error);
             return;
         }
-        self.queued.set(self.queued.get().plus(stream, u64::from(request.reply.is_some())));
-        self.queues.borrow_mut().of(stream).push_back(request);
+        let mut queued = self.queued.get();
+        *queued.of_mut(stream) += u64::from(request.reply.is_some());
+        self.queued.set(queued);
+        self.queues.borrow_mut().of_mut(stream).push_back(request);
         self.work.notify();
     }
 
     /// Waits until everything queued by now has been answered.
     pub(crate) async fn settle(&self) {
         let queued = self.queued.get();
-        let reached = || self.answered.get().reaches(&queued);
+        let reached = || self.answered.get().iter().zip(queued.iter()).all(|(done, all)| done >= all);
         self.settled.until(|| (self.failure().is_some() || reached()).then_some(())).await;
     }
 
     /// Requests of a stream were answered.
     fn count_answered(&self, stream: Stream, requests: usize) {
-        self.answered.set(self.answered.get().plus(stream, requests as u64));
+        let mut answered = self.answered.get();
+        *answered.of_mut(stream) += requests as u64;
+        self.answered.set(answered);
         self.settled.wake_all();
     }
 
@@ -333,7 +262,7 @@ impl Log {
     /// The cleaner has done what it could: a segment's worth, or nothing at all.
     pub(crate) fn cleaning_ended(&self, gained: bool) {
         self.exhausted.set(!gained);
-        if gained && self.waits.get() != Waits::default() {
+        if gained && self.waits.get().iter().any(|waits| *waits) {
             self.checkpoint_due.notify();
         } else if !gained {
             self.look_again();
@@ -341,7 +270,7 @@ impl Log {
     }
 
     fn look_again(&self) {
-        self.waits.set(Waits::default());
+        self.waits.set(PerStream::default());
         self.work.notify();
     }
 
@@ -353,7 +282,7 @@ impl Log {
 
     /// True if nothing is queued or in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queues.borrow().is_empty() && self.in_flight.borrow().is_empty()
+        self.queues.borrow().iter().all(VecDeque::is_empty) && self.in_flight.borrow().is_empty()
     }
 
     /// Fails the log (L3): everything queued and in flight is answered with the error.
@@ -364,7 +293,7 @@ impl Log {
         tracing::error!(shard = %self.identity.shard, %error, "the shard takes no more writes");
         *self.failure.borrow_mut() = Some(error.clone());
         let queued = std::mem::take(&mut *self.queues.borrow_mut());
-        queued.drain().for_each(|request| self.refuse(request, error));
+        queued.into_iter().flatten().for_each(|request| self.refuse(request, error));
         let in_flight: Vec<_> = self.in_flight.borrow().iter().cloned().collect();
         for flight in in_flight {
             flight.written.set(true);

@@ -1,6 +1,7 @@
 //! The segments that a log appends to, and getting the next ones before they are needed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::{Scheme, SegmentClass, SegmentId};
@@ -10,16 +11,22 @@ use super::Log;
 use crate::error::{Error, ErrorKind, Result};
 use crate::segments::{Privilege, Room};
 
-/// One open segment of each class, and a spare for new data.
+/// Payload blocks that the spare segments hold together, where segments are small and there are plenty: opening one waits
+/// for the superblocks to be flushed, and meanwhile fast drives take several of them.
+const AHEAD_BLOCKS: u32 = 16 << 8;
+/// Spare segments at most.
+const SPARES_MAX: usize = 4;
+
+/// One open segment of each class, and spares for new data.
 #[derive(Default)]
 pub(super) struct OpenSegments {
     hot: Cell<Option<SegmentId>>,
     mirror: Cell<Option<SegmentId>>,
     cold: Cell<Option<SegmentId>>,
     /// Opened ahead of need.
-    spare: Cell<Option<SegmentId>>,
-    /// A segment is being opened.
-    opening: Cell<bool>,
+    spares: RefCell<VecDeque<SegmentId>>,
+    /// Spares that are being opened.
+    opening: Cell<usize>,
     opened: WaitList,
 }
 
@@ -54,7 +61,7 @@ impl Log {
     pub(super) fn recent_is_full(&self, privilege: Privilege) -> bool {
         let most = match privilege {
             Privilege::User => self.recent_max * 8 / 16,
-            Privilege::Cleaning => self.recent_max * 9 / 16,
+            Privilege::Trimming => self.recent_max * 9 / 16,
             Privilege::Freeing => self.recent_max * 10 / 16,
             Privilege::Checkpoint => return false,
         };
@@ -78,9 +85,10 @@ impl Log {
     /// # Errors
     /// `NoSpace` if none is to be had for this stream; anything else is the pool's failure.
     pub(super) async fn open_next(self: &Rc<Self>, class: SegmentClass, privilege: Privilege) -> Result<()> {
-        self.open.opened.until(|| (!self.open.opening.get()).then_some(())).await;
+        let one_is_there = || self.open.opening.get() == 0 || !self.open.spares.borrow().is_empty();
+        self.open.opened.until(|| one_is_there().then_some(())).await;
         if class == SegmentClass::Hot
-            && let Some(spare) = self.open.spare.take()
+            && let Some(spare) = self.open.spares.borrow_mut().pop_front()
         {
             self.seal(class);
             self.open.hot.set(Some(spare));
@@ -92,28 +100,39 @@ impl Log {
         Ok(())
     }
 
-    /// Opens the next segment for new data in the background once the open one is half full.
+    /// Opens the next segments for new data in the background.
     pub(super) fn open_ahead(self: &Rc<Self>) {
         let Some((_, room)) = self.current(SegmentClass::Hot, Privilege::User) else { return };
-        let due = room.rows < self.geometry.rows() / 2;
-        if !due
-            || self.open.opening.get()
-            || self.open.spare.get().is_some()
-            || self.recent_is_full(Privilege::User)
+        let wanted = self.spares_wanted(room.rows);
+        while self.open.spares.borrow().len() + self.open.opening.get() < wanted
+            && !self.recent_is_full(Privilege::User)
         {
-            return;
+            self.open.opening.set(self.open.opening.get() + 1);
+            let log = self.clone();
+            let open = async move {
+                // Without space there is no spare; whoever needs the segment meets the error itself.
+                if let Ok(id) = log.open_segment(SegmentClass::Hot, Privilege::User).await {
+                    log.open.spares.borrow_mut().push_back(id);
+                }
+                log.open.opening.set(log.open.opening.get() - 1);
+                log.open.opened.wake_all();
+            };
+            self.reactor.spawn(open).detach();
         }
-        self.open.opening.set(true);
-        let log = self.clone();
-        let open = async move {
-            // Without space there is no spare; whoever needs the segment meets the error itself.
-            if let Ok(id) = log.open_segment(SegmentClass::Hot, Privilege::User).await {
-                log.open.spare.set(Some(id));
+    }
+
+    /// How many spares there should be, with `rows` left in the open segment: one when that is half full, more of small
+    /// ones unless space is short.
+    fn spares_wanted(&self, rows: u32) -> usize {
+        let space = &self.pace.space;
+        if space.free_for_users() > space.high_water() {
+            let segment = self.geometry.rows() * u32::from(self.geometry.scheme.data());
+            let ahead = usize::try_from(AHEAD_BLOCKS / segment).unwrap_or(SPARES_MAX).min(SPARES_MAX);
+            if ahead > 1 {
+                return ahead;
             }
-            log.open.opening.set(false);
-            log.open.opened.wake_all();
-        };
-        self.reactor.spawn(open).detach();
+        }
+        usize::from(rows < self.geometry.rows() / 2)
     }
 
     /// Gets zones, and the superblocks to know of them.
@@ -125,7 +144,6 @@ impl Log {
             segments.open(id, record, level);
             id
         };
-        self.pace.got_segment(privilege);
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");
         // What is on its way to be free comes with a checkpoint: before the last of what is free is taken.
         let coming = self.rows.segments.borrow().freed_count();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use reactor::{Notify, WaitList};
 
-use crate::segments::Privilege;
+use super::request::{PerStream, Stream};
 use crate::space::Space;
 
 /// Blocks that the cleaner may be behind before writers wait for it.
@@ -21,6 +21,8 @@ const DEBT_MAX: f32 = 256.0;
 const PRESSURE_MAX: f32 = 0.95;
 /// Live share up to which segments are cleaned when somebody waits for space.
 const URGENT_WORTH: f32 = 0.9;
+/// The same when the last segments are being used: what does not gain much is not touched.
+const SHORT_WORTH: f32 = 0.5;
 
 /// How often somebody waits for a checkpoint or the cleaner in vain before he is told that there is no space.
 const TRIES_MAX: u32 = 64;
@@ -34,10 +36,8 @@ pub(crate) struct Pace {
     cleaning: Cell<bool>,
     /// Free segments when there was last nothing to clean: with fewer it is worth another look.
     rested_at: Cell<u32>,
-    /// Somebody waits for space.
-    urgent: Cell<bool>,
-    /// For each use, how often it waited for space since it last got a segment.
-    tries: Cell<[u32; 4]>,
+    /// Who waits for space: how often since it last wrote a record.
+    tries: Cell<PerStream<u32>>,
     work: Notify,
     owed: WaitList,
 }
@@ -49,7 +49,6 @@ impl Pace {
             debt: Cell::new(0.0),
             cleaning: Cell::new(false),
             rested_at: Cell::new(u32::MAX),
-            urgent: Cell::new(false),
             tries: Cell::default(),
             work: Notify::default(),
             owed: WaitList::default(),
@@ -91,14 +90,20 @@ impl Pace {
     pub(crate) fn worth(&self, coming: usize) -> Option<f32> {
         let coming = u32::try_from(coming).unwrap_or(u32::MAX);
         let pressure = self.space.pressure(coming).min(PRESSURE_MAX);
-        let worth = if self.urgent.get() { URGENT_WORTH } else { pressure };
+        let worth = if self.space.is_short() {
+            SHORT_WORTH
+        } else if self.is_urgent() {
+            URGENT_WORTH
+        } else {
+            pressure
+        };
         self.cleaning.set(worth > 0.0);
         (worth > 0.0).then_some(worth)
     }
 
     /// Waits until the cleaner owes users something, or somebody waits for space. `stop` ends the wait too.
     pub(crate) async fn owes(&self, stop: impl Fn() -> bool) {
-        self.owed.until(|| (self.debt.get() > 0.0 || self.urgent.get() || stop()).then_some(())).await;
+        self.owed.until(|| (self.debt.get() > 0.0 || self.is_urgent() || stop()).then_some(())).await;
     }
 
     /// The cleaner has moved, or begun to move, `blocks`.
@@ -107,42 +112,27 @@ impl Pace {
         self.debt.set((self.debt.get() - blocks as f32).max(0.0));
     }
 
-    /// A segment was opened for this use: waiting was not in vain.
-    pub(super) fn got_segment(&self, of: Privilege) {
-        if of == Privilege::User {
-            self.urgent.set(false);
-        }
+    /// Somebody waits for space.
+    fn is_urgent(&self) -> bool {
+        self.tries.get().iter().any(|tries| *tries > 0)
+    }
+
+    /// A stream has written a record, or everything in it was refused: it waits for nothing.
+    pub(super) fn served(&self, stream: Stream) {
         let mut tries = self.tries.get();
-        tries.iter_mut().take(of as usize + 1).skip(of as usize).for_each(|tries| *tries = 0);
+        *tries.of_mut(stream) = 0;
         self.tries.set(tries);
     }
 
-    /// Somebody waits for space: the cleaner is to make some.
-    pub(super) fn hurry(&self) {
-        self.urgent.set(true);
-        self.wake();
-    }
-
-    /// Counts that somebody who waited found no space. True if it is time to tell him: what cleaning gains goes to headers
+    /// Counts that a stream found no space. False if it is time to tell its callers: what cleaning gains goes to headers
     /// and checkpoints.
-    pub(super) fn tries_in_vain(&self, of: Privilege) -> bool {
+    pub(super) fn may_wait(&self, stream: Stream) -> bool {
         let mut tries = self.tries.get();
-        let Some(count) = tries.get_mut(of as usize) else { return true };
+        let count = tries.of_mut(stream);
         *count += 1;
-        let vain = *count > TRIES_MAX;
-        if vain {
-            *count = 0;
-            self.urgent.set(false);
-        }
+        let waits = *count <= TRIES_MAX;
         self.tries.set(tries);
-        vain
-    }
-
-    /// There is nothing to clean at this pressure: nobody waits for it.
-    pub(crate) fn rest(&self, coming: usize) {
-        self.debt.set(0.0);
-        self.cleaning.set(false);
-        self.rested_at.set(self.space.free_for_users() + u32::try_from(coming).unwrap_or(u32::MAX));
+        waits
     }
 
     /// Has the cleaner look again.
@@ -150,5 +140,12 @@ impl Pace {
         self.rested_at.set(u32::MAX);
         self.work.notify();
         self.owed.wake_all();
+    }
+
+    /// There is nothing to clean at this pressure: nobody waits for it.
+    pub(crate) fn rest(&self, coming: usize) {
+        self.debt.set(0.0);
+        self.cleaning.set(false);
+        self.rested_at.set(self.space.free_for_users() + u32::try_from(coming).unwrap_or(u32::MAX));
     }
 }

@@ -41,14 +41,54 @@ pub(crate) struct Request {
 /// Which queue a request waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// What a checkpoint stores.
-    Checkpoint,
-    /// Records that free space, and the catalogue.
-    Freeing,
     /// New data.
     User,
-    /// Data that the engine moves.
+    /// Trims, zeros and healed blocks.
+    Trim,
+    /// Data that the cleaner moves.
     Cold,
+    /// Deleted volumes, and the catalogue.
+    Freeing,
+    /// What a checkpoint stores.
+    Checkpoint,
+}
+
+/// A value for each stream.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PerStream<T>([T; 5]);
+
+impl<T> PerStream<T> {
+    pub(super) fn of(&self, stream: Stream) -> &T {
+        let [user, trim, cold, freeing, checkpoint] = &self.0;
+        match stream {
+            Stream::User => user,
+            Stream::Trim => trim,
+            Stream::Cold => cold,
+            Stream::Freeing => freeing,
+            Stream::Checkpoint => checkpoint,
+        }
+    }
+
+    pub(super) fn of_mut(&mut self, stream: Stream) -> &mut T {
+        let [user, trim, cold, freeing, checkpoint] = &mut self.0;
+        match stream {
+            Stream::User => user,
+            Stream::Trim => trim,
+            Stream::Cold => cold,
+            Stream::Freeing => freeing,
+            Stream::Checkpoint => checkpoint,
+        }
+    }
+
+    /// All of them; the same order for every value.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+
+    /// All of them.
+    pub(super) fn into_iter(self) -> impl Iterator<Item = T> {
+        self.0.into_iter()
+    }
 }
 
 impl Stream {
@@ -56,8 +96,8 @@ impl Stream {
     pub(super) fn privilege(self) -> Privilege {
         match self {
             Self::Checkpoint => Privilege::Checkpoint,
-            Self::Freeing => Privilege::Freeing,
-            Self::Cold => Privilege::Cleaning,
+            Self::Freeing | Self::Cold => Privilege::Freeing,
+            Self::Trim => Privilege::Trimming,
             Self::User => Privilege::User,
         }
     }

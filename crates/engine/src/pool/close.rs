@@ -40,7 +40,7 @@ impl Pool {
         }
         let control = self.inner.control.clone();
         let dismiss = move |inner: Rc<Control>| async move {
-            inner.stop();
+            inner.stop().await;
             control.evict();
         };
         let _ = self.inner.control.call(dismiss).await;

@@ -20,12 +20,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, Slot};
 use crate::log::Identity;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
-use crate::space::Space;
+use crate::space::{Reserve, Space};
 use crate::zones::Zones;
-
-/// Segments of the reserve that each shard needs at least: for checkpoints, for trims, for the cleaner, and for crashes in
-/// the middle of all that, each of which ends the open segments early.
-const RESERVE_PER_SHARD: u32 = 10;
 
 /// How to open a pool.
 #[derive(Clone)]
@@ -149,10 +145,11 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
         .map(|drive| drive.path.clone())
         .collect();
 
-    let reserve = reserve_segments(&superblock);
+    let reserve = Reserve::of(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
     let control = Control::new(superblock.clone(), zones, opened, slots, reserve, space);
     Reactor::current().spawn(control.clone().run()).detach();
+    Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
     let home = Home::settle(&Reactor::current(), control.clone());
     control.publish(|_| ()).await?;
     let shards = resume_all(&control, &home, candidates).await?;
@@ -206,7 +203,7 @@ pub(crate) fn plan_shard(
     let checkpoint_blocks = (tuning.checkpoint_bytes / 4096).min(pool_blocks / shards / 8).max(256);
     let map_nodes = (tuning.map_bytes / 4096 / shards).max(64);
     // What a checkpoint stores must fit the reserve, and the segments that a shard may open before the next one.
-    let reserve = u64::from(reserve_segments(superblock)) / shards / 3;
+    let reserve = u64::from(Reserve::of(superblock).for_checkpoints()) / shards;
     let recent_max = format::recent_segments_max(superblock.shards.len(), superblock.table_width);
     let segments = reserve.clamp(1, recent_max as u64 / 4);
     let dirty_nodes = segments * u64::from(geometry.rows()) * u64::from(geometry.scheme.data()) * 3 / 4;
@@ -249,14 +246,6 @@ pub(crate) fn take_over(
         *record = examination.record;
     }
     Ok(())
-}
-
-/// Segments that only checkpoints, trims and deletes may open: a share of the pool, and a few for each shard.
-fn reserve_segments(superblock: &Superblock) -> u32 {
-    let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
-    let zones: u64 = superblock.drives.iter().map(|drive| u64::from(drive.zones)).sum();
-    let segments = u32::try_from(zones / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);
-    (segments / 32).max(RESERVE_PER_SHARD * shards)
 }
 
 async fn resume_all(

@@ -97,6 +97,7 @@ impl Shard {
     /// The instant that the checkpoint is of.
     fn freeze(&self, replayed: Option<Sequence>) -> Sequence {
         self.log.blocks_since_checkpoint.set(0);
+        self.emptied_by_checkpoint.set(0);
         let mut mark = {
             let mut segments = self.rows.segments.borrow_mut();
             segments.free_emptied();

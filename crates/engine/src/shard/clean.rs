@@ -21,9 +21,8 @@ use crate::geometry::RecordLayout;
 use crate::log::{Effect, Request, Stream};
 use crate::map::Load;
 use crate::rows::Run;
+use crate::segments::CHUNK_BLOCKS;
 
-/// Blocks that are read and moved at once: writers wait for no more than that in between.
-const CHUNK_BLOCKS: usize = 64;
 /// Blocks that lie together and are moved as one at most.
 const RUN_BLOCKS: usize = 16;
 /// Chunks under way at once.
@@ -63,7 +62,7 @@ impl Shard {
         let coming = {
             let mut segments = self.rows.segments.borrow_mut();
             segments.free_emptied();
-            segments.freed_count()
+            segments.freed_count() + self.emptied_by_checkpoint.get()
         };
         let victim = self.log.pace.worth(coming).and_then(|worth| self.rows.segments.borrow().victim(worth));
         let Some(victim) = victim else {
@@ -87,7 +86,7 @@ impl Shard {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // What was moved so far may have emptied something; a checkpoint tells.
                 self.log.cleaner_rests(0);
-                let coming = self.rows.segments.borrow().freed_count();
+                let coming = self.rows.segments.borrow().freed_count() + self.emptied_by_checkpoint.get();
                 self.log.cleaning_ended(coming > 0);
                 false
             }
@@ -106,15 +105,16 @@ impl Shard {
         let mut chunk: Vec<Live> = Vec::new();
         let mut blocks = 0;
         let mut pending: VecDeque<Pending> = VecDeque::new();
+        let mut nodes = Vec::new();
         let mut outcome = Ok(());
         while outcome.is_ok()
             && self.rows.segments.borrow().live(victim) > 0
             && let Some(found) = headers.next().await?
         {
-            for live in self.live_of(&found).await? {
+            for live in self.live_of(&found, &mut nodes).await? {
                 blocks += live.crcs.len();
                 chunk.push(live);
-                if blocks >= CHUNK_BLOCKS {
+                if blocks >= CHUNK_BLOCKS as usize {
                     outcome = outcome.and(self.move_chunk(std::mem::take(&mut chunk), &mut pending).await);
                     blocks = 0;
                 }
@@ -126,11 +126,23 @@ impl Shard {
         for one in pending {
             outcome = outcome.and(landed(one).await);
         }
-        outcome
+        outcome?;
+        // These take checkpoints' own space: only where the segment comes back for it.
+        let mut stored_anew = false;
+        for (node, place) in nodes {
+            stored_anew |= match node {
+                Some(node) => self.rewrite_node(node, place).await?,
+                None => self.tables.rewrite(place),
+            };
+        }
+        if stored_anew {
+            self.emptied_by_checkpoint.set(self.emptied_by_checkpoint.get() + 1);
+        }
+        Ok(())
     }
 
-    /// What of a record still lives where it was written; sees to its nodes and table blocks.
-    async fn live_of(&self, found: &Found) -> Result<Vec<Live>> {
+    /// What of a record still lives where it was written; notes its nodes and table blocks (`None`), and where they are.
+    async fn live_of(&self, found: &Found, nodes: &mut Vec<(Option<Load>, Address)>) -> Result<Vec<Live>> {
         let mut all = Vec::new();
         let mut first = u32::from(found.header.header_blocks);
         let segment = found.header.place.segment;
@@ -146,11 +158,9 @@ impl Shard {
                         .await?;
                 }
                 Item::Node { layer, level, index } => {
-                    self.rewrite_node(Load { layer, level, index }, place(0)).await?;
+                    nodes.push((Some(Load { layer, level, index }), place(0)));
                 }
-                Item::Table { .. } => {
-                    self.tables.rewrite(place(0));
-                }
+                Item::Table { .. } => nodes.push((None, place(0))),
                 Item::Unmap { .. } | Item::DropLayer { .. } => {}
             }
             first += count;
@@ -158,16 +168,17 @@ impl Shard {
         Ok(all)
     }
 
-    /// Has the next checkpoint store a node anew, if it lives at `place`.
-    async fn rewrite_node(&self, node: Load, place: Address) -> Result<()> {
+    /// Has the next checkpoint store a node anew, if it lives at `place`; says so.
+    async fn rewrite_node(&self, node: Load, place: Address) -> Result<bool> {
         self.log.pace.owes(|| self.stopping.get() || self.log.failure().is_some()).await;
-        if self.walk(|map| map.rewrite_node(node, place)).await? {
+        let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
+        if lives {
             self.log.cleaner_moves(1);
             if self.ledger.map.borrow().is_checkpoint_due() {
                 self.wait_for_map().await;
             }
         }
-        Ok(())
+        Ok(lives)
     }
 
     /// Those of `count` blocks from `block` on that still lie where the record's blocks from `first` on were written.

@@ -88,7 +88,7 @@ impl Shard {
             effect: Effect::Leaves(pins),
             reply: None,
         };
-        self.log.commit(Stream::Freeing, request).await?;
+        self.log.commit(Stream::Trim, request).await?;
         tracing::info!(%layer, block, %from, "a damaged block was moved");
         Ok(())
     }

@@ -56,6 +56,8 @@ pub(crate) struct Shard {
     checkpointing: Cell<bool>,
     checkpoints: Cell<u64>,
     checkpointed: WaitList,
+    /// Segments in which nothing lives but nodes and tables that the next checkpoint stores elsewhere.
+    emptied_by_checkpoint: Cell<usize>,
     stopping: Cell<bool>,
 }
 

@@ -140,9 +140,6 @@ impl Candidate {
         tracing::debug!(shard = %self.plan.identity.shard, layers = map_height, "map loaded");
         let reactor = Reactor::current();
         reactor.spawn(shard.log.clone().run()).detach();
-        reactor.spawn(shard.clone().run_checkpoints()).detach();
-        reactor.spawn(shard.clone().run_healer()).detach();
-        reactor.spawn(shard.clone().run_cleaner()).detach();
         let replayed = !examined.records.is_empty();
         for record in examined.records {
             shard.replay(&record).await?;
@@ -152,6 +149,10 @@ impl Candidate {
             segments.suspect_all();
             self.plan.space.set_live(self.plan.identity.shard.index(), segments.live_blocks());
         }
+        // Not before: they take the map for whole. A checkpoint on the way must not stand for records not yet replayed.
+        reactor.spawn(shard.clone().run_checkpoints()).detach();
+        reactor.spawn(shard.clone().run_healer()).detach();
+        reactor.spawn(shard.clone().run_cleaner()).detach();
         if replayed {
             shard.log.checkpoint_due.notify();
         }
@@ -196,6 +197,7 @@ impl Candidate {
             checkpointing: Cell::new(false),
             checkpoints: Cell::new(0),
             checkpointed: WaitList::default(),
+            emptied_by_checkpoint: Cell::default(),
             stopping: Cell::new(false),
         };
         (Rc::new(shard), layers)

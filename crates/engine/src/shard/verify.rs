@@ -232,6 +232,8 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, known: &Known<'_>, found:
         cells.as_slice().get(index as usize * BLOCK..(index as usize + 1) * BLOCK)
     };
     let mut wrong = false;
+    let incomplete = (0..scheme.width())
+        .any(|column| known.incomplete.contains(&Address::new(span.id, Column::new(column), row)));
     for column in 0..scheme.data() {
         let address = Address::new(span.id, Column::new(column), row);
         let Some((crc, owner)) = known.owners.get(&address) else { continue };
@@ -245,11 +247,14 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, known: &Known<'_>, found:
         let index = index as usize;
         let back =
             rows.rebuild_cell(scheme, Column::new(column), &span.cells, index, block.as_mut_slice(), accept);
-        report_block(rows, address, drive, *owner, back, found);
+        let fate = match (back, incomplete) {
+            (true, _) => Fate::Back,
+            (false, true) => Fate::Undecided,
+            (false, false) => Fate::Lost,
+        };
+        report_block(rows, address, drive, *owner, fate, found);
     }
     let all: Option<Vec<&[u8]>> = (0..scheme.width()).map(cell).collect();
-    let incomplete = (0..scheme.width())
-        .any(|column| known.incomplete.contains(&Address::new(span.id, Column::new(column), row)));
     if wrong || incomplete || scheme.parity() == 0 {
         return;
     }
@@ -271,23 +276,39 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, known: &Known<'_>, found:
     }
 }
 
+/// What becomes of a block whose own cell is not what it should be.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// The other columns give it back.
+    Back,
+    /// They would have, once its row was complete: nobody was promised it, and the next opening may drop its record.
+    Undecided,
+    Lost,
+}
+
 /// Reports a block that is not what its owner expects. One on a drive that is not in use is no damage.
 fn report_block(
     rows: &Rows,
     address: Address,
     drive: Option<DriveIndex>,
     owner: Owner,
-    back: bool,
+    fate: Fate,
     found: &mut ShardFindings,
 ) {
     let in_use = drive.is_some_and(|drive| rows.drives.is_online(drive));
-    let finding = match (back, in_use) {
-        (true, false) => return,
-        (true, true) => {
+    let finding = match (fate, in_use) {
+        (Fate::Back, false) => return,
+        (Fate::Back, true) => {
             let message = format!("{address} ({owner:?}) is damaged; the other columns give it back");
             Finding::new(FindingKind::Damaged, drive, message)
         }
-        (false, _) => {
+        (Fate::Undecided, _) => {
+            let message = format!(
+                "{address} ({owner:?}) is damaged; it was never flushed, and the next opening decides on it"
+            );
+            Finding::new(FindingKind::Damaged, drive, message)
+        }
+        (Fate::Lost, _) => {
             let message = format!("{address} ({owner:?}) is lost: its row does not give it back");
             Finding::new(FindingKind::Lost, drive, message)
         }

@@ -27,7 +27,7 @@ impl Shard {
         let pins = self.prepare(layer, block, count).await?;
         let request = write_request(layer, block, data, pins);
         if request.data.is_empty() {
-            return self.log.commit(Stream::Freeing, request).await.map(|_| ());
+            return self.log.commit(Stream::Trim, request).await.map(|_| ());
         }
         let request = self.admit(layer, block, count, request)?;
         self.log.commit(Stream::User, request).await.map(|_| ())
@@ -72,6 +72,10 @@ impl Shard {
     /// # Errors
     /// `PoolFailed` when too many drives are lost; those of reading the map.
     pub(crate) async fn unmap(&self, layer: LayerId, block: u64, count: u64) -> Result<()> {
+        self.unmap_as(Stream::Trim, layer, block, count).await
+    }
+
+    async fn unmap_as(&self, stream: Stream, layer: LayerId, block: u64, count: u64) -> Result<()> {
         let end = block + count;
         // A share of what may be dirty between two checkpoints, because several may be under way.
         let leaves = (self.ledger.map.borrow().dirty_max() / 16).clamp(1, UNMAP_LEAVES) as u64;
@@ -84,13 +88,13 @@ impl Shard {
             // Long stretches of nothing are passed over without a record.
             let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? else { return Ok(()) };
             let until = end.min((found / most + 1) * most);
-            self.unmap_piece(layer, found, until - found).await?;
+            self.unmap_piece(stream, layer, found, until - found).await?;
             next = until;
         }
         Ok(())
     }
 
-    async fn unmap_piece(&self, layer: LayerId, block: u64, count: u64) -> Result<()> {
+    async fn unmap_piece(&self, stream: Stream, layer: LayerId, block: u64, count: u64) -> Result<()> {
         let pins = loop {
             let pins = self.prepare_unmap(layer, block, count).await?;
             if !self.locks.any_held(layer, block, count) {
@@ -109,7 +113,7 @@ impl Shard {
             effect: Effect::Leaves(pins),
             reply: None,
         };
-        self.log.commit(Stream::Freeing, request).await.map(|_| ())
+        self.log.commit(stream, request).await.map(|_| ())
     }
 
     /// Pins every leaf that exists in a range.
@@ -129,7 +133,7 @@ impl Shard {
     /// As [`Shard::unmap`].
     pub(crate) async fn drop_layer(&self, layer: LayerId) -> Result<()> {
         self.dying.borrow_mut().insert(layer);
-        self.unmap(layer, 0, format::limits::LAYER_BLOCKS_MAX).await?;
+        self.unmap_as(Stream::Freeing, layer, 0, format::limits::LAYER_BLOCKS_MAX).await?;
         // Blocks of it that were being healed when it began to die.
         self.log.settle().await;
         if !self.layers().contains(&layer) {

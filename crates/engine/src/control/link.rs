@@ -1,0 +1,67 @@
+//! A shard's way to the pool's control, from whichever reactor the shard is on.
+
+use std::rc::Rc;
+
+use format::{DriveIndex, Scheme, SegmentClass, SegmentRecord, ShardIndex, ShardRecord, Superblock};
+use reactor::{Home, IoError};
+
+use super::Control;
+use crate::error::Result;
+use crate::segments::Privilege;
+
+/// A shard's way to the pool's control.
+#[derive(Clone)]
+pub(crate) struct ControlLink {
+    pub(crate) control: Home<Control>,
+    pub(crate) shard: ShardIndex,
+}
+
+impl ControlLink {
+    /// See [`Control::allocate`].
+    pub(crate) async fn allocate(
+        &self,
+        scheme: Scheme,
+        class: SegmentClass,
+        privilege: Privilege,
+    ) -> Result<(SegmentRecord, Privilege)> {
+        let allocate =
+            move |control: Rc<Control>| async move { control.allocate(scheme, class, privilege).await };
+        self.control.call(allocate).await?
+    }
+
+    /// Publishes the shard's state.
+    pub(crate) async fn publish(&self, record: ShardRecord) -> Result<()> {
+        let index = self.shard.index();
+        let publish = move |control: Rc<Control>| async move {
+            let change = |superblock: &mut Superblock| {
+                if let Some(place) = superblock.shards.get_mut(index) {
+                    *place = record;
+                }
+            };
+            control.publish(change).await
+        };
+        self.control.call(publish).await?
+    }
+
+    /// See [`Control::drive_failed`].
+    pub(crate) async fn drive_failed(
+        &self,
+        drive: DriveIndex,
+        doing: &'static str,
+        error: IoError,
+    ) -> Result<()> {
+        let failed =
+            move |control: Rc<Control>| async move { control.drive_failed(drive, doing, error).await };
+        self.control.call(failed).await?
+    }
+
+    /// Gives zones back, in the background.
+    pub(crate) fn release(&self, segments: Vec<SegmentRecord>) {
+        let control = self.control.clone();
+        let _ = self.control.remote().post(move || {
+            if let Some(control) = control.local() {
+                control.release(&segments);
+            }
+        });
+    }
+}

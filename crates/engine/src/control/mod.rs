@@ -1,0 +1,229 @@
+//! The pool's own state: one task of the pool's home reactor that owns the superblock and the free zones.
+//!
+//! Shards ask it for zones, tell it of lost drives, and have it publish what recoveries start from. Always true:
+//! - C1: what a publish promises is on every drive in use, flushed, before its caller goes on.
+//! - C2: two superblocks of one opening differ in their generation, and of two openings in their lineage.
+//! - C3: a drive is taken out of use by every shard, and the superblocks say so, before anybody counts on it.
+//!
+//! Must not know: records, maps, volumes.
+
+mod link;
+mod loss;
+mod publish;
+mod trim;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use format::{
+    DriveIndex, DriveState, Incarnation, Scheme, SegmentClass, SegmentRecord, SegmentState, Superblock,
+};
+use reactor::{Drive, Home, Notify, WaitList};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::geometry::{Geometry, Slot};
+use crate::segments::Privilege;
+use crate::shard::Shard;
+use crate::space::{Reserve, Space};
+use crate::zones::{Allocated, Zones};
+pub(crate) use link::ControlLink;
+
+/// See the module.
+pub(crate) struct Control {
+    state: RefCell<State>,
+    geometry: Geometry,
+    /// The drives as this reactor opened them; `None` where missing.
+    drives: Vec<Option<Rc<dyn Drive>>>,
+    /// The slot that holds each drive's last superblock.
+    slots: RefCell<Vec<Slot>>,
+    shards: RefCell<Vec<Home<Shard>>>,
+    /// Free segments that only the pool's own records may use.
+    reserve: Reserve,
+    /// How full the pool is, for the shards.
+    space: Arc<Space>,
+    changed: Notify,
+    published: WaitList,
+    /// Zones came back, or [`Control::stop`].
+    warmed: Notify,
+    /// Operations running on free zones: reservations and discards, of which only one kind may run.
+    reserving: Cell<usize>,
+    discarding: Cell<bool>,
+    discarded: WaitList,
+}
+
+struct State {
+    superblock: Superblock,
+    zones: Zones,
+    /// Publishes asked for, and those that are done.
+    wanted: u64,
+    done: u64,
+    failure: Option<Error>,
+    stopping: bool,
+}
+
+/// Fill of a pool, in segments of its scheme.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceCounters {
+    /// Zones of drives in use.
+    pub zones: u64,
+    /// Those that are free.
+    pub free_zones: u64,
+    /// Segments that could be opened for user data.
+    pub free_segments: u32,
+    /// Segments kept back for the pool's own records.
+    pub reserve_segments: u32,
+    /// Blocks that live: data, map and tables.
+    pub live_blocks: u64,
+    /// Live blocks that the pool takes; beyond that, writes that need more room are refused.
+    pub capacity_blocks: u64,
+}
+
+impl Control {
+    pub(crate) fn new(
+        superblock: Superblock,
+        zones: Zones,
+        drives: Vec<Option<Rc<dyn Drive>>>,
+        slots: Vec<Slot>,
+        reserve: Reserve,
+        space: Arc<Space>,
+    ) -> Rc<Self> {
+        let geometry = Geometry::of(&superblock);
+        let state = State { superblock, zones, wanted: 0, done: 0, failure: None, stopping: false };
+        let control = Rc::new(Self {
+            state: RefCell::new(state),
+            geometry,
+            drives,
+            slots: RefCell::new(slots),
+            shards: RefCell::default(),
+            reserve,
+            space,
+            changed: Notify::default(),
+            published: WaitList::default(),
+            warmed: Notify::default(),
+            reserving: Cell::default(),
+            discarding: Cell::default(),
+            discarded: WaitList::default(),
+        });
+        control.count_space();
+        control
+    }
+
+    /// Tells the shards how many segments there are, after zones were taken, given back or lost.
+    fn count_space(&self) {
+        let state = self.state.borrow();
+        let (total, available) =
+            (state.zones.capacity(self.geometry.scheme), state.zones.available(self.geometry.scheme));
+        self.space.set_segments(total, available, self.reserve.with_drives(state.zones.drives()));
+    }
+
+    /// Introduces the shards, before any of them writes.
+    pub(crate) fn set_shards(&self, shards: Vec<Home<Shard>>) {
+        *self.shards.borrow_mut() = shards;
+    }
+
+    /// A copy of the superblock as it is now.
+    pub(crate) fn superblock(&self) -> Superblock {
+        self.state.borrow().superblock.clone()
+    }
+
+    /// Why the pool takes no more writes, if so.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.state.borrow().failure.clone()
+    }
+
+    /// How full the pool is.
+    pub(crate) fn space(&self) -> SpaceCounters {
+        let state = self.state.borrow();
+        let (zones, free_zones) = state.zones.totals();
+        let available = state.zones.available(self.geometry.scheme);
+        let reserve = self.reserve.with_drives(state.zones.drives());
+        SpaceCounters {
+            zones,
+            free_zones,
+            free_segments: available.saturating_sub(reserve),
+            reserve_segments: reserve.min(available),
+            live_blocks: self.space.live(),
+            capacity_blocks: self.space.capacity(),
+        }
+    }
+
+    /// Zones for a new segment, and who may use it.
+    ///
+    /// # Errors
+    /// `NoSpace` if none are left for this use, or a file under a drive cannot grow.
+    async fn allocate(
+        &self,
+        scheme: Scheme,
+        class: SegmentClass,
+        privilege: Privilege,
+    ) -> Result<(SegmentRecord, Privilege)> {
+        let (allocated, level) = {
+            let mut state = self.state.borrow_mut();
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            let available = state.zones.available(self.geometry.scheme);
+            let level = self.reserve.level(available, state.zones.drives());
+            if privilege < level {
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "the pool is full: delete or trim data, or add a drive",
+                ));
+            }
+            let allocated = state.zones.allocate(scheme);
+            (allocated.ok_or_else(|| Error::new(ErrorKind::NoSpace, "the pool has no free zones"))?, level)
+        };
+        self.count_space();
+        let Allocated { columns, unreserved } = allocated;
+        if let Err(error) = self.reserve_backing(&unreserved).await {
+            for (drive, zone) in columns.iter().filter_map(|column| column.zone) {
+                self.state.borrow_mut().zones.free(drive, zone);
+            }
+            self.count_space();
+            return Err(error);
+        }
+        let mut state = self.state.borrow_mut();
+        let incarnation = state.superblock.next_incarnation;
+        state.superblock.next_incarnation = Incarnation::new(incarnation.get() + 1);
+        tracing::debug!(%incarnation, ?class, ?level, ?columns, "zones allocated");
+        let record =
+            SegmentRecord { incarnation, scheme, class, state: SegmentState::Open, rows: 0, columns };
+        Ok((record, level))
+    }
+
+    /// Takes zones back.
+    fn release(&self, segments: &[SegmentRecord]) {
+        let freed: Vec<_> = segments.iter().map(|segment| segment.incarnation.get()).collect();
+        tracing::debug!(incarnations = ?freed, "zones come back");
+        let columns = segments.iter().flat_map(|segment| &segment.columns);
+        for (index, zone) in columns.filter_map(|column| column.zone) {
+            self.state.borrow_mut().zones.free(index, zone);
+        }
+        self.warmed.notify();
+        self.count_space();
+        for shard in self.shards.borrow().iter() {
+            let _ = shard.remote().post({
+                let shard = shard.clone();
+                move || shard.local().into_iter().for_each(|shard| shard.space_freed())
+            });
+        }
+    }
+}
+
+impl State {
+    /// Drives that belong to the pool and are not in use.
+    fn lost(&self) -> usize {
+        let lost = |state| matches!(state, DriveState::Missing | DriveState::Failed);
+        self.superblock.drives.iter().filter(|drive| lost(drive.state)).count()
+    }
+
+    fn mark_failed(&mut self, drive: DriveIndex) {
+        let since = self.superblock.generation;
+        if let Some(record) = self.superblock.drives.get_mut(drive.index()) {
+            record.state = DriveState::Failed;
+            record.since = since;
+        }
+        self.zones.set_online(drive, false);
+    }
+}

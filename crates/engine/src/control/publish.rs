@@ -1,0 +1,122 @@
+//! Publishing: the superblock onto every drive in use, one round for everybody who asked before it began.
+
+use std::rc::Rc;
+
+use format::limits::SUPERBLOCK_SLOT;
+use format::{DriveIndex, DriveState, Generation, Superblock};
+use reactor::{Buffer, Drive, IoError};
+
+use super::Control;
+use crate::error::Result;
+
+impl Control {
+    /// Changes the superblock and waits until the change is on the drives (C1).
+    pub(crate) async fn publish(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let ticket = {
+            let mut state = self.state.borrow_mut();
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            change(&mut state.superblock);
+            state.wanted += 1;
+            state.wanted
+        };
+        self.changed.notify();
+        self.published
+            .until(|| {
+                let state = self.state.borrow();
+                match &state.failure {
+                    Some(failure) => Some(Err(failure.clone())),
+                    None => (state.done >= ticket).then_some(Ok(())),
+                }
+            })
+            .await
+    }
+
+    /// Writes superblocks whenever one is wanted, until [`Control::stop`]. One task a pool.
+    pub(crate) async fn run(self: Rc<Self>) {
+        loop {
+            self.changed.notified().await;
+            while self.has_work() {
+                self.publish_round().await;
+            }
+            if self.state.borrow().stopping {
+                return;
+            }
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        let state = self.state.borrow();
+        state.failure.is_none() && state.done < state.wanted
+    }
+
+    /// Ends the tasks; when this ends, nothing is done to the drives any more.
+    pub(crate) async fn stop(self: Rc<Self>) {
+        self.state.borrow_mut().stopping = true;
+        self.changed.notify();
+        self.trims_ended().await;
+    }
+
+    /// Writes the superblock as it is now to every drive in use, and loses the drives that do not take it.
+    async fn publish_round(&self) {
+        let (superblock, ticket) = {
+            let mut state = self.state.borrow_mut();
+            let next = Generation::new(state.superblock.generation.get() + 1);
+            state.superblock.generation = next;
+            (state.superblock.clone(), state.wanted)
+        };
+        let failed = self.write_superblock(&superblock).await;
+        if failed.is_empty() {
+            self.state.borrow_mut().done = ticket;
+            self.published.wake_all();
+            return;
+        }
+        for (drive, error) in failed {
+            // The state has changed; the next round writes it to the drives that are left.
+            self.lose(drive, "a superblock write failed", error).await;
+        }
+        self.published.wake_all();
+    }
+
+    async fn write_superblock(&self, superblock: &Superblock) -> Vec<(DriveIndex, IoError)> {
+        let mut writes = Vec::new();
+        for (index, record, drive) in self.online(superblock) {
+            let bytes = superblock.encode(record.id);
+            assert!(bytes.len() as u64 <= SUPERBLOCK_SLOT, "a superblock fits its slot");
+            let slot = self.slots.borrow().get(index.index()).copied().unwrap_or_default().other();
+            let write = drive.write(slot.offset(), &[Buffer::copy_of(&bytes).span()]);
+            writes.push((index, drive, write));
+        }
+        let mut failed = Vec::new();
+        let mut flushes = Vec::new();
+        for (index, drive, write) in writes {
+            match write.await {
+                Ok(_) => flushes.push((index, drive.flush())),
+                Err(error) => failed.push((index, error)),
+            }
+        }
+        for (index, flush) in flushes {
+            match flush.await {
+                Ok(_) => {
+                    if let Some(slot) = self.slots.borrow_mut().get_mut(index.index()) {
+                        *slot = slot.other();
+                    }
+                }
+                Err(error) => failed.push((index, error)),
+            }
+        }
+        failed
+    }
+
+    fn online<'a>(
+        &'a self,
+        superblock: &'a Superblock,
+    ) -> impl Iterator<Item = (DriveIndex, &'a format::DriveRecord, &'a Rc<dyn Drive>)> {
+        let drives = superblock.drives.iter().zip(&self.drives).enumerate();
+        drives.filter_map(|(index, (record, drive))| {
+            let index = DriveIndex::new(u16::try_from(index).ok()?);
+            (record.state == DriveState::Online).then_some((index, record, drive.as_ref()?))
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! What free zones hold of their drives: space is reserved before it is used, and given back when nobody wants it.
+//!
+//! A file grows before the zone is written, while running out of space is still an answer and not a loss. Zones that come
+//! back stay as they are for a while ([`REST`]): a pool that is being written takes them again, and neither a file
+//! system's allocator nor an SSD's table of trimmed blocks has to change twice for that. Always true: a zone that is being
+//! discarded is not free (Z1), and nothing is discarded once [`Control::stop`] has ended.
+
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use format::{DriveIndex, ZoneIndex};
+use reactor::{IoErrorKind, IoResult, Reactor};
+
+use super::Control;
+use crate::error::{Error, ErrorKind, Result};
+use crate::zones::ZoneRun;
+
+/// How long a zone is left alone at least, from when it comes back to when it is discarded.
+const REST: Duration = Duration::from_secs(5);
+/// Bytes of one drive that are reserved or discarded at once: small files' extents stay in one piece, and no drive is kept
+/// busy for long.
+const STEP_BYTES: u64 = 64 << 20;
+
+impl Control {
+    /// Lets files under drives grow now, for these zones and a few after them.
+    pub(super) async fn reserve_backing(&self, unreserved: &[(DriveIndex, ZoneIndex)]) -> Result<()> {
+        self.discarded.until(|| (!self.discarding.get()).then_some(())).await;
+        self.reserving.set(self.reserving.get() + 1);
+        let mut result = Ok(());
+        for (index, zone) in unreserved {
+            let reserved = self.reserve_from(*index, *zone).await;
+            if reserved.is_err_and(|error| error.kind() == IoErrorKind::NoSpace) {
+                let message = format!("the file system under drive {index} is full");
+                result = Err(Error::new(ErrorKind::NoSpace, message));
+                break;
+            }
+            // Anything else shows when the zone is written.
+        }
+        self.reserving.set(self.reserving.get() - 1);
+        result
+    }
+
+    async fn reserve_from(&self, index: DriveIndex, zone: ZoneIndex) -> IoResult {
+        let Some(drive) = self.drives.get(index.index()).and_then(Option::as_ref) else { return Ok(0) };
+        let (offset, bytes) = (self.geometry.zone_offset(zone), self.geometry.zone_bytes);
+        if !drive.properties().sparse {
+            return Ok(0);
+        }
+        let more = self.state.borrow().zones.clean_after(index, zone, self.step_zones() - 1);
+        let ahead = drive.reserve(offset, bytes * (1 + u64::from(more.count))).await;
+        match ahead {
+            Err(_) if more.count > 0 => drive.reserve(offset, bytes).await,
+            Ok(_) => {
+                self.state.borrow_mut().zones.warm_up(more);
+                ahead
+            }
+            Err(_) => ahead,
+        }
+    }
+
+    fn step_zones(&self) -> u32 {
+        u32::try_from(STEP_BYTES / self.geometry.zone_bytes).unwrap_or(1).max(1)
+    }
+
+    /// Discards what nobody has used for a while, until [`Control::stop`]. One task a pool; `control` is not kept from being
+    /// dropped while there is nothing to do.
+    pub(crate) async fn trim(control: Weak<Self>) {
+        loop {
+            let Some(this) = control.upgrade() else { return };
+            this.warmed.notified().await;
+            drop(this);
+            loop {
+                Reactor::current().sleep(REST).await;
+                let Some(this) = control.upgrade().filter(|this| !this.has_ended()) else { return };
+                while let Some(runs) = this.next_discards() {
+                    this.discard_all(runs).await;
+                }
+                if this.has_ended() {
+                    return;
+                }
+                if !this.state.borrow_mut().zones.cool() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Zones to discard now: none while space is so short that they are about to be used.
+    fn next_discards(&self) -> Option<Vec<ZoneRun>> {
+        let mut state = self.state.borrow_mut();
+        let space_is_short = self.space.free_for_users() < self.space.high_water() + self.step_zones();
+        if state.stopping || self.reserving.get() > 0 || space_is_short {
+            return None;
+        }
+        let runs = state.zones.take_cooled(self.step_zones());
+        (!runs.is_empty()).then_some(runs)
+    }
+
+    /// Tells the drives that these zones are unused. A refusal costs the drive some spare area, nothing else.
+    async fn discard_all(&self, runs: Vec<ZoneRun>) {
+        self.discarding.set(true);
+        self.count_space();
+        let discard = |run: &ZoneRun| {
+            let drive =
+                self.drives.get(run.drive.index())?.as_ref().filter(|drive| drive.properties().discard)?;
+            let bytes = self.geometry.zone_bytes * u64::from(run.count);
+            Some(drive.discard(self.geometry.zone_offset(run.first), bytes))
+        };
+        let discards: Vec<_> = runs.iter().filter_map(discard).collect();
+        for discard in discards {
+            let _ = discard.await;
+        }
+        runs.into_iter().for_each(|run| self.state.borrow_mut().zones.discarded(run));
+        self.count_space();
+        self.discarding.set(false);
+        self.discarded.wake_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.state.borrow().stopping
+    }
+
+    /// Ends once nothing is being discarded.
+    pub(super) async fn trims_ended(self: Rc<Self>) {
+        self.warmed.notify();
+        self.discarded.until(|| (!self.discarding.get()).then_some(())).await;
+    }
+}
