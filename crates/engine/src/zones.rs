@@ -152,6 +152,21 @@ impl Zones {
         assert!(freed, "Z1: zone {zone} of drive {drive} was freed twice");
     }
 
+    /// Gives back zones that were allocated and not used; no space is known to be held for those in `unreserved`.
+    pub(crate) fn give_back(
+        &mut self,
+        zones: impl Iterator<Item = (DriveIndex, ZoneIndex)>,
+        unreserved: &[(DriveIndex, ZoneIndex)],
+    ) {
+        for (drive, zone) in zones {
+            if unreserved.contains(&(drive, zone)) {
+                self.discarded(ZoneRun { drive, first: zone, count: 1 });
+            } else {
+                self.free(drive, zone);
+            }
+        }
+    }
+
     /// The zones after this one that no space is held for, as far as they follow one another; at most `most`.
     pub(crate) fn clean_after(&self, drive: DriveIndex, zone: ZoneIndex, most: u32) -> ZoneRun {
         let first = ZoneIndex::new(zone.get() + 1);
@@ -403,6 +418,9 @@ mod tests {
         assert_eq!(zones.take_cooled(2), []);
         zones.discarded(run(6, 1));
         assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)]);
+        let taken = |zone| (drive, ZoneIndex::new(zone));
+        zones.give_back([taken(1), taken(2)].into_iter(), &[taken(2)]);
+        assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)], "2 was never reserved");
         assert!(!zones.cool());
         assert_eq!(zones.totals(), (100, 96));
     }

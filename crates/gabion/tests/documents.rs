@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use project::{files, read, root, sources};
 
 /// The pages that tell of the code.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 9] = [
+    "README.md",
+    "crates/export/comparison/README.md",
+    "docs/performance.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",

@@ -46,10 +46,10 @@ pub(crate) struct Control {
     published: WaitList,
     /// Zones came back, or [`Control::stop`].
     warmed: Notify,
-    /// Operations running on free zones: reservations and discards, of which only one kind may run.
-    reserving: Cell<usize>,
+    /// What is done to free zones, one at a time.
+    reserving: Cell<bool>,
     discarding: Cell<bool>,
-    discarded: WaitList,
+    idle: WaitList,
 }
 
 struct State {
@@ -103,7 +103,7 @@ impl Control {
             warmed: Notify::default(),
             reserving: Cell::default(),
             discarding: Cell::default(),
-            discarded: WaitList::default(),
+            idle: WaitList::default(),
         });
         control.count_space();
         control
@@ -177,9 +177,8 @@ impl Control {
         self.count_space();
         let Allocated { columns, unreserved } = allocated;
         if let Err(error) = self.reserve_backing(&unreserved).await {
-            for (drive, zone) in columns.iter().filter_map(|column| column.zone) {
-                self.state.borrow_mut().zones.free(drive, zone);
-            }
+            let zones = columns.iter().filter_map(|column| column.zone);
+            self.state.borrow_mut().zones.give_back(zones, &unreserved);
             self.count_space();
             return Err(error);
         }

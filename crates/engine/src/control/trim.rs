@@ -24,8 +24,12 @@ const STEP_BYTES: u64 = 64 << 20;
 impl Control {
     /// Lets files under drives grow now, for these zones and a few after them.
     pub(super) async fn reserve_backing(&self, unreserved: &[(DriveIndex, ZoneIndex)]) -> Result<()> {
-        self.discarded.until(|| (!self.discarding.get()).then_some(())).await;
-        self.reserving.set(self.reserving.get() + 1);
+        if unreserved.is_empty() {
+            return Ok(());
+        }
+        // One at a time: a file system that fails to reserve a range may take back what another call reserved in it.
+        self.idle.until(|| (!self.reserving.get() && !self.discarding.get()).then_some(())).await;
+        self.reserving.set(true);
         let mut result = Ok(());
         for (index, zone) in unreserved {
             let reserved = self.reserve_from(*index, *zone).await;
@@ -36,7 +40,8 @@ impl Control {
             }
             // Anything else shows when the zone is written.
         }
-        self.reserving.set(self.reserving.get() - 1);
+        self.reserving.set(false);
+        self.idle.wake_all();
         result
     }
 
@@ -89,7 +94,7 @@ impl Control {
     fn next_discards(&self) -> Option<Vec<ZoneRun>> {
         let mut state = self.state.borrow_mut();
         let space_is_short = self.space.free_for_users() < self.space.high_water() + self.step_zones();
-        if state.stopping || self.reserving.get() > 0 || space_is_short {
+        if state.stopping || self.reserving.get() || space_is_short {
             return None;
         }
         let runs = state.zones.take_cooled(self.step_zones());
@@ -113,7 +118,7 @@ impl Control {
         runs.into_iter().for_each(|run| self.state.borrow_mut().zones.discarded(run));
         self.count_space();
         self.discarding.set(false);
-        self.discarded.wake_all();
+        self.idle.wake_all();
     }
 
     fn has_ended(&self) -> bool {
@@ -123,6 +128,6 @@ impl Control {
     /// Ends once nothing is being discarded.
     pub(super) async fn trims_ended(self: Rc<Self>) {
         self.warmed.notify();
-        self.discarded.until(|| (!self.discarding.get()).then_some(())).await;
+        self.idle.until(|| (!self.discarding.get()).then_some(())).await;
     }
 }

@@ -99,8 +99,8 @@ impl Log {
             if !batch.requests.is_empty() {
                 self.ledger.map.borrow_mut().pin_again(&batch.borrowed);
                 self.write_record(segment, room, scheme, batch, stream);
-                if class == SegmentClass::Hot {
-                    self.open_ahead();
+                if class != SegmentClass::Cold {
+                    self.open_ahead(class);
                 }
                 return;
             }

@@ -17,12 +17,18 @@ const AHEAD_BLOCKS: u32 = 16 << 8;
 /// Spare segments at most.
 const SPARES_MAX: usize = 4;
 
-/// One open segment of each class, and spares for new data.
+/// The open segments of each class.
 #[derive(Default)]
 pub(super) struct OpenSegments {
-    hot: Cell<Option<SegmentId>>,
-    mirror: Cell<Option<SegmentId>>,
-    cold: Cell<Option<SegmentId>>,
+    hot: OpenClass,
+    mirror: OpenClass,
+    cold: OpenClass,
+}
+
+/// The open segment of a class, and spares of it.
+#[derive(Default)]
+struct OpenClass {
+    current: Cell<Option<SegmentId>>,
     /// Opened ahead of need.
     spares: RefCell<VecDeque<SegmentId>>,
     /// Spares that are being opened.
@@ -31,7 +37,7 @@ pub(super) struct OpenSegments {
 }
 
 impl OpenSegments {
-    fn of(&self, class: SegmentClass) -> &Cell<Option<SegmentId>> {
+    fn of(&self, class: SegmentClass) -> &OpenClass {
         match class {
             SegmentClass::Hot => &self.hot,
             SegmentClass::Mirror => &self.mirror,
@@ -51,7 +57,7 @@ impl Log {
 
     /// The open segment of a class, with its room, if there is one that this stream may use.
     pub(super) fn current(&self, class: SegmentClass, privilege: Privilege) -> Option<(SegmentId, Room)> {
-        let id = self.open.of(class).get()?;
+        let id = self.open.of(class).current.get()?;
         let room = self.rows.segments.borrow().room(id);
         (room.level <= privilege).then_some((id, room))
     }
@@ -75,7 +81,7 @@ impl Log {
 
     /// Seals the open segment of a class, if there is one.
     pub(super) fn seal(&self, class: SegmentClass) {
-        if let Some(id) = self.open.of(class).take() {
+        if let Some(id) = self.open.of(class).current.take() {
             self.rows.segments.borrow_mut().seal(id);
         }
     }
@@ -85,47 +91,47 @@ impl Log {
     /// # Errors
     /// `NoSpace` if none is to be had for this stream; anything else is the pool's failure.
     pub(super) async fn open_next(self: &Rc<Self>, class: SegmentClass, privilege: Privilege) -> Result<()> {
-        let one_is_there = || self.open.opening.get() == 0 || !self.open.spares.borrow().is_empty();
-        self.open.opened.until(|| one_is_there().then_some(())).await;
-        if class == SegmentClass::Hot
-            && let Some(spare) = self.open.spares.borrow_mut().pop_front()
-        {
-            self.seal(class);
-            self.open.hot.set(Some(spare));
-            return Ok(());
-        }
-        let id = self.open_segment(class, privilege).await?;
+        let open = self.open.of(class);
+        let one_is_there = || open.opening.get() == 0 || !open.spares.borrow().is_empty();
+        open.opened.until(|| one_is_there().then_some(())).await;
+        let spare = open.spares.borrow_mut().pop_front();
+        let id = match spare {
+            Some(spare) => spare,
+            None => self.open_segment(class, privilege).await?,
+        };
         self.seal(class);
-        self.open.of(class).set(Some(id));
+        open.current.set(Some(id));
         Ok(())
     }
 
     /// Opens the next segments for new data in the background.
-    pub(super) fn open_ahead(self: &Rc<Self>) {
-        let Some((_, room)) = self.current(SegmentClass::Hot, Privilege::User) else { return };
-        let wanted = self.spares_wanted(room.rows);
-        while self.open.spares.borrow().len() + self.open.opening.get() < wanted
+    pub(super) fn open_ahead(self: &Rc<Self>, class: SegmentClass) {
+        let Some((_, room)) = self.current(class, Privilege::User) else { return };
+        let wanted = self.spares_wanted(class, room.rows);
+        let open = self.open.of(class);
+        while open.spares.borrow().len() + open.opening.get() < wanted
             && !self.recent_is_full(Privilege::User)
         {
-            self.open.opening.set(self.open.opening.get() + 1);
+            open.opening.set(open.opening.get() + 1);
             let log = self.clone();
-            let open = async move {
+            let ahead = async move {
                 // Without space there is no spare; whoever needs the segment meets the error itself.
-                if let Ok(id) = log.open_segment(SegmentClass::Hot, Privilege::User).await {
-                    log.open.spares.borrow_mut().push_back(id);
-                }
-                log.open.opening.set(log.open.opening.get() - 1);
-                log.open.opened.wake_all();
+                let opened = log.open_segment(class, Privilege::User).await;
+                let open = log.open.of(class);
+                open.spares.borrow_mut().extend(opened.ok());
+                open.opening.set(open.opening.get() - 1);
+                open.opened.wake_all();
             };
-            self.reactor.spawn(open).detach();
+            self.reactor.spawn(ahead).detach();
         }
     }
 
     /// How many spares there should be, with `rows` left in the open segment: one when that is half full, more of small
     /// ones unless space is short.
-    fn spares_wanted(&self, rows: u32) -> usize {
+    fn spares_wanted(&self, class: SegmentClass, rows: u32) -> usize {
         let space = &self.pace.space;
-        if space.free_for_users() > space.high_water() {
+        // Small commits, which go to mirrors, come one by one.
+        if class == SegmentClass::Hot && space.free_for_users() > space.high_water() {
             let segment = self.geometry.rows() * u32::from(self.geometry.scheme.data());
             let ahead = usize::try_from(AHEAD_BLOCKS / segment).unwrap_or(SPARES_MAX).min(SPARES_MAX);
             if ahead > 1 {

@@ -279,7 +279,9 @@ async fn complete(rows: &Rows, record: &Found, read_only: bool) -> Result<Option
     let mut completed = Vec::new();
     for (column, row, cell) in wrong {
         let address = Address::new(place.segment, column, place.row.plus(row));
-        if read_only || write_cell(rows, address, &cell.span()).await? {
+        let in_use = |drive| rows.drives.is_online(drive);
+        let reachable = rows.segments.borrow().cell(address).is_some_and(|cell| in_use(cell.drive));
+        if reachable && (read_only || write_cell(rows, address, &cell.span()).await?) {
             completed.push(address);
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon in `place` and waits until it answers.
+    /// Starts a daemon in `place` and waits until it serves what it served before.
     ///
     /// # Errors
     /// When it does not come up; its last words are in the message.
@@ -52,12 +52,12 @@ impl Daemon {
             .context("starting the daemon")?;
         let mut daemon = Self { child, log };
         let deadline = Instant::now() + PATIENCE;
-        while client.get::<serde_json::Value>("/v1/pools").await.is_err() {
+        while !client.get::<server::wire::Daemon>("/v1/daemon").await.is_ok_and(|daemon| daemon.ready) {
             if let Some(status) = daemon.child.try_wait().context("looking after the daemon")? {
                 return Err(daemon.failed(format!("the daemon ended at once ({status})")).into());
             }
             if Instant::now() > deadline {
-                return Err(daemon.failed("the daemon does not answer".into()).into());
+                return Err(daemon.failed("the daemon does not come up".into()).into());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

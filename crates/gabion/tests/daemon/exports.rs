@@ -1,5 +1,7 @@
 //! Exports, with a client of our own.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::harness::{Home, until};
@@ -117,5 +119,31 @@ fn nothing_is_exported_that_is_not_there() {
     }
     let refusal = daemon.refused(&["export", "delete", "fast/vm01"]);
     assert!(refusal.contains("is not exported"), "{refusal}");
+    daemon.stop();
+}
+
+/// CPU time that a process has used, in hundredths of a second.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_daemon_with_nothing_to_do_sleeps() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    client.write(0, &pattern(3, 1 << 20)).unwrap();
+    client.flush().unwrap();
+    // At most 1 % of a core, with a client connected.
+    until("a second passes in which nothing is done", || {
+        let before = ticks(daemon.pid());
+        std::thread::sleep(Duration::from_secs(1));
+        ticks(daemon.pid()) <= before + 1
+    });
+    drop(client);
     daemon.stop();
 }
