@@ -6,7 +6,10 @@
 //! - S3: a freed segment's zones are given back only when a checkpoint that was begun after it was freed is durable
 //!   and no read of it is running.
 
-use format::{Address, Column, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ZoneIndex};
+use format::{
+    Address, Column, DriveIndex, MapEntry, Row, SegmentClass, SegmentId, SegmentRecord, SegmentState,
+    ZoneIndex,
+};
 
 use crate::geometry::Geometry;
 
@@ -422,10 +425,11 @@ impl Segments {
 
     /// The segment that is most worth cleaning, by cost and benefit (Rosenblum and Ousterhout, 1992): what it gives back,
     /// weighted with how long its data has been left alone, over what moving its live blocks costs. None whose live
-    /// blocks would take more than `worth` of the zones that it gives back.
-    pub(crate) fn victim(&self, worth: f32) -> Option<SegmentId> {
+    /// blocks would take more than `worth` of the zones that it gives back; with `of_map`, only one of nodes and tables.
+    pub(crate) fn victim(&self, worth: f32, of_map: bool) -> Option<SegmentId> {
         let newest = self.newest();
-        let scored = self.ids().filter_map(|id| {
+        let may_be = |id: &SegmentId| !of_map || self.get(*id).record.class == SegmentClass::Map;
+        let scored = self.ids().filter(may_be).filter_map(|id| {
             let share = self.live_share(id).filter(|share| *share <= worth)?;
             let segment = self.get(id);
             let age = newest - segment.age.mean(segment.record.incarnation.get()).min(newest) + 1;

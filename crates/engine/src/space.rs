@@ -31,7 +31,7 @@ struct ShardLive(AtomicU64);
 
 /// Segments of the reserve that each shard needs at least: for checkpoints, for trims, for the cleaner, and for crashes in
 /// the middle of all that, each of which ends the open segments early.
-const RESERVE_PER_SHARD: u32 = 12;
+const RESERVE_PER_SHARD: u32 = 16;
 /// Parts that the reserve has.
 const LEVELS: u32 = 4;
 /// Segments of slack that each shard needs beside what lives: the open ones, and those on their way to be free.
@@ -77,6 +77,11 @@ impl Space {
     /// True if so little is free that only what certainly gains is worth opening a segment for.
     pub(crate) fn is_short(&self) -> bool {
         self.available.load(Ordering::Relaxed) <= self.reserve.load(Ordering::Relaxed) / 2
+    }
+
+    /// True if what is left is for checkpoints: nothing can be moved but by them.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.available.load(Ordering::Relaxed) <= self.reserve.load(Ordering::Relaxed) / LEVELS
     }
 
     /// Free segments from which on cleaning begins.

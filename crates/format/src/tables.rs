@@ -49,10 +49,12 @@ pub enum SegmentClass {
     Mirror,
     /// Data that the cleaner moved.
     Cold,
+    /// Nodes of the map and tables, as checkpoints store them.
+    Map,
 }
 
 impl SegmentClass {
-    const ALL: [(u8, Self); 3] = [(1, Self::Hot), (2, Self::Mirror), (3, Self::Cold)];
+    const ALL: [(u8, Self); 4] = [(1, Self::Hot), (2, Self::Mirror), (3, Self::Cold), (4, Self::Map)];
 
     fn to_byte(self) -> u8 {
         Self::ALL.iter().find(|(_, class)| *class == self).map_or(0, |(byte, _)| *byte)

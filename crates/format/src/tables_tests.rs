@@ -20,7 +20,8 @@ fn segment(number: u64, width: u8) -> SegmentRecord {
     SegmentRecord {
         incarnation: Incarnation::new(number + 1),
         scheme,
-        class: [SegmentClass::Hot, SegmentClass::Mirror, SegmentClass::Cold][(number % 3) as usize],
+        class: [SegmentClass::Hot, SegmentClass::Mirror, SegmentClass::Cold, SegmentClass::Map]
+            [(number % 4) as usize],
         state: if number.is_multiple_of(2) { SegmentState::Open } else { SegmentState::Sealed },
         rows: number as u32 % 100,
         columns,

@@ -99,7 +99,7 @@ impl Log {
             if !batch.requests.is_empty() {
                 self.ledger.map.borrow_mut().pin_again(&batch.borrowed);
                 self.write_record(segment, room, scheme, batch, stream);
-                if class != SegmentClass::Cold {
+                if matches!(class, SegmentClass::Hot | SegmentClass::Mirror) {
                     self.open_ahead(class);
                 }
                 return;
@@ -162,8 +162,10 @@ impl Log {
 
     /// Which kind of segment the next record of a stream goes to.
     fn class_for(&self, stream: Stream) -> SegmentClass {
-        if stream == Stream::Cold {
-            return SegmentClass::Cold;
+        match stream {
+            Stream::Cold => return SegmentClass::Cold,
+            Stream::Checkpoint => return SegmentClass::Map,
+            Stream::User | Stream::Trim | Stream::Freeing => {}
         }
         let queues = self.queues.borrow();
         let payload: u32 = queues.of(stream).iter().take(8).map(super::Request::payload).sum();

@@ -23,6 +23,7 @@ pub(super) struct OpenSegments {
     hot: OpenClass,
     mirror: OpenClass,
     cold: OpenClass,
+    map: OpenClass,
 }
 
 /// The open segment of a class, and spares of it.
@@ -42,6 +43,7 @@ impl OpenSegments {
             SegmentClass::Hot => &self.hot,
             SegmentClass::Mirror => &self.mirror,
             SegmentClass::Cold => &self.cold,
+            SegmentClass::Map => &self.map,
         }
     }
 }
@@ -50,7 +52,7 @@ impl Log {
     /// The scheme of segments of this class.
     pub(super) fn scheme_of(&self, class: SegmentClass) -> Scheme {
         match class {
-            SegmentClass::Hot | SegmentClass::Cold => self.geometry.scheme,
+            SegmentClass::Hot | SegmentClass::Cold | SegmentClass::Map => self.geometry.scheme,
             SegmentClass::Mirror => self.geometry.scheme.mirror(),
         }
     }

@@ -23,6 +23,8 @@ const PRESSURE_MAX: f32 = 0.95;
 const URGENT_WORTH: f32 = 0.9;
 /// The same when the last segments are being used: what does not gain much is not touched.
 const SHORT_WORTH: f32 = 0.5;
+/// The same of segments of nodes, when only checkpoints may open a segment.
+const BARE_WORTH: f32 = 0.75;
 
 /// How often somebody waits for a checkpoint or the cleaner in vain before he is told that there is no space.
 const TRIES_MAX: u32 = 64;
@@ -90,7 +92,9 @@ impl Pace {
     pub(crate) fn worth(&self, coming: usize) -> Option<f32> {
         let coming = u32::try_from(coming).unwrap_or(u32::MAX);
         let pressure = self.space.pressure(coming).min(PRESSURE_MAX);
-        let worth = if self.space.is_short() {
+        let worth = if self.space.is_bare() {
+            BARE_WORTH
+        } else if self.space.is_short() {
             SHORT_WORTH
         } else if self.is_urgent() {
             URGENT_WORTH

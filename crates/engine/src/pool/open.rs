@@ -202,11 +202,11 @@ pub(crate) fn plan_shard(
     // Small pools make checkpoints more often: what is freed comes back only with one.
     let checkpoint_blocks = (tuning.checkpoint_bytes / 4096).min(pool_blocks / shards / 8).max(256);
     let map_nodes = (tuning.map_bytes / 4096 / shards).max(64);
-    // What a checkpoint stores must fit the reserve, and the segments that a shard may open before the next one.
+    // What a checkpoint stores must fit its part of the reserve, with what the one before stored, and the segments that a shard may open before the next one.
     let reserve = u64::from(Reserve::of(superblock).for_checkpoints()) / shards;
     let recent_max = format::recent_segments_max(superblock.shards.len(), superblock.table_width);
     let segments = reserve.clamp(1, recent_max as u64 / 4);
-    let dirty_nodes = segments * u64::from(geometry.rows()) * u64::from(geometry.scheme.data()) * 3 / 4;
+    let dirty_nodes = segments * u64::from(geometry.rows()) * u64::from(geometry.scheme.data()) * 3 / 8;
     ShardPlan {
         identity: Identity { pool: superblock.pool, key: superblock.key, shard },
         geometry,

@@ -64,7 +64,9 @@ impl Shard {
             segments.free_emptied();
             segments.freed_count() + self.emptied_by_checkpoint.get()
         };
-        let victim = self.log.pace.worth(coming).and_then(|worth| self.rows.segments.borrow().victim(worth));
+        let of_map = self.log.pace.space.is_bare();
+        let worth = self.log.pace.worth(coming);
+        let victim = worth.and_then(|worth| self.rows.segments.borrow().victim(worth, of_map));
         let Some(victim) = victim else {
             self.log.cleaner_rests(coming);
             self.log.cleaning_ended(coming > 0);

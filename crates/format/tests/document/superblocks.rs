@@ -221,6 +221,7 @@ fn check_values(page: &Checked) {
             ("Hot", class(SegmentClass::Hot)),
             ("Mirror", class(SegmentClass::Mirror)),
             ("Cold", class(SegmentClass::Cold)),
+            ("Map", class(SegmentClass::Map)),
         ],
     );
 }
