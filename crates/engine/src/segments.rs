@@ -398,7 +398,9 @@ impl Segments {
             let live = self.live(id);
             let checkpoints = self.checkpoints;
             let Some(Some(segment)) = self.slots.get_mut(slot(id)) else { continue };
-            if segment.life == Life::Sealed && segment.in_flight == 0 && live == 0 {
+            // During a recovery: what is not replayed yet may live.
+            let landed = segment.in_flight == 0 && segment.applied == segment.append;
+            if segment.life == Life::Sealed && landed && live == 0 {
                 segment.life = Life::Freed { checkpoints };
                 freed += 1;
             }
