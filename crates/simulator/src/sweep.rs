@@ -71,7 +71,7 @@ impl Swept {
         }
         // So few segments that the volume leaves little room: the reserve, and what it fills to three quarters.
         let (data, width) = (u64::from(parsed(scheme).data()), u64::from(parsed(scheme).width()));
-        let segments = 14 + 72 / data;
+        let segments = 20 + 72 / data;
         let zones = (segments * width).div_ceil(drives as u64) + 1;
         Setup { drives: vec![(4 << 20) + zones * (64 << 10); drives], zone_bytes: 64 << 10, ..setup }
     }
