@@ -127,6 +127,8 @@ pub(crate) struct Segments {
     emptied: Vec<SegmentId>,
     checkpoints: u64,
     version: u64,
+    /// While a log is replayed: the newest segment that it was found in.
+    replaying: Option<u64>,
 }
 
 impl Segments {
@@ -140,6 +142,7 @@ impl Segments {
             emptied: Vec::new(),
             checkpoints: 0,
             version: 0,
+            replaying: None,
         }
     }
 
@@ -385,21 +388,17 @@ impl Segments {
         self.emptied.push(id);
     }
 
-    /// Looks at every segment once for [`Segments::free_emptied`]: after a recovery, when nothing told of empty ones.
-    pub(crate) fn suspect_all(&mut self) {
-        let ids: Vec<_> = self.ids().collect();
-        self.emptied.extend(ids);
-    }
-
     /// Frees the segments that have become empty (S2). Gives how many.
     pub(crate) fn free_emptied(&mut self) -> usize {
         let mut freed = 0;
         for id in std::mem::take(&mut self.emptied) {
             let live = self.live(id);
             let checkpoints = self.checkpoints;
+            let replaying = self.replaying;
             let Some(Some(segment)) = self.slots.get_mut(slot(id)) else { continue };
-            // During a recovery: what is not replayed yet may live.
-            let landed = segment.in_flight == 0 && segment.applied == segment.append;
+            // During a replay: what is still to come may live, and what comes after all of it must stay.
+            let ahead = replaying.is_some_and(|newest| segment.record.incarnation.get() > newest);
+            let landed = segment.in_flight == 0 && segment.applied == segment.append && !ahead;
             if segment.life == Life::Sealed && landed && live == 0 {
                 segment.life = Life::Freed { checkpoints };
                 freed += 1;
@@ -524,12 +523,33 @@ impl Segments {
         changed
     }
 
+    /// The replay of what was found in the segments begins. What is written until it ends comes after all of that, so no
+    /// checkpoint on the way may leave it out: a recovery takes records up to the first gap.
+    pub(crate) fn begin_replay(&mut self) {
+        self.replaying = Some(self.newest());
+    }
+
+    /// The replay is over; every segment is to be looked at for [`Segments::free_emptied`], since nothing told of empty ones.
+    pub(crate) fn end_replay(&mut self) {
+        self.replaying = None;
+        let ids: Vec<_> = self.ids().collect();
+        self.emptied.extend(ids);
+    }
+
+    /// True for a segment that was opened while the log is being replayed.
+    fn is_ahead(&self, record: &SegmentRecord) -> bool {
+        self.replaying.is_some_and(|newest| record.incarnation.get() > newest)
+    }
+
     /// Begins a checkpoint: the live counts now, and for each segment the row from which a recovery on top of the
     /// checkpoint would have to look.
     pub(crate) fn begin_checkpoint(&mut self) -> CheckpointMark {
         self.checkpoints += 1;
         let from = self.ids().filter_map(|id| {
             let segment = self.get(id);
+            if self.is_ahead(&segment.record) {
+                return segment.replay_from.map(|row| (id, row));
+            }
             let more = segment.life == Life::Open || segment.applied < segment.append;
             more.then_some((id, segment.applied))
         });

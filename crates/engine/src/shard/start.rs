@@ -141,12 +141,13 @@ impl Candidate {
         let reactor = Reactor::current();
         reactor.spawn(shard.log.clone().run()).detach();
         let replayed = !examined.records.is_empty();
+        shard.rows.segments.borrow_mut().begin_replay();
         for record in examined.records {
             shard.replay(&record).await?;
         }
         {
             let mut segments = shard.rows.segments.borrow_mut();
-            segments.suspect_all();
+            segments.end_replay();
             self.plan.space.set_live(self.plan.identity.shard.index(), segments.live_blocks());
         }
         // Not before: they take the map for whole. A checkpoint on the way must not stand for records not yet replayed.
