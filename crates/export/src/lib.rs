@@ -10,6 +10,8 @@
 mod exports;
 mod memory;
 pub mod nbd;
+mod race;
+mod reserve;
 mod stop;
 mod volume;
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use reactor::Notify;
 
 use super::limits::{Limits, OWN_BYTES};
-use super::reserve::{Reserve, Share};
+use crate::reserve::{Reserve, Share};
 
 /// Requests and payload that are worked on.
 pub(super) struct Budget {

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::super::race::{First, race};
 use super::super::testing::on_each_backend;
 use super::*;
+use crate::race::{First, race};
 
 /// A message, as the protocol has them.
 #[derive(Clone, Copy, Debug)]

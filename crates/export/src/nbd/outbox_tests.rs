@@ -9,11 +9,11 @@ use reactor::Reactor;
 
 use super::super::budget::Budget;
 use super::super::limits::Limits;
-use super::super::race::{First, race};
-use super::super::reserve::Reserve;
 use super::super::testing::on_each_backend;
 use super::super::wire::Cookie;
 use super::*;
+use crate::race::{First, race};
+use crate::reserve::Reserve;
 
 fn reply(cookie: u64, payload: Option<&[u8]>) -> Reply {
     let reply = Reply::part(Head::simple(Cookie(cookie), None));

@@ -9,9 +9,9 @@ use super::end::End;
 use super::handshake::negotiate;
 use super::intake::{Intake, Movement};
 use super::limits::Limits;
-use super::race::{First, race};
-use super::reserve::Reserve;
 use super::session::Session;
+use crate::race::{First, race};
+use crate::reserve::Reserve;
 use crate::{Exports, Stop, Volume};
 
 /// Time in which a client is to close a connection on which we said our last word. Closing it at once, with requests

@@ -9,9 +9,9 @@ use std::time::Duration;
 use reactor::{Listener, Reactor, Stream, WaitList};
 
 use super::limits::Limits;
-use super::race::{First, race};
-use super::reserve::Reserve;
 use super::serve::serve_connection;
+use crate::race::{First, race};
+use crate::reserve::Reserve;
 use crate::{Exports, Stop};
 
 /// Pause after a connection could not be accepted: there is no room for its descriptor, and trying again at once would

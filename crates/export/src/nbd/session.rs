@@ -19,9 +19,9 @@ use super::execute::Joint;
 use super::intake::Intake;
 use super::limits::{Limits, PAYLOAD_MAX, PIECE, UNBROKEN};
 use super::outbox::Outbox;
-use super::race::{First, race};
-use super::reserve::Reserve;
 use super::wire::{Command, Cookie, Range, RequestHeader, Terms};
+use crate::race::{First, race};
+use crate::reserve::Reserve;
 use crate::{Stop, Volume};
 
 /// What was agreed on in the handshake.

@@ -1,4 +1,4 @@
-//! Memory that the connections of one server share.
+//! Memory that requests of one reactor share.
 //!
 //! Always true: what was taken is given back exactly once; who asked first gets first, so that small requests do not
 //! keep a large one waiting for ever.
@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Memory for the payload of many connections of one reactor. A clone is another handle on the same.
+/// Memory for the payload of many requests of one reactor. A clone is another handle on the same.
 #[derive(Clone)]
 pub struct Reserve {
     shared: Rc<Shared>,
@@ -29,7 +29,7 @@ struct Turn {
 }
 
 /// A part of the reserve, in use until it is dropped.
-pub(super) struct Share {
+pub(crate) struct Share {
     reserve: Reserve,
     bytes: usize,
 }
@@ -42,7 +42,7 @@ impl Reserve {
     }
 
     /// Waits for `bytes` of it; for all of it if there are not as many.
-    pub(super) async fn take(&self, bytes: usize) -> Share {
+    pub(crate) async fn take(&self, bytes: usize) -> Share {
         let bytes = bytes.min(self.shared.size);
         let mut queued = Queued { reserve: self, turn: None };
         if self.shared.queue.borrow().is_empty() && bytes <= self.shared.left.get() {
