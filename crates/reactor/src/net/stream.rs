@@ -196,6 +196,15 @@ impl DetachedStream {
         Ok(Stream { connection, peer, platform: platform.clone() })
     }
 
+    /// A descriptor of the connection, for whoever uses it without a reactor. It may block, or not.
+    ///
+    /// # Errors
+    /// When there is no room for another descriptor.
+    pub fn into_descriptor(self) -> Result<OwnedFd, IoError> {
+        // The connection's own goes with the operations on it, of which there are none.
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.connection.0, 0)?)
+    }
+
     /// Who is at the other end.
     pub fn peer(&self) -> Peer {
         self.peer

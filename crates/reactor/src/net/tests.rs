@@ -208,6 +208,19 @@ fn a_connection_in_use_is_not_handed_over() {
 }
 
 #[test]
+fn a_connection_goes_on_without_a_reactor() {
+    on_each_backend(async |platform, _| {
+        let (client, server) = tcp_pair(&platform).await;
+        let mut server = std::net::TcpStream::from(server.detach().into_descriptor().unwrap());
+        server.set_nonblocking(false).unwrap();
+        std::io::Write::write_all(&mut server, b"hello").unwrap();
+        assert_eq!(read_exact(&client, 5).await, b"hello");
+        drop(server);
+        assert_eq!(client.read(&Buffer::new(10).span()).await, Ok(0), "nobody else held it");
+    });
+}
+
+#[test]
 fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
     let directory = tempfile::tempdir().unwrap();
     on_each_backend(async |platform, _| {
