@@ -1,4 +1,4 @@
-//! Block exports over a [`Volume`] trait: NBD.
+//! Block exports over a [`Volume`] trait: NBD, vhost-user-blk.
 //!
 //! Owns the interface between whatever stores bytes and whoever serves them as a disk, and the protocols that do so.
 //!
@@ -13,6 +13,7 @@ pub mod nbd;
 mod race;
 mod reserve;
 mod stop;
+pub mod vhost;
 mod volume;
 
 pub use exports::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};

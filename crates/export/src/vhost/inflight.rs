@@ -1,0 +1,184 @@
+//! Which requests of a queue are under way, in memory that outlives this process: the inflight region of the vhost-user
+//! specification, for split queues.
+//!
+//! Always true: at every moment, what the region says and what the used ring says are enough to tell which requests the
+//! guest has not been answered, and in which order it made them. The region is the front end's to keep; what is read from
+//! it is not trusted.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::fs::MemfdFlags;
+use smallvec::SmallVec;
+
+use super::limits::QUEUES_MAX;
+use super::mapping::{Hold, Mapping, Window};
+use super::ring::is_size;
+
+/// Bytes in front of the entries of a queue: features (8), version, number of entries, last batch head, used index.
+const HEAD: usize = 16;
+const VERSION: usize = 8;
+const ENTRIES: usize = 10;
+const LAST_HEAD: usize = 12;
+const USED_INDEX: usize = 14;
+/// Bytes of an entry: under way (1), padding (5), next of the batch (2), counter (8).
+const ENTRY: usize = 16;
+const ENTRY_NEXT: usize = 6;
+const ENTRY_COUNTER: usize = 8;
+/// What the parts of the queues are aligned to, in bytes.
+const ALIGN: usize = 64;
+/// The version of this layout.
+const LAYOUT: u16 = 1;
+
+/// The region of a whole device.
+#[derive(Clone)]
+pub(super) struct InflightRegion {
+    hold: Hold,
+    offset: usize,
+    queues: u16,
+    queue_size: u16,
+}
+
+/// Bytes of one queue's part.
+fn part_bytes(queue_size: u16) -> usize {
+    (HEAD + ENTRY * usize::from(queue_size)).next_multiple_of(ALIGN)
+}
+
+/// Bytes of a region, if it is one that can be.
+pub(super) fn region_bytes(queues: u16, queue_size: u16) -> Option<u64> {
+    let fits = is_size(queue_size) && (1..=QUEUES_MAX).contains(&queues.into());
+    fits.then(|| u64::from(queues) * part_bytes(queue_size) as u64)
+}
+
+/// A fresh region, for a front end to keep.
+///
+/// # Errors
+/// When there is no memory for it.
+pub(super) fn new_region(bytes: u64) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("vhost-inflight", MemfdFlags::CLOEXEC)?;
+    rustix::fs::ftruncate(&file, bytes)?;
+    Ok(file)
+}
+
+impl InflightRegion {
+    /// The region that a front end kept.
+    ///
+    /// # Errors
+    /// When it is smaller than it is said to be, or cannot be mapped.
+    pub(super) fn new(file: BorrowedFd<'_>, offset: u64, queues: u16, queue_size: u16) -> io::Result<Self> {
+        let Some(bytes) = region_bytes(queues, queue_size) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an inflight region of a strange shape"));
+        };
+        let mapping = Mapping::new(file.as_fd(), offset, bytes)?;
+        Ok(Self { hold: Hold::new(vec![Arc::new(mapping)]), offset: 0, queues, queue_size })
+    }
+
+    /// The part of one queue, if it has one that is long enough.
+    pub(super) fn queue(&self, index: usize, size: u16) -> Option<Inflight> {
+        if index >= usize::from(self.queues) || size > self.queue_size {
+            return None;
+        }
+        let bytes = part_bytes(self.queue_size);
+        let window = self.hold.window(0, self.offset + index * bytes, bytes, 8)?;
+        Some(Inflight { window, size, counter: 0, batch: SmallVec::new() })
+    }
+}
+
+/// The part of one queue.
+pub(super) struct Inflight {
+    window: Window,
+    size: u16,
+    /// What the next request gets: requests are numbered in the order in which they are taken.
+    counter: u64,
+    /// Requests that were handed back, but not yet published.
+    batch: SmallVec<[u16; 16]>,
+}
+
+/// Where a queue goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Resumption {
+    /// The available entry that comes next; `None` if the region was fresh.
+    pub(super) next: Option<u16>,
+    /// Requests that were taken but never answered, in the order in which they were taken.
+    pub(super) unanswered: Vec<u16>,
+}
+
+impl Inflight {
+    fn entry(head: u16) -> usize {
+        HEAD + usize::from(head) * ENTRY
+    }
+
+    fn is_under_way(&self, head: u16) -> bool {
+        self.window.load_8(Self::entry(head)) == 1
+    }
+
+    fn counter_of(&self, head: u16) -> u64 {
+        u64::from_le_bytes(self.window.read(Self::entry(head) + ENTRY_COUNTER))
+    }
+
+    /// Looks at what was left of an earlier life, given the index of the used ring, and makes it consistent.
+    pub(super) fn resume(&mut self, used_index: u16) -> Resumption {
+        if self.window.load_16(VERSION) != LAYOUT {
+            for head in 0..self.size {
+                self.window.store_8(Self::entry(head), 0);
+            }
+            self.window.store_16(ENTRIES, self.size);
+            self.window.store_16(USED_INDEX, used_index);
+            self.window.store_16(VERSION, LAYOUT);
+            return Resumption { next: None, unanswered: Vec::new() };
+        }
+        self.settle_batch(used_index);
+        let mut unanswered: Vec<u16> = (0..self.size).filter(|head| self.is_under_way(*head)).collect();
+        unanswered.sort_by_key(|head| self.counter_of(*head));
+        self.counter = unanswered.last().map_or(0, |head| self.counter_of(*head).wrapping_add(1));
+        let taken = u16::try_from(unanswered.len()).unwrap_or(u16::MAX);
+        Resumption { next: Some(used_index.wrapping_add(taken)), unanswered }
+    }
+
+    /// The end came between publishing a batch and saying so here: its requests were answered.
+    fn settle_batch(&mut self, used_index: u16) {
+        let published = used_index.wrapping_sub(self.window.load_16(USED_INDEX));
+        let mut head = self.window.load_16(LAST_HEAD);
+        if published <= self.size {
+            for _ in 0..published {
+                if head >= self.size {
+                    break;
+                }
+                self.window.store_8(Self::entry(head), 0);
+                head = self.window.load_16(Self::entry(head) + ENTRY_NEXT);
+            }
+        }
+        self.window.store_16(USED_INDEX, used_index);
+    }
+
+    /// A request was taken, and is about to be begun.
+    pub(super) fn begin(&mut self, head: u16) {
+        let at = Self::entry(head);
+        self.window.write(at + ENTRY_COUNTER, self.counter.to_le_bytes());
+        self.window.store_8(at, 1);
+        self.counter = self.counter.wrapping_add(1);
+    }
+
+    /// A request is about to be put into the used ring.
+    pub(super) fn end(&mut self, head: u16) {
+        self.window.store_16(Self::entry(head) + ENTRY_NEXT, self.window.load_16(LAST_HEAD));
+        self.window.store_16(LAST_HEAD, head);
+        self.batch.push(head);
+    }
+
+    /// What was put into the used ring was published with this index.
+    pub(super) fn published(&mut self, used_index: u16) {
+        // Not before the index was stored: a request that is neither here nor there would be lost.
+        fence(Ordering::SeqCst);
+        for head in self.batch.drain(..) {
+            self.window.store_8(Self::entry(head), 0);
+        }
+        self.window.store_16(USED_INDEX, used_index);
+    }
+}
+
+#[cfg(test)]
+#[path = "inflight_tests.rs"]
+mod tests;

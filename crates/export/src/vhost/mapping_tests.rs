@@ -1,0 +1,88 @@
+//! Nothing outside of a mapping is touched, and a mapping lives as long as it is used.
+
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use super::super::testing::Guest;
+use super::*;
+
+fn map(guest: &Guest, offset: u64, len: u64) -> io::Result<Mapping> {
+    Mapping::new(guest.file.as_fd(), offset, len)
+}
+
+fn hold(guest: &Guest, offset: u64, len: u64) -> Hold {
+    Hold::new(vec![Arc::new(map(guest, offset, len).unwrap())])
+}
+
+#[test]
+fn a_range_that_the_file_does_not_have_is_refused() {
+    let guest = Guest::new(8192);
+    assert!(map(&guest, 0, 8192).is_ok());
+    for (offset, len) in [(0, 8193), (4096, 8192), (8192, 1), (u64::MAX, 2), (0, u64::MAX), (0, 0)] {
+        assert!(map(&guest, offset, len).is_err(), "{len} bytes at {offset}");
+    }
+}
+
+#[test]
+fn an_odd_offset_names_the_bytes_that_it_should() {
+    let guest = Guest::new(3 * 4096);
+    guest.file.write_all_at(b"abcdef", 5000).unwrap();
+    let mapping = map(&guest, 5000, 4096).unwrap();
+    let mut bytes = [0; 6];
+    assert!(mapping.copy_out(0, &mut bytes));
+    assert_eq!(&bytes, b"abcdef");
+    assert!(mapping.set_byte(4095, 7));
+    let mut last = [0; 2];
+    guest.file.read_exact_at(&mut last, 5000 + 4095).unwrap();
+    assert_eq!(last, [7, 0]);
+}
+
+#[test]
+fn nothing_is_touched_outside() {
+    let guest = Guest::new(2 * 4096);
+    let mapping = map(&guest, 0, 4096).unwrap();
+    assert!(!mapping.copy_out(4095, &mut [0; 2]));
+    assert!(!mapping.copy_out(usize::MAX, &mut [0; 2]));
+    assert!(!mapping.set_byte(4096, 1));
+    assert!(!mapping.set_bits(4096, 1));
+    let hold = hold(&guest, 0, 4096);
+    assert!(hold.span(0, 4000, 97).is_none());
+    assert!(hold.span(1, 0, 1).is_none());
+    assert!(hold.span(0, 4000, 96).is_some());
+    assert!(hold.window(0, 4092, 8, 4).is_none());
+    assert!(hold.window(0, 2, 8, 4).is_none(), "not aligned");
+}
+
+#[test]
+fn a_span_keeps_its_mapping() {
+    let guest = Guest::new(4096);
+    let hold = hold(&guest, 0, 4096);
+    let span = hold.apart().span(0, 100, 3).unwrap();
+    let window = hold.window(0, 0, 8, 8).unwrap();
+    drop(hold);
+    span.copy_from(0, b"xyz");
+    assert_eq!(guest.read(super::super::testing::GUEST + 100, 3), b"xyz");
+    window.store_16(2, 0x1234);
+    window.store_8(4, 9);
+    assert_eq!(window.load_16(2), 0x1234);
+    assert_eq!(window.load_8(4), 9);
+    assert_eq!(window.read(0), [0u8, 0, 0x34, 0x12, 9, 0, 0, 0]);
+}
+
+#[test]
+fn bits_are_added_to_those_that_are_set() {
+    let guest = Guest::new(4096);
+    let mapping = map(&guest, 0, 4096).unwrap();
+    assert!(mapping.set_bits(7, 0x81));
+    assert!(mapping.set_bits(7, 0x03));
+    let mut byte = [0];
+    assert!(mapping.copy_out(7, &mut byte));
+    assert_eq!(byte, [0x83]);
+}
+
+#[test]
+#[should_panic(expected = "of a window of 8")]
+fn a_window_ends_where_it_ends() {
+    let guest = Guest::new(4096);
+    hold(&guest, 0, 4096).window(0, 0, 8, 8).unwrap().load_16(7);
+}

@@ -1,0 +1,219 @@
+//! What a chain of descriptors asks for: the header and status of the virtio specification (1.2, section 5.2.6).
+//!
+//! Always true: no assumption on how a guest cuts header, data and status into descriptors; what comes out names only
+//! memory of the guest and whole sectors within the volume. Decides, does nothing.
+
+use super::chain::Chain;
+use super::limits::{RANGE_SECTORS_MAX, RANGES_MAX, REQUEST_BYTES_MAX};
+use super::memory::{GuestMemory, Piece, Pieces};
+
+/// Bytes of a request's header.
+const HEADER: u32 = 16;
+/// Bytes of one range of a discard.
+const RANGE: u32 = 16;
+/// Bytes that offsets are counted in, whatever the block size is.
+pub(super) const SECTOR: u64 = 512;
+/// Bytes of a device's name.
+pub(super) const ID_BYTES: usize = 20;
+
+const KIND_IN: u32 = 0;
+const KIND_OUT: u32 = 1;
+const KIND_FLUSH: u32 = 4;
+const KIND_GET_ID: u32 = 8;
+const KIND_DISCARD: u32 = 11;
+const KIND_WRITE_ZEROES: u32 = 13;
+
+/// The flag of a range that may be unmapped when it is zeroed.
+const UNMAP: u32 = 1;
+
+/// How a request ended, as its status byte says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Status {
+    Ok = 0,
+    IoError = 1,
+    Unsupported = 2,
+}
+
+/// What a request is checked against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// Bytes of the volume, now.
+    pub(super) size: u64,
+    /// Bytes that offsets and lengths are multiples of.
+    pub(super) sector: u32,
+    pub(super) read_only: bool,
+}
+
+/// What a request asks for. Offsets and lengths are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Read { offset: u64, into: Pieces, len: u64 },
+    Write { offset: u64, from: Pieces, len: u64 },
+    Flush,
+    Discard(Vec<Range>),
+    WriteZeroes(Vec<Range>),
+    Id { into: Pieces, len: u64 },
+}
+
+/// A range of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// A request in a form that could be read.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// What to do, or how to refuse it.
+    pub(super) operation: Result<Operation, Status>,
+    /// Where the status byte goes.
+    pub(super) status: Piece,
+}
+
+impl Request {
+    /// Reads a request. `None` if there is no place for a status, so that nothing can be said about it.
+    pub(super) fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &Terms) -> Option<Self> {
+        let status = take_last_byte(&mut chain.writable)?;
+        let operation = parse(chain, memory, terms);
+        Some(Self { operation, status })
+    }
+}
+
+fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &Terms) -> Result<Operation, Status> {
+    let header: [u8; HEADER as usize] = take_bytes(&mut chain.readable, memory).ok_or(Status::IoError)?;
+    let (kind, _, sector) = split_16(header);
+    match kind {
+        KIND_IN => {
+            let (offset, len) = terms.span(sector, &chain.writable)?;
+            Ok(Operation::Read { offset, into: std::mem::take(&mut chain.writable), len })
+        }
+        KIND_OUT => {
+            terms.check_writable()?;
+            let (offset, len) = terms.span(sector, &chain.readable)?;
+            Ok(Operation::Write { offset, from: std::mem::take(&mut chain.readable), len })
+        }
+        KIND_FLUSH => Ok(Operation::Flush),
+        KIND_GET_ID => {
+            let into = std::mem::take(&mut chain.writable);
+            let len = total(&into);
+            if len == 0 { Err(Status::IoError) } else { Ok(Operation::Id { into, len }) }
+        }
+        // Whether a range that is discarded keeps its bytes is ours to choose, so the flag says nothing there.
+        KIND_DISCARD => Ok(Operation::Discard(ranges(chain, memory, terms, 0)?)),
+        KIND_WRITE_ZEROES => Ok(Operation::WriteZeroes(ranges(chain, memory, terms, UNMAP)?)),
+        _ => Err(Status::Unsupported),
+    }
+}
+
+impl Terms {
+    fn check_writable(&self) -> Result<(), Status> {
+        if self.read_only { Err(Status::IoError) } else { Ok(()) }
+    }
+
+    /// The bytes of the volume that a read or write is about.
+    fn span(&self, sector: u64, pieces: &Pieces) -> Result<(u64, u64), Status> {
+        let len = total(pieces);
+        if len > REQUEST_BYTES_MAX {
+            return Err(Status::IoError);
+        }
+        let Range { offset, len } = self.range(sector, len)?;
+        Ok((offset, len))
+    }
+
+    /// Whole sectors within the volume, at least one.
+    fn range(&self, sector: u64, len: u64) -> Result<Range, Status> {
+        let offset = sector.checked_mul(SECTOR).ok_or(Status::IoError)?;
+        let end = offset.checked_add(len).ok_or(Status::IoError)?;
+        let unit = u64::from(self.sector);
+        let whole = offset.is_multiple_of(unit) && len.is_multiple_of(unit);
+        if len == 0 || !whole || end > self.size {
+            return Err(Status::IoError);
+        }
+        Ok(Range { offset, len })
+    }
+}
+
+/// The ranges of a discard or write-zeroes request, with those of the flags that may be set.
+fn ranges(
+    chain: &mut Chain,
+    memory: &GuestMemory,
+    terms: &Terms,
+    flags_known: u32,
+) -> Result<Vec<Range>, Status> {
+    terms.check_writable()?;
+    let bytes = total(&chain.readable);
+    if !bytes.is_multiple_of(RANGE.into()) || !(1..=RANGES_MAX.into()).contains(&(bytes / u64::from(RANGE))) {
+        return Err(Status::IoError);
+    }
+    let mut ranges = Vec::new();
+    while let Some(range) = take_bytes::<{ RANGE as usize }>(&mut chain.readable, memory) {
+        let (sector, sectors, flags) = split_range(range);
+        if flags & !flags_known != 0 {
+            return Err(Status::Unsupported);
+        }
+        if sectors > RANGE_SECTORS_MAX {
+            return Err(Status::IoError);
+        }
+        ranges.push(terms.range(sector, u64::from(sectors) * SECTOR)?);
+    }
+    Ok(ranges)
+}
+
+/// Bytes of some pieces.
+pub(super) fn total(pieces: &Pieces) -> u64 {
+    pieces.iter().map(|piece| u64::from(piece.len)).sum()
+}
+
+/// Takes the last byte away.
+fn take_last_byte(pieces: &mut Pieces) -> Option<Piece> {
+    loop {
+        let last = pieces.pop()?;
+        if let Some(rest) = last.len.checked_sub(1) {
+            let (rest, byte) = last.split(rest);
+            if rest.len > 0 {
+                pieces.push(rest);
+            }
+            return Some(byte);
+        }
+    }
+}
+
+/// Takes the first `N` bytes away, and gives them. `None` if there are fewer.
+fn take_bytes<const N: usize>(pieces: &mut Pieces, memory: &GuestMemory) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut done = 0;
+    let mut used = 0;
+    while done < N {
+        let piece = pieces.get_mut(used)?;
+        let now = piece.len.min(u32::try_from(N - done).ok()?);
+        let (first, rest) = piece.split(now);
+        if !memory.read(&first, bytes.get_mut(done..done + now as usize)?) {
+            return None;
+        }
+        done += now as usize;
+        *piece = rest;
+        used += usize::from(rest.len == 0);
+    }
+    pieces.drain(..used);
+    Some(bytes)
+}
+
+/// A header's kind, reserved field and sector.
+#[allow(clippy::cast_possible_truncation, reason = "the parts of a header, in their order")]
+fn split_16(bytes: [u8; 16]) -> (u32, u32, u64) {
+    let number = u128::from_le_bytes(bytes);
+    (number as u32, (number >> 32) as u32, (number >> 64) as u64)
+}
+
+/// A range's sector, number of sectors and flags.
+#[allow(clippy::cast_possible_truncation, reason = "the parts of a range, in their order")]
+fn split_range(bytes: [u8; 16]) -> (u64, u32, u32) {
+    let number = u128::from_le_bytes(bytes);
+    (number as u64, (number >> 64) as u32, (number >> 96) as u32)
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,234 @@
+//! Whatever a guest asks for lies within the volume, or is refused.
+
+use std::os::fd::AsFd;
+
+use proptest::prelude::*;
+
+use super::super::memory::RegionLayout;
+use super::super::testing::{GUEST, Guest, USER, header};
+use super::*;
+
+const LEN: u64 = 512 * 4096;
+const TERMS: Terms = Terms { size: 1 << 20, sector: 512, read_only: false };
+const STATUS: u64 = GUEST + 8000;
+const DATA: u64 = GUEST + 16 * 4096;
+
+struct Setup {
+    guest: Guest,
+    memory: GuestMemory,
+}
+
+fn setup() -> Setup {
+    let guest = Guest::new(LEN);
+    let layout = RegionLayout { guest: GUEST, user: USER, len: LEN, offset: 0 };
+    let memory = GuestMemory::empty().with(layout, guest.file.as_fd()).unwrap();
+    Setup { guest, memory }
+}
+
+impl Setup {
+    fn pieces(&self, parts: &[(u64, u32)]) -> Pieces {
+        let mut pieces = Pieces::new();
+        parts.iter().for_each(|(address, len)| assert!(self.memory.locate(*address, *len, &mut pieces)));
+        pieces
+    }
+
+    fn parse(&self, readable: &[(u64, u32)], writable: &[(u64, u32)], terms: &Terms) -> Option<Request> {
+        let mut chain = Chain { readable: self.pieces(readable), writable: self.pieces(writable) };
+        Request::parse(&mut chain, &self.memory, terms)
+    }
+
+    fn listed(&self, pieces: &Pieces) -> Vec<(u64, u32)> {
+        pieces.iter().map(|piece| (self.memory.guest_address(piece), piece.len)).collect()
+    }
+
+    /// What becomes of a read of `len` bytes.
+    fn read(&self, sector: u64, len: u32, terms: &Terms) -> Result<(u64, u64), Status> {
+        self.guest.write(GUEST, &header(0, sector));
+        let request = self.parse(&[(GUEST, 16)], &[(DATA, len), (STATUS, 1)], terms).unwrap();
+        match request.operation? {
+            Operation::Read { offset, len, .. } => Ok((offset, len)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn header_and_status_may_be_cut_anywhere() {
+    let setup = setup();
+    setup.guest.write(GUEST, &header(1, 2));
+    for cut in 0..=16 {
+        // Header in two parts, the second of which goes on with the data; all that is written is the status.
+        let readable = [(GUEST, cut), (GUEST + u64::from(cut), 16 - cut), (DATA, 512)];
+        let request = setup.parse(&readable, &[(STATUS, 1)], &TERMS).unwrap();
+        let Ok(Operation::Write { offset, from, len }) = request.operation else { panic!() };
+        assert_eq!((offset, len), (1024, 512));
+        assert_eq!(setup.listed(&from), [(DATA, 512)]);
+    }
+    // Header and data in one descriptor.
+    let request = setup.parse(&[(GUEST, 16 + 1024)], &[(STATUS, 1)], &TERMS).unwrap();
+    let Ok(Operation::Write { from, .. }) = request.operation else { panic!() };
+    assert_eq!(setup.listed(&from), [(GUEST + 16, 1024)]);
+    // Data and status in one descriptor.
+    setup.guest.write(GUEST, &header(0, 2));
+    let request = setup.parse(&[(GUEST, 16)], &[(DATA, 4097)], &TERMS).unwrap();
+    let Ok(Operation::Read { into, len, .. }) = request.operation else { panic!() };
+    assert_eq!((setup.listed(&into), len), (vec![(DATA, 4096)], 4096));
+    assert_eq!(setup.memory.guest_address(&request.status), DATA + 4096);
+}
+
+#[test]
+fn reads_lie_within_the_volume_and_are_whole_sectors() {
+    let setup = setup();
+    let last = TERMS.size / 512 - 1;
+    assert_eq!(setup.read(last, 512, &TERMS), Ok((last * 512, 512)));
+    assert_eq!(setup.read(0, 1 << 20, &TERMS), Ok((0, 1 << 20)));
+    for (sector, len) in [
+        (last, 1024),
+        (last + 1, 512),
+        (u64::MAX, 512),
+        (u64::MAX / 512, 512),
+        (1 << 55, 512),
+        (0, 511),
+        (0, 513),
+        (0, 0),
+    ] {
+        assert_eq!(setup.read(sector, len, &TERMS), Err(Status::IoError), "{len} bytes at {sector}");
+    }
+    let large = Terms { sector: 4096, ..TERMS };
+    assert_eq!(setup.read(8, 4096, &large), Ok((4096, 4096)));
+    assert_eq!(setup.read(7, 4096, &large), Err(Status::IoError));
+    assert_eq!(setup.read(8, 512, &large), Err(Status::IoError));
+}
+
+#[test]
+fn what_is_too_short_is_refused_as_far_as_it_can_be() {
+    let setup = setup();
+    setup.guest.write(GUEST, &header(4, 0));
+    assert!(setup.parse(&[(GUEST, 16)], &[], &TERMS).is_none(), "nowhere to say anything");
+    let request = setup.parse(&[(GUEST, 15)], &[(STATUS, 1)], &TERMS).unwrap();
+    assert_eq!(request.operation, Err(Status::IoError));
+    let request = setup.parse(&[], &[(STATUS, 1)], &TERMS).unwrap();
+    assert_eq!(request.operation, Err(Status::IoError));
+    let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &TERMS).unwrap();
+    assert_eq!(request.operation, Ok(Operation::Flush));
+}
+
+#[test]
+fn other_kinds() {
+    let setup = setup();
+    setup.guest.write(GUEST, &header(8, 0));
+    let request = setup.parse(&[(GUEST, 16)], &[(DATA, 20), (STATUS, 1)], &TERMS).unwrap();
+    assert!(matches!(request.operation, Ok(Operation::Id { len: 20, .. })));
+    let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &TERMS).unwrap();
+    assert_eq!(request.operation, Err(Status::IoError), "nowhere to put the name");
+    for kind in [2, 3, 5, 7, 9, 10, 12, 14, 255, u32::MAX] {
+        setup.guest.write(GUEST, &header(kind, 0));
+        let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &TERMS).unwrap();
+        assert_eq!(request.operation, Err(Status::Unsupported), "kind {kind}");
+    }
+}
+
+/// A discard or write-zeroes request of these ranges.
+fn ranged(setup: &Setup, kind: u32, ranges: &[(u64, u32, u32)], terms: &Terms) -> Result<Operation, Status> {
+    setup.guest.write(GUEST, &header(kind, 0));
+    let bytes: Vec<u8> = ranges
+        .iter()
+        .flat_map(|(sector, sectors, flags)| {
+            [sector.to_le_bytes().to_vec(), sectors.to_le_bytes().to_vec(), flags.to_le_bytes().to_vec()]
+                .concat()
+        })
+        .collect();
+    setup.guest.write(DATA, &bytes);
+    setup.parse(&[(GUEST, 16), (DATA, bytes.len() as u32)], &[(STATUS, 1)], terms).unwrap().operation
+}
+
+#[test]
+fn ranges_are_checked_one_by_one() {
+    let setup = setup();
+    let range = |offset, len| Range { offset, len };
+    assert_eq!(
+        ranged(&setup, 11, &[(0, 8, 0), (16, 8, 0)], &TERMS),
+        Ok(Operation::Discard(vec![range(0, 4096), range(8192, 4096)]))
+    );
+    assert_eq!(ranged(&setup, 13, &[(8, 1, 1)], &TERMS), Ok(Operation::WriteZeroes(vec![range(4096, 512)])));
+    assert_eq!(ranged(&setup, 11, &[(8, 1, 1)], &TERMS), Err(Status::Unsupported));
+    assert_eq!(ranged(&setup, 13, &[(8, 1, 2)], &TERMS), Err(Status::Unsupported));
+    for bad in [
+        &[(0, 0, 0)][..],
+        &[(0, 8, 0), (2048, 1, 0)],
+        &[(u64::MAX, 1, 0)],
+        &[(0, u32::MAX, 0)],
+        &[(0, RANGE_SECTORS_MAX + 1, 0)],
+        &[],
+        &[(0, 1, 0); RANGES_MAX as usize + 1],
+    ] {
+        assert_eq!(ranged(&setup, 11, bad, &TERMS), Err(Status::IoError), "{bad:?}");
+    }
+    let large = Terms { sector: 4096, ..TERMS };
+    assert_eq!(ranged(&setup, 13, &[(8, 1, 0)], &large), Err(Status::IoError));
+}
+
+#[test]
+fn nothing_changes_what_is_read_only() {
+    let setup = setup();
+    let terms = Terms { read_only: true, ..TERMS };
+    assert_eq!(ranged(&setup, 11, &[(0, 8, 0)], &terms), Err(Status::IoError));
+    assert_eq!(ranged(&setup, 13, &[(0, 8, 0)], &terms), Err(Status::IoError));
+    setup.guest.write(GUEST, &header(1, 0));
+    let request = setup.parse(&[(GUEST, 16), (DATA, 512)], &[(STATUS, 1)], &terms).unwrap();
+    assert_eq!(request.operation, Err(Status::IoError));
+    assert_eq!(setup.read(0, 512, &terms), Ok((0, 512)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn any_request_is_refused_or_lies_within_the_volume(
+        kind in prop_oneof![Just(0u32), Just(1), Just(4), Just(8), Just(11), Just(13), any::<u32>()],
+        sector in prop_oneof![4 => 0..2100u64, 1 => any::<u64>()],
+        content in prop::collection::vec(any::<u8>(), 64),
+        readable in prop::collection::vec((0..4096u64, 0..2000u32), 0..6),
+        writable in prop::collection::vec((0..4096u64, 0..2000u32), 0..6),
+        whole in any::<bool>(),
+    ) {
+        let setup = setup();
+        setup.guest.write(DATA, &content);
+        setup.guest.write(GUEST, &header(kind, sector));
+        let unit = if whole { 512 } else { 1 };
+        let place = |list: &[(u64, u32)]| -> Vec<(u64, u32)> {
+            list.iter().map(|(at, len)| (DATA + at, len / unit * unit)).collect()
+        };
+        let mut readable = place(&readable);
+        readable.insert(0, (GUEST, 16));
+        let mut writable = place(&writable);
+        writable.push((STATUS, 1));
+        let given: u64 = writable.iter().map(|(_, len)| u64::from(*len)).sum();
+        let request = setup.parse(&readable, &writable, &TERMS).unwrap();
+        prop_assert_eq!(setup.memory.guest_address(&request.status), STATUS);
+        match request.operation {
+            Ok(Operation::Read { offset, into, len }) => {
+                prop_assert_eq!(kind, 0);
+                prop_assert_eq!(offset, sector * 512);
+                prop_assert_eq!(total(&into), len);
+                prop_assert_eq!(len, given - 1);
+                prop_assert!(len > 0 && len % 512 == 0 && offset + len <= TERMS.size);
+            }
+            Ok(Operation::Write { offset, from, len }) => {
+                prop_assert_eq!(kind, 1);
+                prop_assert_eq!(total(&from), len);
+                prop_assert!(len > 0 && len % 512 == 0 && offset + len <= TERMS.size);
+            }
+            Ok(Operation::Discard(ranges) | Operation::WriteZeroes(ranges)) => {
+                prop_assert!(!ranges.is_empty());
+                for Range { offset, len } in ranges {
+                    prop_assert!(len > 0 && len % 512 == 0 && offset % 512 == 0 && offset + len <= TERMS.size);
+                }
+            }
+            Ok(Operation::Flush) => prop_assert_eq!(kind, 4),
+            Ok(Operation::Id { .. }) => prop_assert_eq!(kind, 8),
+            Err(Status::Ok) => prop_assert!(false, "refused as done"),
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A queue as the front end sets it up: gathered field by field, then started on its reactor, and stopped again.
+//!
+//! Owns the way between the thread that talks to the front end and the reactor. Always true: a queue that is stopped has
+//! handed back everything that it began.
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+
+use reactor::{Home, Reactor, Remote, Task};
+
+use super::disk::Disk;
+use super::queue::{Queue, Start};
+use super::ring::Addresses;
+use super::runner::{Kick, run};
+
+/// A queue, started or not.
+pub(super) struct Vring<V> {
+    pub(super) size: u16,
+    pub(super) addresses: Option<Addresses>,
+    /// The available entry to start from.
+    pub(super) base: u16,
+    pub(super) call: Option<Arc<OwnedFd>>,
+    pub(super) err: Option<Arc<OwnedFd>>,
+    pub(super) enabled: bool,
+    pub(super) running: Option<Home<Running<V>>>,
+}
+
+impl<V> Default for Vring<V> {
+    fn default() -> Self {
+        Self { size: 0, addresses: None, base: 0, call: None, err: None, enabled: false, running: None }
+    }
+}
+
+/// A queue that was started, on its reactor.
+pub(super) struct Running<V> {
+    pub(super) queue: Rc<Queue<V>>,
+    pub(super) kick: Rc<Kick>,
+    task: RefCell<Option<Task<()>>>,
+}
+
+/// Why a queue does not do what it is told.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum VringError {
+    #[error("the reactor has shut down")]
+    Gone,
+    #[error("{0}")]
+    Ring(#[from] super::ring::BadRing),
+    #[error("{0}")]
+    Open(#[from] crate::OpenError),
+}
+
+impl<V: crate::Volume + 'static> Vring<V> {
+    /// Starts the queue on a reactor.
+    ///
+    /// # Errors
+    /// When the queue is nowhere in the guest's memory, or its volume cannot be had.
+    pub(super) fn start<D: Disk<Volume = V>>(
+        &mut self,
+        disk: &Arc<D>,
+        remote: &Remote,
+        start: Start,
+        kick: Option<OwnedFd>,
+    ) -> Result<(), VringError> {
+        let disk = disk.clone();
+        let started = ask(remote, move || async move {
+            let volume = disk.open().await?;
+            let queue = Queue::new(start, volume)?;
+            let kick = Rc::new(Kick::new(disk.platform(), kick));
+            let reactor = Reactor::current();
+            let task = reactor.spawn(run(queue.clone(), kick.clone(), disk.poll()));
+            let running = Rc::new(Running { queue, kick, task: RefCell::new(Some(task)) });
+            Ok::<_, VringError>(Home::settle(&reactor, running))
+        });
+        self.running = Some(started.ok_or(VringError::Gone)??);
+        Ok(())
+    }
+
+    /// Stops the queue if it was started, and waits for what it has begun.
+    pub(super) fn stop(&mut self) {
+        let Some(home) = self.running.take() else { return };
+        let there = home.clone();
+        let stopped = ask(home.remote(), move || async move {
+            let running = there.local()?;
+            let task = running.task.borrow_mut().take();
+            running.queue.stop();
+            if let Some(task) = task {
+                task.await;
+            }
+            there.evict();
+            Some(running.queue.next())
+        });
+        if let Some(Some(next)) = stopped {
+            self.base = next;
+        }
+    }
+
+    /// Does something with the queue on its reactor, if it was started, and waits for it.
+    pub(super) fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Running<V>) -> T + Send + 'static,
+    ) -> Option<T> {
+        let home = self.running.as_ref()?;
+        let there = home.clone();
+        ask(home.remote(), move || async move { there.local().map(|running| work(&running)) }).flatten()
+    }
+}
+
+/// Runs work on a reactor, and waits for it on this thread, which is none. `None` if the reactor has shut down.
+fn ask<T, F>(remote: &Remote, work: impl FnOnce() -> F + Send + 'static) -> Option<T>
+where
+    F: Future<Output = T> + 'static,
+    T: Send + 'static,
+{
+    assert!(!remote.is_current(), "a reactor waits for itself");
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let job = move || {
+        let work = work();
+        let task = async move {
+            // Somebody waits, unless it panics.
+            let _ = sender.send(work.await);
+        };
+        Reactor::current().spawn(task).detach();
+    };
+    remote.post(job).ok()?;
+    receiver.recv().ok()
+}

@@ -1,0 +1,16 @@
+//! The vhost-user-blk back end over real sockets: a front end on the `vhost` crate's message layer, a guest's driver that
+//! is written here, and a front end that does what none should.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
+
+mod back_end;
+mod bad_front_end;
+mod bad_guest;
+mod front_end;
+mod memory;
+mod migration;
+mod queues;
+mod requests;
+mod restart;
+mod sessions;
+#[path = "../../src/vhost/testing.rs"]
+mod testing;
