@@ -50,6 +50,12 @@ pub(crate) struct RememberedExport {
     pub(crate) volume: String,
     pub(crate) protocol: Protocol,
     pub(crate) read_only: bool,
+    /// Queues of a machine's disk, if that is what it is.
+    #[serde(default)]
+    pub(crate) queues: Option<u16>,
+    /// The reactors that serve them; all of them if there are none.
+    #[serde(default)]
+    pub(crate) reactors: Vec<u32>,
 }
 
 impl Default for Remembered {

@@ -33,7 +33,7 @@ pub trait Disk: Send + Sync + 'static {
     /// The reactors that its queues are dealt out to, in turn.
     fn reactors(&self) -> &[Remote];
 
-    /// How many queues a guest may use at most.
+    /// How many queues a guest may use: from 1 to [`super::QUEUES_MAX`].
     fn queues(&self) -> u16;
 
     /// How long a queue without requests is polled before it waits for a notification.
@@ -41,6 +41,11 @@ pub trait Disk: Send + Sync + 'static {
 
     /// The platform of the reactor that runs on this thread, which is one of [`Disk::reactors`].
     fn platform(&self) -> Rc<Platform>;
+
+    /// A front end has come, or is gone with everything that it began.
+    fn note_front_end(&self, connected: bool) {
+        let _ = connected;
+    }
 
     /// The volume for the reactor that runs on this thread, for one queue.
     ///

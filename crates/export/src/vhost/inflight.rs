@@ -48,7 +48,7 @@ fn part_bytes(queue_size: u16) -> usize {
 
 /// Bytes of a region, if it is one that can be.
 pub(super) fn region_bytes(queues: u16, queue_size: u16) -> Option<u64> {
-    let fits = is_size(queue_size) && (1..=QUEUES_MAX).contains(&queues.into());
+    let fits = is_size(queue_size) && (1..=QUEUES_MAX).contains(&queues);
     fits.then(|| u64::from(queues) * part_bytes(queue_size) as u64)
 }
 

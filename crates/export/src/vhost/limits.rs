@@ -4,7 +4,7 @@
 pub(super) const REGIONS_MAX: usize = 64;
 
 /// Queues of one device.
-pub(super) const QUEUES_MAX: usize = 64;
+pub const QUEUES_MAX: u16 = 64;
 
 /// Entries of one queue: what front ends have at most, and no more requests at once than that costs a guest's share of
 /// memory.

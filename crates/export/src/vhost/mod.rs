@@ -33,4 +33,5 @@ mod testing;
 mod vring;
 
 pub use disk::Disk;
+pub use limits::QUEUES_MAX;
 pub use server::Server;

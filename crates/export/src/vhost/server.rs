@@ -154,6 +154,7 @@ impl<D: Disk> Server<D> {
             return Ok(());
         }
         self.busy.set(true);
+        self.disk.note_front_end(true);
         let home = Home::settle(&Reactor::current(), self.clone());
         let (disk, link) = (self.disk.clone(), self.link.clone());
         let thread = std::thread::Builder::new().name("vhost-user".into());
@@ -189,6 +190,7 @@ impl<D: Disk> Drop for Ended<D> {
             if let Some(server) = home.local() {
                 home.evict();
                 server.busy.set(false);
+                server.disk.note_front_end(false);
                 server.changed.wake_all();
             }
         });

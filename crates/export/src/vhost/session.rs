@@ -53,7 +53,7 @@ fn refuse(message: impl ToString) -> Error {
 
 impl<D: Disk> Session<D> {
     pub(super) fn new(disk: Arc<D>) -> Self {
-        let queues = usize::from(disk.queues()).clamp(1, QUEUES_MAX);
+        let queues = disk.queues().clamp(1, QUEUES_MAX);
         Self {
             name: disk.name().into(),
             disk,

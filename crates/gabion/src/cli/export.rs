@@ -21,12 +21,20 @@ pub(crate) enum ExportCommand {
 /// Serve a volume
 #[derive(Args, Debug)]
 #[command(
-    group(ArgGroup::new("protocol").required(true).args(["nbd"])),
+    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user"])),
     after_long_help = "\
 Examples:
   gabion export create fast/vm01 --nbd
   nbdinfo 'nbd+unix:///fast/vm01?socket=/run/gabion/nbd.sock'
-  qemu-system-x86_64 -drive file='nbd+unix:///fast/vm01?socket=/run/gabion/nbd.sock',format=raw,if=virtio"
+  qemu-system-x86_64 -drive file='nbd+unix:///fast/vm01?socket=/run/gabion/nbd.sock',format=raw,if=virtio
+
+  # A virtual machine's disk without a kernel or a copy in between. Its memory must be shared; 'reconnect'
+  # lets the machine go on when the daemon is restarted.
+  gabion export create fast/vm02 --vhost-user
+  qemu-system-x86_64 -m 4G -smp 4 \
+      -object memory-backend-memfd,id=memory,size=4G,share=on -machine q35,memory-backend=memory \
+      -chardev socket,id=disk,path=/run/gabion/vhost/fast/vm02.sock,reconnect=1 \
+      -device vhost-user-blk-pci,chardev=disk,num-queues=4"
 )]
 pub(crate) struct CreateExportArgs {
     /// The volume
@@ -35,7 +43,16 @@ pub(crate) struct CreateExportArgs {
     /// By NBD, at the daemon's NBD addresses, by the name POOL/VOLUME
     #[arg(long)]
     pub(crate) nbd: bool,
+    /// As a virtual machine's disk, on a vhost-user socket of its own. One machine at a time uses it
+    #[arg(long)]
+    pub(crate) vhost_user: bool,
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// With --vhost-user: queues that the machine may use, 1 to 64. Without it 64: one that is not used costs nothing
+    #[arg(long, value_name = "N", conflicts_with = "nbd")]
+    pub(crate) queues: Option<u16>,
+    /// With --vhost-user: reactor threads that the queues are dealt out to, numbered from 0, as in '0,2'. Without it all
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "nbd")]
+    pub(crate) reactors: Vec<u32>,
 }

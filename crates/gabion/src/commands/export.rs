@@ -22,9 +22,10 @@ pub(crate) async fn run(setting: &Setting, command: ExportCommand) -> Result<Out
 }
 
 async fn create(setting: &Setting, arguments: CreateExportArgs) -> Result<Outcome> {
-    let CreateExportArgs { name, nbd: _, read_only } = arguments;
+    let CreateExportArgs { name, nbd: _, vhost_user, read_only, queues, reactors } = arguments;
     let VolumeName { pool, volume } = name;
-    let request = CreateExport { pool, volume, protocol: Protocol::Nbd, read_only };
+    let protocol = if vhost_user { Protocol::VhostUser } else { Protocol::Nbd };
+    let request = CreateExport { pool, volume, protocol, read_only, queues, reactors };
     let created: Export = setting.client.post("/v1/exports", &request).await?;
     setting.done(&created, |export| export.uris.join("\n"))?;
     Ok(Outcome::Done)

@@ -45,6 +45,8 @@ impl Daemon {
             .arg(place.path("state"))
             .arg("--nbd-socket")
             .arg(place.path("nbd.sock"))
+            .arg("--vhost-directory")
+            .arg(place.path("vhost"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(out)

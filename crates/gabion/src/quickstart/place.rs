@@ -159,6 +159,7 @@ fn look(directory: &Path, fresh: bool) -> Result<Found> {
 pub(super) fn serve_command(directory: &Path) -> String {
     let place = directory.display();
     format!(
-        "gabion serve --socket {place}/gabion.sock --state-dir {place}/state --nbd-socket {place}/nbd.sock"
+        "gabion serve --socket {place}/gabion.sock --state-dir {place}/state --nbd-socket {place}/nbd.sock \
+         --vhost-directory {place}/vhost"
     )
 }

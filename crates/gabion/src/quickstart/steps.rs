@@ -207,8 +207,14 @@ async fn create_pool(client: &Client, place: &Place, bytes: u64) -> Result<Pool>
 async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
     let request = CreateVolume { name: volume.into(), size, sector: Some(4096) };
     let _: Volume = client.post(&format!("/v1/pools/{POOL}/volumes"), &request).await?;
-    let request =
-        CreateExport { pool: POOL.into(), volume: volume.into(), protocol: Protocol::Nbd, read_only: false };
+    let request = CreateExport {
+        pool: POOL.into(),
+        volume: volume.into(),
+        protocol: Protocol::Nbd,
+        read_only: false,
+        queues: None,
+        reactors: Vec::new(),
+    };
     let _: Export = client.post("/v1/exports", &request).await?;
     Ok(())
 }

@@ -37,6 +37,9 @@ fn a_command_line_that_makes_no_sense_exits_with_2() {
         &["volume", "create", "fast/vm01", "--size", "-1"],
         &["volume", "create", "fast/vm01", "--size", "99999P"],
         &["export", "create", "fast/vm01"],
+        &["export", "create", "fast/vm01", "--nbd", "--vhost-user"],
+        &["export", "create", "fast/vm01", "--nbd", "--queues", "2"],
+        &["export", "create", "fast/vm01", "--vhost-user", "--queues", "many"],
         &["check"],
         &["serve", "--nonsense"],
         // What destroys asks, and nobody is there to answer.

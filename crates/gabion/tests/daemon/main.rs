@@ -8,9 +8,15 @@ mod corruption;
 mod crash;
 mod drives;
 mod exports;
+#[path = "../../../export/tests/vhost/front_end.rs"]
+#[allow(dead_code, reason = "the front end of the export room's own tests, of which these use less")]
+mod front_end;
 mod harness;
 mod nbd;
 mod pools;
 mod restart;
 mod root;
+#[path = "../../../export/src/vhost/testing.rs"]
+mod testing;
+mod vhost;
 mod volumes;

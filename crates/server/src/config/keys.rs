@@ -237,6 +237,16 @@ pub const KEYS: &[Key] = &[
             addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
         },
     },
+    Key {
+        section: "vhost",
+        name: "directory",
+        value: "DIR",
+        help: "Directory in which each disk of a virtual machine has its vhost-user socket, POOL/VOLUME.sock. It is made \
+               if need be.",
+        example: "/tmp/elsewhere/vhost",
+        set: |config, text| set(&mut config.vhost_directory, path(text)),
+        show: |config| shown_path(&config.vhost_directory),
+    },
 ];
 
 fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {

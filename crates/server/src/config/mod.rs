@@ -52,6 +52,7 @@ pub struct Config {
     pub drive_wait: Duration,
     pub nbd_socket: Option<PathBuf>,
     pub nbd_listen: Vec<SocketAddr>,
+    pub vhost_directory: PathBuf,
     /// Pools to open at start, by name, with their drives.
     pub pools: BTreeMap<String, Vec<PathBuf>>,
 }
@@ -63,6 +64,7 @@ impl Config {
         Self {
             socket: places.runtime.join("gabion.sock"),
             nbd_socket: Some(places.runtime.join(places.nbd_name)),
+            vhost_directory: places.runtime.join(places.vhost_name),
             state_dir: places.state,
             log_level: "info".into(),
             log_format: LogFormat::Text,
@@ -141,6 +143,7 @@ impl Config {
 struct Places {
     runtime: PathBuf,
     nbd_name: &'static str,
+    vhost_name: &'static str,
     state: PathBuf,
 }
 
@@ -148,7 +151,7 @@ impl Places {
     fn of_this_user() -> Self {
         if rustix::process::geteuid().is_root() {
             let (runtime, state) = ("/run/gabion".into(), "/var/lib/gabion".into());
-            return Self { runtime, nbd_name: "nbd.sock", state };
+            return Self { runtime, nbd_name: "nbd.sock", vhost_name: "vhost", state };
         }
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| {
@@ -158,6 +161,7 @@ impl Places {
         let state = variable("XDG_STATE_HOME")
             .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
             .unwrap_or_else(|| runtime.clone());
-        Self { runtime, nbd_name: "gabion-nbd.sock", state: state.join("gabion") }
+        let state = state.join("gabion");
+        Self { runtime, nbd_name: "gabion-nbd.sock", vhost_name: "gabion-vhost", state }
     }
 }

@@ -3,8 +3,10 @@
 //! Owns the table of exports. Always true: what is in the table is remembered; an export is active only while its pool is
 //! in service, and comes back by itself when that does. Must not know: how a protocol works.
 
+mod listen;
 mod nbd;
 mod table;
+mod vhost;
 mod volume;
 
 use std::sync::Arc;
@@ -16,9 +18,10 @@ use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{RememberedExport, State};
-use crate::wire::{CreateExport, Export, ExportState};
+use crate::wire::{CreateExport, Export, ExportState, Protocol};
 use nbd::Nbd;
-use table::{Active, Entry, Name, Table};
+use table::{Active, Entry, Manner, Name, Table};
+use vhost::Vhost;
 
 /// See the module.
 pub(crate) struct Exports {
@@ -26,6 +29,9 @@ pub(crate) struct Exports {
     pools: Arc<Pools>,
     state: Arc<State>,
     nbd: Nbd,
+    vhost: Vhost,
+    /// Held while what is served changes: one change at a time.
+    changing: tokio::sync::Mutex<()>,
 }
 
 impl Exports {
@@ -35,17 +41,19 @@ impl Exports {
     /// When an address that is to be served on cannot be had.
     pub(crate) async fn start(
         config: &Config,
-        reactors: &Reactors,
+        reactors: &Arc<Reactors>,
         pools: Arc<Pools>,
         state: Arc<State>,
     ) -> Result<Arc<Self>> {
         let table = Arc::new(Table::default());
         for export in state.get().exports {
-            let RememberedExport { pool, volume, protocol, read_only } = export;
-            table.insert(Name { pool, volume }, Entry { protocol, read_only, active: Err(waiting()) });
+            let RememberedExport { pool, volume, protocol, read_only, queues, reactors } = export;
+            let manner = Manner { protocol, read_only, queues, reactors };
+            table.insert(Name { pool, volume }, Entry { manner, active: Err(waiting()) });
         }
         let nbd = Nbd::start(config, reactors, &table).await?;
-        Ok(Arc::new(Self { table, pools, state, nbd }))
+        let vhost = Vhost::new(config, reactors.clone());
+        Ok(Arc::new(Self { table, pools, state, nbd, vhost, changing: tokio::sync::Mutex::default() }))
     }
 
     /// The exports.
@@ -58,42 +66,79 @@ impl Exports {
             Ok(active) => (ExportState::Active, None, active.connections.load(Ordering::Relaxed)),
             Err(error) => (ExportState::Waiting, Some(error.to_string()), 0),
         };
-        Export {
-            pool: name.pool.clone(),
-            volume: name.volume.clone(),
-            protocol: entry.protocol,
-            read_only: entry.read_only,
-            state,
-            reason,
-            uris: self.nbd.uris(name),
-            connections,
-        }
+        let Manner { protocol, read_only, queues, reactors } = entry.manner.clone();
+        let uris = match protocol {
+            Protocol::Nbd => self.nbd.uris(name),
+            Protocol::VhostUser => self.vhost.uris(name),
+        };
+        let Name { pool, volume } = name.clone();
+        Export { pool, volume, protocol, read_only, state, reason, uris, queues, reactors, connections }
     }
 
     /// Exports a volume.
     ///
     /// # Errors
-    /// When the pool is not open, has no such volume, or the volume is exported already.
+    /// When the pool is not open, has no such volume, the volume is exported already, or cannot be served in this way.
     pub(crate) async fn create(&self, request: CreateExport) -> Result<Export> {
-        let CreateExport { pool, volume, protocol, read_only } = request;
-        let name = Name { pool, volume };
-        if !self.nbd.listens() {
-            return Err(Error::new(ErrorKind::Invalid, "the daemon serves NBD nowhere")
-                .hint("set nbd.socket or nbd.listen in its configuration and restart it"));
-        }
+        let CreateExport { pool, volume, protocol, read_only, queues, reactors } = request;
+        let (name, manner) = (Name { pool, volume }, Manner { protocol, read_only, queues, reactors });
+        let _changing = self.changing.lock().await;
         let handle = self.pools.open_volume(&name.pool, &name.volume).await?;
+        self.check(&name, &manner)?;
         if self.table.contains(&name) {
             return Err(Error::new(ErrorKind::Exists, format!("'{name}' is exported already"))
                 .hint("'gabion export list' shows where"));
         }
-        let remembered =
-            RememberedExport { pool: name.pool.clone(), volume: name.volume.clone(), protocol, read_only };
-        self.state.update(|state| state.exports.push(remembered))?;
-        let entry = Entry { protocol, read_only, active: Ok(Active::new(handle)) };
+        let active = Active::new(handle);
+        self.begin(&name, &manner, &active).await?;
+        if let Err(error) = self.remember(&name, &manner) {
+            self.end(&name, &manner, active).await;
+            return Err(error);
+        }
+        let entry = Entry { manner, active: Ok(active) };
         let export = self.show(&name, &entry);
         tracing::info!(export = %name, %protocol, read_only, "volume exported");
         self.table.insert(name, entry);
         Ok(export)
+    }
+
+    fn remember(&self, name: &Name, manner: &Manner) -> Result<()> {
+        let Name { pool, volume } = name.clone();
+        let Manner { protocol, read_only, queues, reactors } = manner.clone();
+        let remembered = RememberedExport { pool, volume, protocol, read_only, queues, reactors };
+        self.state.update(|state| state.exports.push(remembered))
+    }
+
+    /// Refuses what makes no sense, or cannot be served here.
+    fn check(&self, name: &Name, manner: &Manner) -> Result<()> {
+        match manner.protocol {
+            Protocol::Nbd if manner.queues.is_some() || !manner.reactors.is_empty() => {
+                Err(Error::new(ErrorKind::Invalid, "only exports by vhost-user have queues"))
+            }
+            Protocol::Nbd if !self.nbd.listens() => {
+                Err(Error::new(ErrorKind::Invalid, "the daemon serves NBD nowhere")
+                    .hint("set nbd.socket or nbd.listen in its configuration and restart it"))
+            }
+            Protocol::Nbd => Ok(()),
+            Protocol::VhostUser => self.vhost.check(name, manner),
+        }
+    }
+
+    /// Begins to serve what is in the table.
+    async fn begin(&self, name: &Name, manner: &Manner, active: &Arc<Active>) -> Result<()> {
+        match manner.protocol {
+            // Its servers look into the table.
+            Protocol::Nbd => Ok(()),
+            Protocol::VhostUser => self.vhost.serve(name, manner, active).await,
+        }
+    }
+
+    /// Takes a volume away from its clients, and waits for what they have in flight.
+    async fn end(&self, name: &Name, manner: &Manner, active: Arc<Active>) {
+        match manner.protocol {
+            Protocol::Nbd => self.nbd.revoke(active).await,
+            Protocol::VhostUser => self.vhost.end(name).await,
+        }
     }
 
     /// Ends an export. Its clients' requests are refused from then on.
@@ -101,6 +146,7 @@ impl Exports {
     /// # Errors
     /// When there is no such export, or that cannot be remembered.
     pub(crate) async fn delete(&self, pool: &str, volume: &str) -> Result<()> {
+        let _changing = self.changing.lock().await;
         let name = Name { pool: pool.to_owned(), volume: volume.to_owned() };
         if !self.table.contains(&name) {
             let message = format!("'{}/{}' is not exported", shown(pool), shown(volume));
@@ -108,8 +154,8 @@ impl Exports {
         }
         self.state
             .update(|state| state.exports.retain(|export| export.pool != pool || export.volume != volume))?;
-        if let Some(Entry { active: Ok(active), .. }) = self.table.remove(&name) {
-            self.nbd.revoke(active).await;
+        if let Some(Entry { manner, active: Ok(active) }) = self.table.remove(&name) {
+            self.end(&name, &manner, active).await;
         }
         tracing::info!(export = %name, "export ended");
         Ok(())
@@ -154,33 +200,47 @@ impl Exports {
 
     /// Serves the exports of a pool that has come into service.
     pub(crate) async fn activate(&self, pool: &str) {
-        for name in self.table.list(|name, entry| (name.clone(), entry.active.is_ok())) {
-            let (name, active) = name;
-            if name.pool != pool || active {
+        let _changing = self.changing.lock().await;
+        for (name, manner, active) in self.table.list(what) {
+            if name.pool != pool || active.is_some() {
                 continue;
             }
-            let opened = self.pools.open_volume(&name.pool, &name.volume).await;
+            let opened = self.activate_one(&name, &manner).await;
             if let Err(error) = &opened {
                 tracing::error!(export = %name, %error, "an export cannot be served");
             }
-            self.table.set_active(&name, opened.map(Active::new));
+            self.table.set_active(&name, opened);
         }
+    }
+
+    async fn activate_one(&self, name: &Name, manner: &Manner) -> Result<Arc<Active>> {
+        let active = Active::new(self.pools.open_volume(&name.pool, &name.volume).await?);
+        self.begin(name, manner, &active).await?;
+        Ok(active)
     }
 
     /// Stops serving the exports of a pool that goes out of service.
     pub(crate) async fn deactivate(&self, pool: &str) {
-        for name in self.table.list(|name, _| name.clone()) {
+        let _changing = self.changing.lock().await;
+        for (name, manner, _) in self.table.list(what) {
             if name.pool == pool
                 && let Some(active) = self.table.set_active(&name, Err(waiting()))
             {
-                self.nbd.revoke(active).await;
+                self.end(&name, &manner, active).await;
             }
         }
     }
 
+    /// Tells the clients of a volume that its size has changed, as far as their protocol has words for it.
+    pub(crate) async fn resized(&self, pool: &str, volume: &str) {
+        self.vhost.resized(&Name { pool: pool.to_owned(), volume: volume.to_owned() }).await;
+    }
+
     /// Ends every connection, after the requests that have begun.
     pub(crate) async fn shut_down(&self) {
+        let _changing = self.changing.lock().await;
         self.nbd.shut_down().await;
+        self.vhost.shut_down().await;
         for name in self.table.list(|name, _| name.clone()) {
             self.table.set_active(&name, Err(waiting()));
         }
@@ -190,6 +250,11 @@ impl Exports {
     pub(crate) fn addresses(&self) -> (Option<String>, Vec<String>) {
         self.nbd.addresses()
     }
+}
+
+/// An export's name, how it is served, and what, if anything.
+fn what(name: &Name, entry: &Entry) -> (Name, Manner, Option<Arc<Active>>) {
+    (name.clone(), entry.manner.clone(), entry.active.clone().ok())
 }
 
 fn waiting() -> Error {

@@ -9,23 +9,20 @@ use std::time::Duration;
 
 use export::nbd::{Limits, Server, Stop, accept};
 use export::{ListedExport, OpenError, OpenErrorKind, OpenExport};
-use reactor::{Home, Listener, NetError, NetErrorKind, Reactor, Remote, Stream};
+use reactor::{Home, Listener, Reactor, Remote, Stream};
 
-use super::table::{Active, Name, Table};
+use super::listen::{Purpose, listen_tcp, listen_unix};
+use super::table::{Active, Entry, Name, Table};
 use super::volume::{ExportedVolume, Lease};
 use crate::config::Config;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::reactors::{self, Reactors, call_resident};
+use crate::wire::Protocol;
 
 /// How long requests in flight are waited for when an export is ended.
 const REVOKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two looks whether they have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-
-/// How long an address that is in use is waited for.
-const BIND_PATIENCE: Duration = Duration::from_secs(2);
-/// Pause between two tries.
-const BIND_PAUSE: Duration = Duration::from_millis(20);
 
 /// NBD, on all reactors.
 pub(super) struct Nbd {
@@ -68,8 +65,11 @@ impl export::Exports for Offered {
     }
 
     async fn list(&self) -> Vec<ListedExport> {
-        let listed = |name: &Name, _: &_| ListedExport { name: name.to_string(), description: String::new() };
-        self.table.list(listed)
+        let listed = |name: &Name, entry: &Entry| {
+            let by_nbd = entry.manner.protocol == Protocol::Nbd;
+            by_nbd.then(|| ListedExport { name: name.to_string(), description: String::new() })
+        };
+        self.table.list(listed).into_iter().flatten().collect()
     }
 }
 
@@ -209,46 +209,12 @@ impl Deal {
 }
 
 async fn bind(socket: Option<&Path>, listen: &[SocketAddr]) -> Result<Vec<Listener>> {
-    let platform = reactors::platform();
     let mut listeners = Vec::new();
     if let Some(path) = socket {
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(|error| {
-                let message = format!("cannot make the directory {}: {error}", directory.display());
-                Error::new(ErrorKind::Io, message).hint("--nbd-socket names another place, or 'none'")
-            })?;
-        }
-        let bound = patiently(|| Listener::bind_unix(&platform, path)).await;
-        listeners.push(bound.map_err(|error| explain(&error, "--nbd-socket"))?);
+        listeners.push(listen_unix(path, Purpose { protocol: "NBD", flag: "--nbd-socket" }).await?);
     }
     for address in listen {
-        let bound = patiently(|| Listener::bind_tcp(&platform, *address)).await;
-        listeners.push(bound.map_err(|error| explain(&error, "--nbd-listen"))?);
+        listeners.push(listen_tcp(*address, Purpose { protocol: "NBD", flag: "--nbd-listen" }).await?);
     }
     Ok(listeners)
-}
-
-/// Tries for a while to get an address: the kernel ends the I/O of a daemon that was killed only after the daemon, and
-/// its sockets with that.
-async fn patiently(bind: impl Fn() -> Result<Listener, NetError>) -> Result<Listener, NetError> {
-    let reactor = Reactor::current();
-    let end = reactor.now() + BIND_PATIENCE;
-    loop {
-        match bind() {
-            Err(error) if error.kind() == NetErrorKind::InUse && reactor.now() < end => {
-                reactor.sleep(BIND_PAUSE).await;
-            }
-            result => return result,
-        }
-    }
-}
-
-fn explain(error: &NetError, flag: &str) -> Error {
-    let source = std::error::Error::source(error).map(|source| format!(" ({source})")).unwrap_or_default();
-    let kind = match error.kind() {
-        NetErrorKind::InUse => ErrorKind::Busy,
-        _ => ErrorKind::Io,
-    };
-    Error::new(kind, format!("NBD: {error}{source}"))
-        .hint(format!("another daemon may serve there; {flag} names another place"))
 }

@@ -21,10 +21,20 @@ impl fmt::Display for Name {
     }
 }
 
-/// An export.
-pub(super) struct Entry {
+/// How a volume is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manner {
     pub(super) protocol: Protocol,
     pub(super) read_only: bool,
+    /// Queues of a machine's disk, if that is what it is.
+    pub(super) queues: Option<u16>,
+    /// The reactors that serve them; all of them if there are none.
+    pub(super) reactors: Vec<u32>,
+}
+
+/// An export.
+pub(super) struct Entry {
+    pub(super) manner: Manner,
     /// What is served, or why nothing is.
     pub(super) active: Result<Arc<Active>>,
 }
@@ -70,11 +80,13 @@ impl Table {
         self.lock().iter().map(|(name, entry)| each(name, entry)).collect()
     }
 
-    /// What is served under a name, and whether it may be written.
+    /// What is served by NBD under a name, and whether it may be written.
     pub(super) fn find(&self, name: &str) -> Option<(Result<Arc<Active>>, bool)> {
         let (pool, volume) = name.split_once('/')?;
         let name = Name { pool: pool.to_owned(), volume: volume.to_owned() };
-        self.lock().get(&name).map(|entry| (entry.active.clone(), entry.read_only))
+        let entries = self.lock();
+        let entry = entries.get(&name).filter(|entry| entry.manner.protocol == Protocol::Nbd)?;
+        Some((entry.active.clone(), entry.manner.read_only))
     }
 
     /// Changes what is served under a name; gives what was served before.

@@ -25,12 +25,21 @@ pub(super) struct Lease {
 }
 
 impl ExportedVolume {
-    /// The volume for the reactor that runs on this thread.
+    /// The volume for the reactor that runs on this thread, for one client.
     pub(super) fn open(active: &Active, read_only: bool) -> Self {
-        active.connections.fetch_add(1, Ordering::Relaxed);
-        let attached = active.volume.attach();
+        Self::counted(&active.volume, active.connections.clone(), read_only)
+    }
+
+    /// The volume for the reactor that runs on this thread, for one of the queues of a client, which counts itself.
+    pub(super) fn of(volume: &engine::Volume, read_only: bool) -> Self {
+        Self::counted(volume, Arc::default(), read_only)
+    }
+
+    fn counted(volume: &engine::Volume, active: Arc<AtomicU64>, read_only: bool) -> Self {
+        active.fetch_add(1, Ordering::Relaxed);
+        let attached = volume.attach();
         let lease = Lease {
-            active: active.connections.clone(),
+            active,
             sector: attached.sector(),
             attached: RefCell::new(Some(Rc::new(attached))),
             read_only,

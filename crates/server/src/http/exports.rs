@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 
 use super::answer::{Body, Named};
 use crate::daemon::Services;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::wire::{CreateExport, ErrorAnswer, Export};
 
 /// The exports.
@@ -35,7 +35,8 @@ pub(super) async fn create(
     State(services): State<Arc<Services>>,
     Body(request): Body<CreateExport>,
 ) -> Result<(StatusCode, Json<Export>)> {
-    Ok((StatusCode::CREATED, Json(services.exports.create(request).await?)))
+    let created = to_its_end(async move { services.exports.create(request).await }).await?;
+    Ok((StatusCode::CREATED, Json(created)))
 }
 
 /// Ends the export of a volume; its clients are disconnected.
@@ -54,6 +55,12 @@ pub(super) async fn delete(
     State(services): State<Arc<Services>>,
     Named((pool, volume)): Named<(String, String)>,
 ) -> Result<StatusCode> {
-    services.exports.delete(&pool, &volume).await?;
+    to_its_end(async move { services.exports.delete(&pool, &volume).await }).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Does something to its end, although whoever asked for it may hang up: what is half made would be known to nobody.
+async fn to_its_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let bug = |panic| Error::new(ErrorKind::Internal, format!("a bug in the daemon ended this: {panic}"));
+    tokio::spawn(work).await.map_err(bug)?
 }

@@ -87,6 +87,7 @@ pub(super) async fn resize(
     Body(request): Body<ResizeVolume>,
 ) -> Result<Json<Volume>> {
     let resized = services.pools.resize_volume(&pool, &volume, request).await?;
+    services.exports.resized(&pool, &volume).await;
     Ok(Json(with_exports(&services, resized)))
 }
 

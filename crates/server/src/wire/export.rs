@@ -11,12 +11,15 @@ use utoipa::ToSchema;
 pub enum Protocol {
     /// Network block device, at the daemon's NBD addresses, by the name `pool/volume`.
     Nbd,
+    /// As a virtio-blk disk of a virtual machine, over a vhost-user socket of its own. One machine at a time uses it.
+    VhostUser,
 }
 
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nbd => "nbd",
+            Self::VhostUser => "vhost-user",
         })
     }
 }
@@ -46,8 +49,12 @@ pub struct Export {
     pub state: ExportState,
     /// Why it cannot be used.
     pub reason: Option<String>,
-    /// Where clients find it, as URIs.
+    /// Where clients find it: as URIs of NBD, or for vhost-user `unix:` and the path of its socket.
     pub uris: Vec<String>,
+    /// By vhost-user: how many queues a machine may use.
+    pub queues: Option<u16>,
+    /// By vhost-user: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
+    pub reactors: Vec<u32>,
     /// Clients that are connected.
     pub connections: u64,
 }
@@ -65,4 +72,10 @@ pub struct CreateExport {
     /// Refuse writes.
     #[serde(default)]
     pub read_only: bool,
+    /// For vhost-user: how many queues a machine may use, 64 if absent, which is the most.
+    #[serde(default)]
+    pub queues: Option<u16>,
+    /// For vhost-user: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
+    #[serde(default)]
+    pub reactors: Vec<u32>,
 }

@@ -1,0 +1,239 @@
+//! Disks of virtual machines, with a front end of our own: made, restored, resized, taken away, and killed under load.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use vhost::vhost_user::VhostUserFrontend;
+
+use super::front_end::{DISCARD, FrontEnd, IO_ERROR, Io, Manner, OK, RO};
+use super::harness::{Home, until};
+use super::nbd::pattern;
+
+const BLOCK: u64 = 4096;
+/// Sectors of a block.
+const SECTORS: u64 = BLOCK / 512;
+
+fn socket(home: &Home) -> PathBuf {
+    home.path("vhost/fast/vm01.sock")
+}
+
+fn connect(home: &Home, manner: &Manner) -> FrontEnd {
+    FrontEnd::new(&socket(home), manner)
+}
+
+#[test]
+fn a_volume_is_a_machines_disk_and_still_is_after_a_restart() {
+    let home = Home::new();
+    let daemon = home.start_with(&["--threads", "2"]);
+    daemon.make_pool();
+    let made = daemon.json(&["export", "create", "fast/vm01", "--vhost-user", "--queues", "3"]);
+    assert_eq!(made["uris"], json!([format!("unix:{}", socket(&home).display())]));
+    assert_eq!(
+        (&made["protocol"], &made["queues"], &made["state"]),
+        (&json!("vhost_user"), &json!(3), &json!("active"))
+    );
+    let refusal = daemon.refused(&["export", "create", "fast/vm01", "--nbd"]);
+    assert!(refusal.contains("exported already"), "{refusal}");
+
+    let manner = Manner { queues: 3, ..Manner::default() };
+    let mut front = connect(&home, &manner);
+    assert_eq!(front.capacity(), 1 << 30);
+    assert_eq!(daemon.json(&["export", "list"])[0]["connections"], 1);
+    let data = pattern(1, 1 << 20);
+    front.write(8, &data);
+    for queue in 0..3 {
+        let answer = front.run_on(queue, &Io::read(8, 1 << 20));
+        assert!(answer.status == OK && answer.data == data, "queue {queue}");
+    }
+    front.run(&Io::flush());
+    assert_eq!(front.run_on(0, &Io::write(2 << 20, &[1; 512])).status, IO_ERROR, "behind the end");
+    let before = daemon.json(&["volume", "show", "fast/vm01"])["stored"].as_u64().unwrap();
+    front.run(&Io::ranges(DISCARD, &[(8, 2048 - 8, 0)]));
+    let after = daemon.json(&["volume", "show", "fast/vm01"])["stored"].as_u64().unwrap();
+    assert_eq!((before, after), (1 << 20, BLOCK), "what the guest trims is free");
+    daemon.stop();
+
+    let daemon = home.start_with(&["--threads", "2"]);
+    let mut front = front.reconnect(&socket(&home), &manner);
+    assert_eq!(front.read(2048, 4096), data[data.len() - 4096..]);
+    drop(front);
+    until("the machine is gone", || daemon.json(&["export", "list"])[0]["connections"] == 0);
+    daemon.stop();
+}
+
+#[test]
+fn a_machine_sees_its_disk_grow() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
+    let mut front = connect(&home, &Manner::default());
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    front.frontend.set_backend_request_fd(&theirs).unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    daemon.ok(&["volume", "resize", "fast/vm01", "--size", "2G"]);
+    let mut message = [0; 12];
+    (&ours).read_exact(&mut message).unwrap();
+    assert_eq!(message[0], 2, "the configuration has changed");
+    assert_eq!(front.capacity(), 2 << 30);
+    front.write((2 << 21) - 8, &[3; 4096]);
+    daemon.stop();
+}
+
+#[test]
+fn a_read_only_disk_refuses_writes() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--vhost-user", "--read-only"]);
+    let mut front = connect(&home, &Manner::default());
+    assert_eq!(front.features & RO, RO);
+    assert_eq!(front.run_on(0, &Io::write(0, &[1; 512])).status, IO_ERROR);
+    assert_eq!(front.read(0, 512), [0; 512]);
+    daemon.stop();
+}
+
+#[test]
+fn a_disk_is_taken_away_by_force_and_comes_back_with_its_pool() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
+    let mut front = connect(&home, &Manner::default());
+    front.write(0, &[5; 4096]);
+    let refusal = daemon.refused(&["pool", "close", "fast"]);
+    assert!(refusal.contains("exported"), "{refusal}");
+    daemon.ok(&["pool", "close", "fast", "--force"]);
+    assert!(front.is_cut_off());
+    assert_eq!(daemon.json(&["export", "list"])[0]["state"], "waiting");
+    assert!(!socket(&home).exists());
+    daemon.ok(&["pool", "open", "fast"]);
+    let mut front = front.reconnect(&socket(&home), &Manner::default());
+    assert_eq!(front.read(0, 4096), [5; 4096]);
+    // Ended on request, with the machine still there: the volume may go.
+    daemon.ok(&["export", "delete", "fast/vm01"]);
+    assert!(front.is_cut_off());
+    assert!(!socket(&home).exists());
+    daemon.ok(&["volume", "delete", "fast/vm01", "--yes"]);
+    assert_eq!(daemon.json(&["export", "list"]), json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_the_reason() {
+    let home = Home::new();
+    let daemon = home.start_with(&["--threads", "2"]);
+    daemon.make_pool();
+    for (more, says) in [
+        (&["--queues", "0"][..], "1 to 64 queues"),
+        (&["--queues", "65"], "1 to 64 queues"),
+        (&["--reactors", "0,2"], "there is no reactor 2: the daemon runs 2"),
+    ] {
+        let refusal = daemon.refused(&[&["export", "create", "fast/vm01", "--vhost-user"], more].concat());
+        assert!(refusal.contains(says), "{refusal}");
+    }
+    let long = "a".repeat(63);
+    daemon.ok(&["volume", "create", &format!("fast/{long}"), "--size", "1M"]);
+    let places = daemon.refused(&["export", "create", "fast/vm02", "--vhost-user"]);
+    assert!(places.contains("no volume 'vm02'"), "{places}");
+    // Something else in the socket's place is left alone.
+    std::fs::create_dir_all(home.path("vhost/fast")).unwrap();
+    std::fs::write(socket(&home), "precious").unwrap();
+    let refusal = daemon.refused(&["export", "create", "fast/vm01", "--vhost-user"]);
+    assert!(refusal.contains("vm01.sock") && refusal.contains("--vhost-directory"), "{refusal}");
+    assert_eq!(std::fs::read(socket(&home)).unwrap(), b"precious");
+    assert_eq!(daemon.json(&["export", "list"]), json!([]), "what was refused is not remembered");
+    std::fs::remove_file(socket(&home)).unwrap();
+    daemon.ok(&["export", "create", "fast/vm01", "--vhost-user", "--reactors", "1"]);
+    connect(&home, &Manner::default()).write(0, &[1; 512]);
+    daemon.stop();
+    // Fewer reactors than then: it is said, and the pool is served all the same.
+    let daemon = home.start_with(&["--threads", "1"]);
+    let export = &daemon.json(&["export", "list"])[0];
+    assert_eq!(export["state"], "waiting");
+    assert!(export["reason"].as_str().unwrap().contains("there is no reactor 1"), "{export}");
+    drop(daemon);
+
+    let deep = home.arg(&"d".repeat(100));
+    let daemon = home.start_with(&["--vhost-directory", &deep, "--threads", "2"]);
+    let export = &daemon.json(&["export", "list"])[0];
+    assert!(export["reason"].as_str().unwrap().contains("longer than the 107 bytes"), "{export}");
+    drop(daemon);
+}
+
+/// A guest does not notice that the daemon died: whatever was answered to it must be there, flushed or not, and whatever
+/// was not answered must be answered by the next daemon, once.
+#[test]
+fn a_machine_goes_on_over_kills_of_the_daemon() {
+    const BLOCKS: u64 = 1024;
+    let rounds: u64 = std::env::var("GABION_CRASH_ROUNDS").map_or(6, |rounds| rounds.parse().unwrap());
+    let home = Home::new();
+    let mut daemon = home.start_with(&["--threads", "2"]);
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
+    let manner = Manner { queues: 2, inflight: true, ..Manner::default() };
+    let mut front = connect(&home, &manner);
+    // What each block holds: queue `q` writes the blocks that are `q` modulo 2.
+    let mut versions = vec![0u64; 2 * BLOCKS as usize];
+    let content = |block: u64, version: u64| match version {
+        0 => vec![0; BLOCK as usize],
+        version => pattern(block << 32 | version, BLOCK as usize),
+    };
+    let mut random = 0x2545_F491_4F6C_DD1Du64;
+    let mut draw = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let mut version = 0;
+    for round in 0..rounds {
+        // Blocks of requests that are under way, by queue and slot.
+        let mut under_way = [[None; 16]; 2];
+        let mut answered = 0;
+        let enough = 50 + draw(2000);
+        while answered < enough {
+            for (queue, under_way) in under_way.iter_mut().enumerate() {
+                while under_way.iter().flatten().count() < 16 {
+                    let block = draw(BLOCKS) * 2 + queue as u64;
+                    if under_way.contains(&Some(block)) {
+                        continue;
+                    }
+                    version += 1;
+                    versions[block as usize] = version;
+                    let io = Io::write(block * SECTORS, &content(block, version));
+                    let slot = front.queues[queue].submit(&io);
+                    under_way[usize::from(slot)] = Some(block);
+                }
+                front.queues[queue].kick();
+                let answer = front.queues[queue].wait();
+                assert_eq!(answer.status, OK);
+                assert!(under_way[usize::from(answer.slot)].take().is_some(), "answered twice");
+                answered += 1;
+            }
+        }
+        daemon.kill();
+        daemon = home.start_with(&["--threads", "2"]);
+        front = front.reconnect(&socket(&home), &manner);
+        for (queue, under_way) in under_way.iter_mut().enumerate() {
+            while under_way.iter().any(Option::is_some) {
+                let answer = front.queues[queue].wait();
+                assert_eq!(answer.status, OK);
+                assert!(under_way[usize::from(answer.slot)].take().is_some(), "answered twice");
+            }
+            assert_eq!(front.queues[queue].look(), None, "answered and never asked");
+        }
+        for (block, version) in (0..).zip(&versions) {
+            let found = front.run_on((block % 2) as usize, &Io::read(block * SECTORS, BLOCK as u32));
+            assert_eq!(found.status, OK);
+            assert!(
+                found.data == content(block, *version),
+                "round {round}: block {block}, version {version}"
+            );
+        }
+    }
+    daemon.stop();
+}
