@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use project::{files, read, root, sources};
 
 /// The pages that tell of the code.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "README.md",
     "crates/export/comparison/README.md",
     "docs/performance.md",
@@ -19,6 +19,7 @@ const PAGES: [&str; 9] = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/decisions.md",
+    "docs/exports.md",
     "docs/format.md",
     "docs/invariants.md",
 ];

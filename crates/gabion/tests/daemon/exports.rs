@@ -123,7 +123,7 @@ fn nothing_is_exported_that_is_not_there() {
 }
 
 /// CPU time that a process has used, in hundredths of a second.
-fn ticks(pid: u32) -> u64 {
+pub(crate) fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()

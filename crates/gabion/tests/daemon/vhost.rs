@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use vhost::vhost_user::VhostUserFrontend;
 
+use super::exports::ticks;
 use super::front_end::{DISCARD, FrontEnd, IO_ERROR, Io, Manner, OK, RO};
 use super::harness::{Home, until};
 use super::nbd::pattern;
@@ -61,6 +62,26 @@ fn a_volume_is_a_machines_disk_and_still_is_after_a_restart() {
     assert_eq!(front.read(2048, 4096), data[data.len() - 4096..]);
     drop(front);
     until("the machine is gone", || daemon.json(&["export", "list"])[0]["connections"] == 0);
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_whose_machine_does_nothing_sleeps() {
+    let home = Home::new();
+    let daemon = home.start_with(&["--threads", "2"]);
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
+    let mut front = connect(&home, &Manner { queues: 4, ..Manner::default() });
+    for queue in 0..4 {
+        assert_eq!(front.run_on(queue, &Io::write(0, &[1; 4096])).status, OK);
+    }
+    // At most 1 % of a core, with a machine connected.
+    until("a second passes in which nothing is done", || {
+        let before = ticks(daemon.pid());
+        std::thread::sleep(Duration::from_secs(1));
+        ticks(daemon.pid()) <= before + 1
+    });
+    assert_eq!(front.run_on(3, &Io::read(0, 4096)).data, [1; 4096], "it wakes up");
     daemon.stop();
 }
 
