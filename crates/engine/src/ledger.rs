@@ -60,10 +60,12 @@ impl Ledger {
         let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
         for (index, at) in (0..).zip(block.get()..).take(payload.crcs.len()) {
             let Some(leaf) = find_leaf(&map, leaves, at) else { continue };
-            if map.entry(leaf, slot(at)).address() != Some(from.down(index)) {
+            let new = payload.entry(index);
+            // The copy's checksum too: the place may have been freed and used again since it was read.
+            let crc = payload.crcs.get(index as usize).copied().unwrap_or(0);
+            if map.entry(leaf, slot(at)) != MapEntry::block(from.down(index), crc) {
                 continue;
             }
-            let new = payload.entry(index);
             let old = map.replace(leaf, slot(at), new);
             segments.inherited(from.segment(), payload.segment);
             segments.replaced(old, new);

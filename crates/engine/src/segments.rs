@@ -176,6 +176,15 @@ impl Segments {
         self.put(id, segment);
     }
 
+    /// A segment that was just opened is never written on drives that are not in use.
+    pub(crate) fn never_written(&mut self, id: SegmentId, in_use: impl Fn(DriveIndex) -> bool) {
+        let columns = self.get_mut(id).record.columns.iter_mut();
+        for column in columns.filter(|column| column.zone.is_some_and(|(drive, _)| !in_use(drive))) {
+            column.missing_from = Row::new(0);
+        }
+        self.place_columns(id);
+    }
+
     /// Puts a sealed segment back as it was stored. `replay_from` as in the superblock, if it is still listed there.
     /// What lies before that row counts as applied; the rest is told by [`Segments::replayed`].
     pub(crate) fn restore(&mut self, id: SegmentId, mut record: SegmentRecord, replay_from: Option<Row>) {

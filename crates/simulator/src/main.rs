@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use simulator::swarm::{Stats, run_seed};
-use simulator::sweep::{ALL, sweep};
+use simulator::sweep::{ALL, Swept, sweep};
 
 /// Simulated drives, power cuts and faults against the storage engine.
 #[derive(Parser)]
@@ -20,6 +20,9 @@ enum Command {
         /// How often each cut is tried, with different outcomes.
         #[arg(long, default_value_t = 3)]
         outcomes: u64,
+        /// Only the operation of this name, as the sweep prints it.
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Run many seeds; stops at the first failure and says its seed.
     Swarm {
@@ -45,7 +48,7 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Sweep { outcomes } => run_sweep(outcomes),
+        Command::Sweep { outcomes, only } => run_sweep(outcomes, only.as_deref()),
         Command::Swarm { first, seeds, keep_going } => run_swarm(first, seeds, keep_going),
         Command::Seed { seed, quiet } => {
             if !quiet {
@@ -60,12 +63,13 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-fn run_sweep(outcomes: u64) -> anyhow::Result<()> {
+fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut cuts = 0;
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
         for operation in ALL {
-            if scheme == "3+0" && operation == simulator::sweep::Swept::LoseDrive {
+            let loses = matches!(operation, Swept::LoseDrive | Swept::TakeDriveOut);
+            if scheme == "3+0" && loses || only.is_some_and(|only| only != format!("{operation:?}")) {
                 continue;
             }
             let swath = sweep(operation, scheme, drives, outcomes, 1).map_err(anyhow::Error::msg)?;

@@ -4,7 +4,7 @@
 //! tests do for its metadata; here the pool is verified and its data compared after every cut.)
 
 use engine::{AttachedVolume, Pool};
-use reactor::Buffer;
+use reactor::{Buffer, Reactor};
 
 use crate::model::{VolumeModel, content};
 use crate::run::{Ended, Machine, Setup, judge};
@@ -32,6 +32,9 @@ pub enum Swept {
     Resize,
     /// Losing a drive while writing.
     LoseDrive,
+    /// Taking a drive out while writing and flushing: whichever drives the superblocks call in use after the cut must do, without
+    /// as many of the others as the scheme bears.
+    TakeDriveOut,
     /// Overwriting in a pool so full that the cleaner works.
     Clean,
     /// Closing the pool.
@@ -39,7 +42,7 @@ pub enum Swept {
 }
 
 /// All of them.
-pub const ALL: [Swept; 12] = [
+pub const ALL: [Swept; 13] = [
     Swept::Open,
     Swept::WriteSmall,
     Swept::WriteLarge,
@@ -50,6 +53,7 @@ pub const ALL: [Swept; 12] = [
     Swept::DeleteVolume,
     Swept::Resize,
     Swept::LoseDrive,
+    Swept::TakeDriveOut,
     Swept::Clean,
     Swept::Close,
 ];
@@ -152,6 +156,16 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
     machine.cut_power();
     let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
     judge(&report, &[])?;
+    if operation == Swept::TakeDriveOut && report.missing.is_empty() {
+        // Nothing says that the first drive missed anything.
+        machine
+            .absent
+            .borrow_mut()
+            .iter_mut()
+            .skip(1)
+            .take(usize::from(parsed(scheme).parity()))
+            .for_each(|absent| *absent = true);
+    }
     match machine.boot(async || verify(operation, &machine, &mut expected).await) {
         Ended::Done(result) => result?,
         Ended::Cut => return Err("a second cut".into()),
@@ -256,6 +270,16 @@ async fn perform(
                 disk.set_dead(true);
             }
             write(&volume, model, 60, 4096, 200 << 10).await?;
+        }
+        Swept::TakeDriveOut => {
+            let pool = pool.clone();
+            let taken = Reactor::current().spawn(async move { pool.fail_drive(0).await });
+            for value in 60..66 {
+                write(&volume, model, value, (value - 60) * 8192, 8192).await?;
+                volume.flush().await?;
+                model.flushed(2 * value + 1);
+            }
+            taken.await?;
         }
     }
     volume.flush().await?;

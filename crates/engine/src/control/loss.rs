@@ -1,10 +1,16 @@
-//! Losing drives: out of use everywhere, and the superblocks say so, before anybody counts on it (C3).
+//! Losing drives: the superblocks say so first, then everybody takes it out of use, and only then does anybody count on it (C3).
+//!
+//! Until a shard is told it goes on writing to the drive; what the drive fails then waits for the loss to be settled. So no record
+//! is ever answered that a drive misses without a superblock saying that it may.
+
+use std::rc::Rc;
 
 use format::{DriveIndex, DriveState};
-use reactor::{IoError, IoErrorKind};
+use reactor::{Home, IoError, IoErrorKind, Reactor};
 
 use super::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::shard::Shard;
 
 impl Control {
     /// Takes a drive out of use everywhere and makes the superblocks say so (C3).
@@ -12,20 +18,20 @@ impl Control {
     /// # Errors
     /// When that is more than the scheme bears: the pool has failed then.
     pub(super) async fn drive_failed(
-        &self,
+        self: &Rc<Self>,
         drive: DriveIndex,
         doing: &'static str,
         error: IoError,
     ) -> Result<()> {
-        self.lose(drive, doing, error).await;
-        self.publish(|_| ()).await
+        self.lose(drive, doing, error);
+        self.loss_settled(drive).await
     }
 
     /// Takes a drive out of use on request.
     ///
     /// # Errors
     /// `NotFound` if it is not in use, `PoolFailed` if the pool could not bear that; nothing has changed then.
-    pub(crate) async fn fail_drive(&self, drive: DriveIndex) -> Result<()> {
+    pub(crate) async fn fail_drive(self: &Rc<Self>, drive: DriveIndex) -> Result<()> {
         {
             let state = self.state.borrow();
             if state.superblock.drive(drive).is_none_or(|record| record.state != DriveState::Online) {
@@ -37,12 +43,12 @@ impl Control {
                 return Err(Error::new(ErrorKind::PoolFailed, message));
             }
         }
-        self.lose(drive, "taken out of use on request", IoError::new(IoErrorKind::Gone)).await;
-        self.publish(|_| ()).await
+        self.lose(drive, "taken out of use on request", IoError::new(IoErrorKind::Gone));
+        self.loss_settled(drive).await
     }
 
-    /// Takes a drive out of use, in memory and at the shards.
-    pub(super) async fn lose(&self, drive: DriveIndex, doing: &'static str, error: IoError) {
+    /// Takes a drive out of use: [`Control::loss_settled`] tells when that is done.
+    pub(super) fn lose(self: &Rc<Self>, drive: DriveIndex, doing: &'static str, error: IoError) {
         let first = {
             let mut state = self.state.borrow_mut();
             let online =
@@ -69,31 +75,60 @@ impl Control {
         if first {
             self.count_space();
             tracing::error!(%drive, %error, doing, "a drive is lost: the pool is degraded");
-            self.tell_shards(drive).await;
+            self.state.borrow_mut().settling.push(drive);
+            let control = self.clone();
+            Reactor::current().spawn(async move { control.settle_loss(drive).await }).detach();
         }
+    }
+
+    /// Publishes that a drive is lost, then tells the shards, each of which publishes what that changes for it.
+    async fn settle_loss(self: Rc<Self>, drive: DriveIndex) {
+        if self.publish(|_| ()).await.is_ok() {
+            let shards = self.shards.borrow().clone();
+            for shard in shards {
+                // One that is closed, or fails, counts on nothing any more.
+                let _ = shard.call(move |shard| async move { shard.leave_drive(drive).await }).await;
+            }
+        }
+        self.state.borrow_mut().settling.retain(|settling| *settling != drive);
+        self.settled.wake_all();
+    }
+
+    /// Waits until everybody knows that a drive is lost.
+    async fn loss_settled(&self, drive: DriveIndex) -> Result<()> {
+        let settled = || {
+            let state = self.state.borrow();
+            match &state.failure {
+                Some(failure) => Some(Err(failure.clone())),
+                None => (!state.settling.contains(&drive)).then_some(Ok(())),
+            }
+        };
+        self.settled.until(settled).await
+    }
+
+    /// Introduces a shard before it writes anything, and tells it what has been lost since its drives were opened.
+    ///
+    /// # Errors
+    /// When the pool has failed.
+    pub(crate) async fn add_shard(&self, shard: Home<Shard>) -> Result<()> {
+        self.shards.borrow_mut().push(shard.clone());
+        let drives = self.state.borrow().superblock.drives.clone();
+        for (index, _) in drives.iter().enumerate().filter(|(_, drive)| drive.state != DriveState::Online) {
+            let drive = DriveIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
+            shard.call(move |shard| async move { shard.leave_drive(drive).await }).await??;
+        }
+        Ok(())
     }
 
     /// Fails every shard: the pool is read-only from now on.
     fn fail_shards(&self, failure: &Error) {
         self.published.wake_all();
+        self.settled.wake_all();
         for shard in self.shards.borrow().iter() {
             let (home, failure) = (shard.clone(), failure.clone());
             let _ = shard.remote().post(move || {
                 home.local().into_iter().for_each(|shard| shard.fail(&failure));
             });
-        }
-    }
-
-    /// Tells every shard that a drive is lost, and takes over what that changes in their segments.
-    async fn tell_shards(&self, drive: DriveIndex) {
-        let shards = self.shards.borrow().clone();
-        for (index, shard) in shards.into_iter().enumerate() {
-            let told = shard.call(move |shard| async move { shard.drive_lost(drive) }).await;
-            if let (Ok(record), Some(place)) =
-                (told, self.state.borrow_mut().superblock.shards.get_mut(index))
-            {
-                *place = record;
-            }
         }
     }
 }

@@ -44,10 +44,15 @@ pub(crate) struct Control {
     space: Arc<Space>,
     changed: Notify,
     published: WaitList,
+    /// [`Control::run`] has not ended.
+    running: Cell<bool>,
+    settled: WaitList,
     /// Zones came back, or [`Control::stop`].
     warmed: Notify,
     /// What is done to free zones, one at a time.
     reserving: Cell<bool>,
+    /// How many wait to reserve: discards let them go first.
+    to_reserve: Cell<usize>,
     discarding: Cell<bool>,
     idle: WaitList,
 }
@@ -59,6 +64,8 @@ struct State {
     wanted: u64,
     done: u64,
     failure: Option<Error>,
+    /// Lost drives of which not everybody knows yet.
+    settling: Vec<DriveIndex>,
     stopping: bool,
 }
 
@@ -89,7 +96,15 @@ impl Control {
         space: Arc<Space>,
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
-        let state = State { superblock, zones, wanted: 0, done: 0, failure: None, stopping: false };
+        let state = State {
+            superblock,
+            zones,
+            wanted: 0,
+            done: 0,
+            failure: None,
+            settling: Vec::new(),
+            stopping: false,
+        };
         let control = Rc::new(Self {
             state: RefCell::new(state),
             geometry,
@@ -100,8 +115,11 @@ impl Control {
             space,
             changed: Notify::default(),
             published: WaitList::default(),
+            running: Cell::new(true),
+            settled: WaitList::default(),
             warmed: Notify::default(),
             reserving: Cell::default(),
+            to_reserve: Cell::default(),
             discarding: Cell::default(),
             idle: WaitList::default(),
         });
@@ -115,11 +133,6 @@ impl Control {
         let (total, available) =
             (state.zones.capacity(self.geometry.scheme), state.zones.available(self.geometry.scheme));
         self.space.set_segments(total, available, self.reserve.with_drives(state.zones.drives()));
-    }
-
-    /// Introduces the shards, before any of them writes.
-    pub(crate) fn set_shards(&self, shards: Vec<Home<Shard>>) {
-        *self.shards.borrow_mut() = shards;
     }
 
     /// A copy of the superblock as it is now.

@@ -41,6 +41,8 @@ impl Control {
                 self.publish_round().await;
             }
             if self.state.borrow().stopping {
+                self.running.set(false);
+                self.published.wake_all();
                 return;
             }
         }
@@ -55,11 +57,12 @@ impl Control {
     pub(crate) async fn stop(self: Rc<Self>) {
         self.state.borrow_mut().stopping = true;
         self.changed.notify();
+        self.published.until(|| (!self.running.get()).then_some(())).await;
         self.trims_ended().await;
     }
 
     /// Writes the superblock as it is now to every drive in use, and loses the drives that do not take it.
-    async fn publish_round(&self) {
+    async fn publish_round(self: &Rc<Self>) {
         let (superblock, ticket) = {
             let mut state = self.state.borrow_mut();
             let next = Generation::new(state.superblock.generation.get() + 1);
@@ -74,7 +77,7 @@ impl Control {
         }
         for (drive, error) in failed {
             // The state has changed; the next round writes it to the drives that are left.
-            self.lose(drive, "a superblock write failed", error).await;
+            self.lose(drive, "a superblock write failed", error);
         }
         self.published.wake_all();
     }

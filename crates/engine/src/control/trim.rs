@@ -24,11 +24,19 @@ const STEP_BYTES: u64 = 64 << 20;
 impl Control {
     /// Lets files under drives grow now, for these zones and a few after them.
     pub(super) async fn reserve_backing(&self, unreserved: &[(DriveIndex, ZoneIndex)]) -> Result<()> {
-        if unreserved.is_empty() {
+        let is_sparse = |index: &DriveIndex| {
+            self.drives
+                .get(index.index())
+                .and_then(Option::as_ref)
+                .is_some_and(|drive| drive.properties().sparse)
+        };
+        if !unreserved.iter().any(|(index, _)| is_sparse(index)) {
             return Ok(());
         }
+        self.to_reserve.set(self.to_reserve.get() + 1);
         // One at a time: a file system that fails to reserve a range may take back what another call reserved in it.
         self.idle.until(|| (!self.reserving.get() && !self.discarding.get()).then_some(())).await;
+        self.to_reserve.set(self.to_reserve.get() - 1);
         self.reserving.set(true);
         let mut result = Ok(());
         for (index, zone) in unreserved {
@@ -47,10 +55,10 @@ impl Control {
 
     async fn reserve_from(&self, index: DriveIndex, zone: ZoneIndex) -> IoResult {
         let Some(drive) = self.drives.get(index.index()).and_then(Option::as_ref) else { return Ok(0) };
-        let (offset, bytes) = (self.geometry.zone_offset(zone), self.geometry.zone_bytes);
         if !drive.properties().sparse {
             return Ok(0);
         }
+        let (offset, bytes) = (self.geometry.zone_offset(zone), self.geometry.zone_bytes);
         let more = self.state.borrow().zones.clean_after(index, zone, self.step_zones() - 1);
         let ahead = drive.reserve(offset, bytes * (1 + u64::from(more.count))).await;
         match ahead {
@@ -67,8 +75,8 @@ impl Control {
         u32::try_from(STEP_BYTES / self.geometry.zone_bytes).unwrap_or(1).max(1)
     }
 
-    /// Discards what nobody has used for a while, until [`Control::stop`]. One task a pool; `control` is not kept from being
-    /// dropped while there is nothing to do.
+    /// Discards what nobody has used for a while, until [`Control::stop`]. One task a pool, which waits for zones without keeping
+    /// the control from being dropped while they rest.
     pub(crate) async fn trim(control: Weak<Self>) {
         loop {
             let Some(this) = control.upgrade() else { return };
@@ -90,11 +98,12 @@ impl Control {
         }
     }
 
-    /// Zones to discard now: none while space is so short that they are about to be used.
+    /// Zones to discard now: none while somebody waits to reserve some, or space is so short that they are about to be used.
     fn next_discards(&self) -> Option<Vec<ZoneRun>> {
         let mut state = self.state.borrow_mut();
         let space_is_short = self.space.free_for_users() < self.space.high_water() + self.step_zones();
-        if state.stopping || self.reserving.get() || space_is_short {
+        let is_wanted = self.reserving.get() || self.to_reserve.get() > 0;
+        if state.stopping || is_wanted || space_is_short {
             return None;
         }
         let runs = state.zones.take_cooled(self.step_zones());

@@ -7,6 +7,7 @@ use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, Segmen
 use reactor::{Io, IoResult};
 use smallvec::SmallVec;
 
+use super::pace::TRIES_MAX;
 use super::request::{Batch, REQUEST_BLOCKS_MAX, prefers_mirror};
 use super::stage::Stage;
 use super::{Effect, Flight, Log, Stream};
@@ -36,8 +37,8 @@ impl Log {
                 self.took_turn(stream);
                 self.commit_one(stream).await;
             }
-            if self.stopping.get() && self.is_idle() {
-                return;
+            if self.stopping.get() && (self.is_idle() || self.failure().is_some()) {
+                return self.has_ended();
             }
         }
     }
@@ -114,7 +115,7 @@ impl Log {
 
     /// Lets a stream wait for a checkpoint; if none can be made, or this is one, says so instead.
     fn wait_or_refuse(&self, stream: Stream, error: &Error) {
-        if stream == Stream::Checkpoint || self.checkpoint_failed.get() {
+        if stream == Stream::Checkpoint || self.checkpoint_failed.get() || self.stopping.get() {
             return self.refuse_all(stream, error);
         }
         let needs_less = |other: &&Stream| other.privilege() <= stream.privilege();
@@ -131,8 +132,16 @@ impl Log {
     /// There is no free segment for a stream. What was freed comes with a checkpoint; beyond that the cleaner makes space,
     /// unless it has said that it cannot.
     fn wait_for_space(&self, stream: Stream, error: &Error) {
-        if !self.pace.may_wait(stream) {
+        if self.stopping.get() {
+            // Nobody makes space any more.
             return self.refuse_all(stream, error);
+        }
+        match self.pace.found_none(stream) {
+            // Whether there is nothing to clean shows when the cleaner has looked for this one.
+            1 => self.exhausted.set(false),
+            // What cleaning gains goes to headers and checkpoints.
+            tries if tries > TRIES_MAX => return self.refuse_all(stream, error),
+            _ => {}
         }
         let cleanable = !matches!(stream, Stream::Checkpoint | Stream::Cold);
         if cleanable {

@@ -116,6 +116,9 @@ pub(crate) struct Log {
     last_other: Cell<Stream>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
+    /// The commit task has not ended.
+    running: Cell<bool>,
+    ended: WaitList,
     /// Requests with somebody to answer, queued and answered so far, by stream.
     queued: Cell<PerStream<u64>>,
     answered: Cell<PerStream<u64>>,
@@ -172,6 +175,8 @@ impl Log {
             last_other: Cell::new(Stream::Cold),
             counters: Cell::default(),
             stopping: Cell::new(false),
+            running: Cell::new(true),
+            ended: WaitList::default(),
             queued: Cell::default(),
             answered: Cell::default(),
             settled: WaitList::default(),
@@ -193,7 +198,7 @@ impl Log {
     /// As [`Log::commit`], for requests that carry their own way to answer. Of several that are queued together it is
     /// enough that the last one does: the records of a stream land in order.
     pub(crate) fn enqueue(&self, stream: Stream, request: Request) {
-        if let Some(error) = self.failure() {
+        if let Some(error) = self.failure().or_else(|| self.closed()) {
             self.refuse(request, &error);
             return;
         }
@@ -241,8 +246,16 @@ impl Log {
         self.look_again();
     }
 
+    /// True if the last checkpoint could not be made.
+    pub(crate) fn checkpoint_has_failed(&self) -> bool {
+        self.checkpoint_failed.get()
+    }
+
     /// Space was given back: who waits looks again.
     pub(crate) fn space_freed(&self) {
+        if self.checkpoint_failed.replace(false) {
+            self.checkpoint_due.notify();
+        }
         self.look_again();
         self.pace.wake();
     }
@@ -274,10 +287,22 @@ impl Log {
         self.work.notify();
     }
 
-    /// Ends the commit task once the queues are empty.
-    pub(crate) fn stop(&self) {
+    /// Ends the commit task once the queues are empty; what comes later is refused.
+    pub(crate) async fn stop(&self) {
         self.stopping.set(true);
-        self.work.notify();
+        self.look_again();
+        self.ended.until(|| (!self.running.get()).then_some(())).await;
+    }
+
+    fn closed(&self) -> Option<Error> {
+        (self.stopping.get() && !self.running.get())
+            .then(|| Error::new(ErrorKind::Closed, "the pool was closed"))
+    }
+
+    /// The commit task has ended.
+    fn has_ended(&self) {
+        self.running.set(false);
+        self.ended.wake_all();
     }
 
     /// True if nothing is queued or in flight.

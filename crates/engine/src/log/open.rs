@@ -150,6 +150,8 @@ impl Log {
             let mut segments = self.rows.segments.borrow_mut();
             let id = segments.vacant();
             segments.open(id, record, level);
+            // One that was lost while the zones were on their way here.
+            segments.never_written(id, |drive| self.rows.drives.is_online(drive));
             id
         };
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");

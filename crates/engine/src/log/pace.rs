@@ -27,7 +27,7 @@ const SHORT_WORTH: f32 = 0.5;
 const BARE_WORTH: f32 = 0.75;
 
 /// How often somebody waits for a checkpoint or the cleaner in vain before he is told that there is no space.
-const TRIES_MAX: u32 = 64;
+pub(super) const TRIES_MAX: u32 = 64;
 
 /// See the module.
 pub(crate) struct Pace {
@@ -128,15 +128,14 @@ impl Pace {
         self.tries.set(tries);
     }
 
-    /// Counts that a stream found no space. False if it is time to tell its callers: what cleaning gains goes to headers
-    /// and checkpoints.
-    pub(super) fn may_wait(&self, stream: Stream) -> bool {
+    /// Counts that a stream found no space; gives which time in a row it is.
+    pub(super) fn found_none(&self, stream: Stream) -> u32 {
         let mut tries = self.tries.get();
         let count = tries.of_mut(stream);
         *count += 1;
-        let waits = *count <= TRIES_MAX;
+        let count = *count;
         self.tries.set(tries);
-        waits
+        count
     }
 
     /// Has the cleaner look again.

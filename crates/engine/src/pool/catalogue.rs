@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use format::limits::{BLOCK, VOLUME_MAX, VOLUMES_MAX};
 use format::{LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
-use reactor::{Buffer, Home, Reactor, Semaphore};
+use reactor::{Buffer, Home, Reactor, Semaphore, WaitList};
 
 use super::Pool;
 use super::create::check_name;
@@ -50,7 +50,7 @@ pub struct VolumeInfo {
 }
 
 /// How long a deletion waits for space before it tries again.
-const ERASE_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+const ERASE_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
 struct Entry {
     record: VolumeRecord,
@@ -65,6 +65,10 @@ pub(crate) struct Catalogue {
     next_layer: Cell<u32>,
     /// One change at a time.
     changing: Rc<Semaphore>,
+    /// Deletions that go on.
+    erasing: Cell<usize>,
+    erased: WaitList,
+    stopping: Cell<bool>,
 }
 
 impl Catalogue {
@@ -79,6 +83,9 @@ impl Catalogue {
             entries: RefCell::default(),
             next_layer: Cell::new(LayerId::FIRST_USER.get()),
             changing: Semaphore::new(1),
+            erasing: Cell::new(0),
+            erased: WaitList::default(),
+            stopping: Cell::new(false),
         });
         let mut next = 0;
         while let Some(found) =
@@ -276,17 +283,29 @@ impl Catalogue {
     }
 
     fn erase_later(self: Rc<Self>, id: VolumeId) {
+        self.erasing.set(self.erasing.get() + 1);
         let erase = async move {
             while let Err(error) = self.erase(id).await {
                 // The record stays marked: another try, or the next opening, goes on.
+                if self.stopping.get() {
+                    break;
+                }
                 tracing::warn!(volume = %id, %error, "a deleted volume was not freed yet");
                 if error.kind() != ErrorKind::NoSpace {
-                    return;
+                    break;
                 }
                 Reactor::current().sleep(ERASE_AGAIN).await;
             }
+            self.erasing.set(self.erasing.get() - 1);
+            self.erased.wake_all();
         };
         Reactor::current().spawn(erase).detach();
+    }
+
+    /// Ends what goes on in the background; the shards have begun to stop.
+    pub(crate) async fn stop(&self) {
+        self.stopping.set(true);
+        self.erased.until(|| (self.erasing.get() == 0).then_some(())).await;
     }
 
     async fn erase(&self, id: VolumeId) -> Result<()> {

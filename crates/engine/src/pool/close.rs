@@ -17,6 +17,10 @@ impl Pool {
     pub async fn close(self) -> Result<()> {
         let mut result = Ok(());
         for shard in self.inner.shards.iter() {
+            let _ = shard.call(|shard: Rc<Shard>| async move { shard.begin_stop() }).await;
+        }
+        let _ = self.inner.catalogue.call(|catalogue| async move { catalogue.stop().await }).await;
+        for shard in self.inner.shards.iter() {
             let stopped = shard.call(|shard: Rc<Shard>| async move { shard.stop(true).await }).await;
             result = result.and(stopped.map_err(Into::into).and_then(|stopped| stopped));
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
-use format::{DriveState, Generation, Lineage, ShardIndex, Superblock};
+use format::{DriveIndex, DriveState, Generation, Lineage, ShardIndex, Superblock};
 use reactor::{Home, Reactor, Remote};
 
 use super::catalogue::Catalogue;
@@ -112,8 +112,51 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
 /// Opens the pool on `drives`, given in any order. Runs on the reactor that is to be the pool's home.
 ///
 /// # Errors
-/// When there is no pool, too many drives are missing, or what was durable cannot be read.
+/// When there is no pool, too many drives are missing, or what was durable cannot be read. Nothing is held on to then.
 pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Result<(Pool, OpenReport)> {
+    let mut started = Started::default();
+    let opened = open_parts(drives, options, &mut started).await;
+    if opened.is_err() {
+        started.dismiss().await;
+    }
+    opened
+}
+
+/// The parts of a pool that run already, on their reactors.
+#[derive(Default)]
+struct Started {
+    candidates: Vec<Home<Candidate>>,
+    shards: Vec<Home<Shard>>,
+    control: Option<(Rc<Control>, Home<Control>)>,
+}
+
+impl Started {
+    /// Ends all of them.
+    async fn dismiss(self) {
+        for candidate in self.candidates {
+            let home = candidate.clone();
+            let _ = candidate.call(move |_| async move { home.evict() }).await;
+        }
+        for shard in self.shards {
+            let home = shard.clone();
+            let stop = move |shard: Rc<Shard>| async move {
+                let _ = shard.stop(false).await;
+                home.evict();
+            };
+            let _ = shard.call(stop).await;
+        }
+        if let Some((control, home)) = self.control {
+            control.stop().await;
+            home.evict();
+        }
+    }
+}
+
+async fn open_parts(
+    drives: &[Arc<dyn DriveSource>],
+    options: &OpenOptions,
+    started: &mut Started,
+) -> Result<(Pool, OpenReport)> {
     let Assembled { mut superblock, sources, slots } = assemble(drives).await?;
     let mut report = OpenReport { clean: superblock.clean, ..OpenReport::default() };
     begin_opening(&mut superblock, &sources, options.nonce);
@@ -126,17 +169,19 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
     let geometry = Geometry::of(&superblock);
     let segment_blocks = u64::from(geometry.rows()) * u64::from(geometry.scheme.data());
     let space = Arc::new(Space::new(superblock.shards.len(), segment_blocks));
-    let mut candidates = Vec::new();
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state == DriveState::Online)));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
         let plan = plan_shard(&superblock, &sources, index, options.tuning, &space);
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
+        started.candidates.push(candidate);
         report.replayed += examination.records;
         report.dropped += examination.dropped;
         report.completed += examination.completed;
+        for drive in &examination.failed {
+            fail_at_opening(&mut superblock, &mut zones, *drive)?;
+        }
         take_over(&mut superblock, &mut zones, index, examination)?;
-        candidates.push(candidate);
     }
     report.missing = superblock
         .drives
@@ -151,8 +196,10 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
     Reactor::current().spawn(control.clone().run()).detach();
     Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
     let home = Home::settle(&Reactor::current(), control.clone());
+    started.control = Some((control.clone(), home.clone()));
     control.publish(|_| ()).await?;
-    let shards = resume_all(&control, &home, candidates).await?;
+    resume_all(&control, &home, started).await?;
+    let shards: Arc<[Home<Shard>]> = started.shards.clone().into();
     let catalogue = start_catalogue(&shards).await?;
     let inner = Inner {
         id: superblock.pool,
@@ -165,6 +212,24 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
         shards,
     };
     Ok((Pool { inner: Arc::new(inner) }, report))
+}
+
+/// A drive that did not take the cells that a crash had left out: it is lost as one that fails a write in service.
+fn fail_at_opening(superblock: &mut Superblock, zones: &mut Zones, drive: DriveIndex) -> Result<()> {
+    if let Some(record) = superblock.drives.get_mut(drive.index()) {
+        record.state = DriveState::Failed;
+        record.since = Generation::new(1);
+    }
+    zones.set_online(drive, false);
+    let lost = superblock
+        .drives
+        .iter()
+        .filter(|record| matches!(record.state, DriveState::Missing | DriveState::Failed));
+    if lost.count() > usize::from(superblock.scheme.parity()) {
+        let message = format!("drive {drive} does not take writes, and the pool cannot bear its loss");
+        return Err(Error::new(ErrorKind::NotAPool, message));
+    }
+    Ok(())
 }
 
 /// Marks a new opening in the superblock, and the drives that are not there.
@@ -248,25 +313,28 @@ pub(crate) fn take_over(
     Ok(())
 }
 
-async fn resume_all(
-    control: &Rc<Control>,
-    home: &Home<Control>,
-    candidates: Vec<Home<Candidate>>,
-) -> Result<Arc<[Home<Shard>]>> {
-    let mut shards: Vec<Home<Shard>> = Vec::new();
-    for candidate in candidates {
-        let (home, of) = (home.clone(), candidate.clone());
-        let resume = move |candidate: Rc<Candidate>| async move {
-            let shard = candidate.resume(home).await;
-            of.evict();
-            shard.map(|shard| Home::settle(&Reactor::current(), shard))
+async fn resume_all(control: &Rc<Control>, home: &Home<Control>, started: &mut Started) -> Result<()> {
+    for candidate in started.candidates.clone() {
+        let home = home.clone();
+        let start = move |candidate: Rc<Candidate>| async move {
+            candidate.start(home).map(|shard| Home::settle(&Reactor::current(), shard))
         };
-        let shard = candidate.call(resume).await??;
-        shards.push(shard);
-        // Known as they come: one that replays may lose a drive.
-        control.set_shards(shards.clone());
+        let shard = candidate.call(start).await??;
+        started.shards.push(shard.clone());
+        // Before it replays, which may lose a drive: it must be told then, as of what was lost before.
+        control.add_shard(shard.clone()).await?;
+        let of = candidate.clone();
+        let resume = move |candidate: Rc<Candidate>| async move {
+            let Some(shard) = shard.local() else {
+                return Err(Error::new(ErrorKind::Closed, "a shard is where its candidate was"));
+            };
+            candidate.resume(&shard).await?;
+            of.evict();
+            Ok(())
+        };
+        candidate.call(resume).await??;
     }
-    Ok(shards.into())
+    Ok(())
 }
 
 /// The catalogue lives where shard 0 does.

@@ -237,3 +237,124 @@ fn a_drive_tells_of_its_pool_until_it_is_erased() {
         assert_eq!(open(&drives, &open_options()).await.err().unwrap().kind(), ErrorKind::NotAPool);
     });
 }
+
+/// How often each drive is open, besides by whoever made it.
+fn holders(memories: &[Arc<Memory>]) -> Vec<usize> {
+    memories.iter().map(|memory| Arc::strong_count(memory) - 2).collect()
+}
+
+fn memories(count: usize, bytes: usize) -> (Vec<Arc<Memory>>, Vec<Arc<dyn DriveSource>>) {
+    let memories: Vec<_> = (0..count).map(|_| Memory::new(bytes).unwrap()).collect();
+    let source = |(index, memory): (usize, &Arc<Memory>)| {
+        Arc::new(Source(memory.clone(), index)) as Arc<dyn DriveSource>
+    };
+    let sources = memories.iter().enumerate().map(source).collect();
+    (memories, sources)
+}
+
+#[test]
+fn a_closed_pool_holds_no_drive_whatever_it_was_doing() {
+    let (memories, drives) = memories(5, 24 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        for name in ["kept", "deleted"] {
+            pool.create_volume(name, 1 << 30, 4096, 0).await.unwrap();
+        }
+        // So full of data and garbage that the cleaner works; then nobody writes, and it waits for its turn. A deletion has much to do.
+        let kept = pool.open_volume("kept").await.unwrap().attach();
+        let deleted = pool.open_volume("deleted").await.unwrap().attach();
+        let data = pattern(3, 256 << 10);
+        for at in (0..16u64 << 20).step_by(256 << 10) {
+            kept.write(at, &data.span()).await.unwrap();
+            deleted.write(at, &data.span()).await.unwrap();
+        }
+        let moved = async || -> u64 {
+            pool.status().await.unwrap().shards.iter().map(|shard| shard.log.moved_blocks).sum()
+        };
+        let mut at = 1;
+        while moved().await == 0 {
+            at = at * 29 % 4093;
+            kept.write(at * 4096, &data.span().slice(0..4096)).await.unwrap();
+        }
+        drop((kept, deleted));
+        pool.delete_volume("deleted").await.unwrap();
+        pool.close().await.unwrap();
+        // What ended in this turn is dropped in the next.
+        reactor::Reactor::current().yield_now().await;
+        assert_eq!(holders(&memories), [0; 5]);
+        let (pool, report) = open(&drives, &open_options()).await.unwrap();
+        assert!(report.clean);
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_pool_that_cannot_be_opened_holds_no_drive() {
+    let (memories, drives) = memories(5, 24 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        pool.create_volume("a", 1 << 30, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("a").await.unwrap().attach();
+        // The second shard's slice, which lies behind the first one's records on the drives.
+        volume.write(0, &pattern(1, 8192).span()).await.unwrap();
+        volume.flush().await.unwrap();
+        pool.checkpoint().await.unwrap();
+        volume.write(4 << 20, &pattern(2, 8192).span()).await.unwrap();
+        volume.flush().await.unwrap();
+        drop(volume);
+        pool.close().await.unwrap();
+        // The catalogue's block is the first that shard 0 wrote: with it gone, the last step of opening fails.
+        let magic = b"GVOL";
+        for memory in &memories {
+            let drive = memory.open();
+            let whole = Buffer::new(24 << 20);
+            drive.read(0, &[whole.span()]).await.unwrap();
+            let blocks = whole.as_slice().chunks(4096).enumerate();
+            let found: Vec<_> =
+                blocks.filter(|(_, block)| block.starts_with(magic)).map(|(at, _)| at).collect();
+            for at in found {
+                drive.write(at as u64 * 4096, &[Buffer::zeroed(4096).span()]).await.unwrap();
+            }
+        }
+        let error = open(&drives, &open_options()).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        reactor::Reactor::current().yield_now().await;
+        assert_eq!(holders(&memories), [0; 5]);
+    });
+}
+
+#[test]
+fn a_replay_changes_what_landing_changed() {
+    let drives = drives(5, 64 << 20);
+    let data = pattern(7, 4096);
+    let mut before = Vec::new();
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        pool.create_volume("a", 64 << 20, 4096, 0).await.unwrap();
+        let volume = Rc::new(pool.open_volume("a").await.unwrap().attach());
+        volume.write(0, &data.span()).await.unwrap();
+        // A discard over what is there and what is not, and a write within it, at once: either may come first, but the same one
+        // before a crash and after it. Requests take turns: after a discard the write does.
+        volume.write(3 << 20, &data.span()).await.unwrap();
+        volume.discard(3 << 20, 4096).await.unwrap();
+        let reactor = reactor::Reactor::current();
+        let (one, other) = (volume.clone(), volume.clone());
+        let discarded = reactor.spawn(async move { one.discard(0, 4 << 20).await });
+        let written = reactor.spawn(async move { other.write(2 << 20, &pattern(8, 4096).span()).await });
+        discarded.await.unwrap();
+        written.await.unwrap();
+        volume.flush().await.unwrap();
+        before = read(&volume, 0, 4 << 20).await;
+        // Left as a crash would.
+    });
+    run(async || {
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        let volume = pool.open_volume("a").await.unwrap().attach();
+        assert!(read(&volume, 0, 4 << 20).await == before);
+        drop(volume);
+        pool.close().await.unwrap();
+    });
+}

@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 use format::limits::BLOCK;
 use format::{CheckpointRoot, Item, LayerRecord, MapEntry, Sequence};
-use reactor::{Buffer, LocalReceiver, local_oneshot};
+use reactor::{Buffer, LocalReceiver, Reactor, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
@@ -21,6 +22,9 @@ use crate::map::NodeImage;
 /// Requests of nodes that are under way at once.
 const REQUESTS_MAX: usize = 4;
 
+/// How long somebody who needs a checkpoint waits after one that failed.
+const AGAIN: Duration = Duration::from_millis(100);
+
 type Pending = LocalReceiver<Result<Vec<MapEntry>>>;
 
 impl Shard {
@@ -31,19 +35,29 @@ impl Shard {
             if self.stopping.get() || self.log.failure().is_some() {
                 return;
             }
+            let again = self.log.checkpoint_has_failed();
             if let Err(error) = self.checkpoint(None).await {
-                tracing::error!(shard = %self.identity.shard, %error, "a checkpoint failed");
+                if again {
+                    tracing::debug!(shard = %self.identity.shard, %error, "a checkpoint failed again");
+                } else {
+                    tracing::error!(shard = %self.identity.shard, %error, "a checkpoint failed");
+                }
             }
         }
     }
 
-    /// Waits, if the map has outgrown its memory because too much of it is dirty, until a checkpoint has made room.
+    /// Waits, if the map has outgrown its memory because too much of it is dirty, until a checkpoint has made room, or the shard
+    /// stops.
     pub(super) async fn wait_for_map(&self) {
         self.log.checkpoint_due.notify();
-        while self.ledger.map.borrow().is_over_budget() && self.log.failure().is_none() {
+        let goes_on = || self.log.failure().is_none() && !self.stopping.get();
+        while self.ledger.map.borrow().is_over_budget() && goes_on() {
+            if self.log.checkpoint_has_failed() {
+                Reactor::current().sleep(AGAIN).await;
+            }
             self.log.checkpoint_due.notify();
             let before = self.checkpoints.get();
-            let stuck = || self.log.failure().is_none() && self.checkpoints.get() == before;
+            let stuck = || goes_on() && self.checkpoints.get() == before;
             let waits = || self.ledger.map.borrow().is_over_budget() && stuck();
             self.checkpointed.until(|| (!waits()).then_some(())).await;
         }

@@ -36,10 +36,14 @@ struct Live {
     crcs: SmallVec<[u32; 4]>,
 }
 
+/// Nodes that may live in a segment, table blocks (`None`), and where they are.
+type Nodes = Vec<(Option<Load>, Address)>;
+
 /// A read under way; `None` for what is on no drive in use.
 type Started = Option<(DriveIndex, Io)>;
 
-type Pending = LocalReceiver<Result<Vec<MapEntry>>>;
+/// The moves of a chunk.
+type Pending = Vec<LocalReceiver<Result<Vec<MapEntry>>>>;
 
 impl Shard {
     /// Cleans while space is wanted, until the shard stops. One task a shard.
@@ -92,6 +96,7 @@ impl Shard {
                 self.log.cleaning_ended(coming > 0);
                 false
             }
+            Err(error) if error.kind() == ErrorKind::Closed => false,
             Err(error) => {
                 tracing::warn!(shard = %self.identity.shard, segment = %victim, %error, "a segment was not cleaned");
                 true
@@ -107,13 +112,18 @@ impl Shard {
         let mut chunk: Vec<Live> = Vec::new();
         let mut blocks = 0;
         let mut pending: VecDeque<Pending> = VecDeque::new();
-        let mut nodes = Vec::new();
+        let mut nodes = Nodes::new();
         let mut outcome = Ok(());
-        while outcome.is_ok()
-            && self.rows.segments.borrow().live(victim) > 0
-            && let Some(found) = headers.next().await?
-        {
-            for live in self.live_of(&found, &mut nodes).await? {
+        while outcome.is_ok() && self.rows.segments.borrow().live(victim) > 0 {
+            let live = match self.next_live(&mut headers, &mut nodes).await {
+                Ok(Some(live)) => live,
+                Ok(None) => break,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            };
+            for live in live {
                 blocks += live.crcs.len();
                 chunk.push(live);
                 if blocks >= CHUNK_BLOCKS as usize {
@@ -125,8 +135,9 @@ impl Shard {
         if outcome.is_ok() {
             outcome = self.move_chunk(chunk, &mut pending).await;
         }
-        for one in pending {
-            outcome = outcome.and(landed(one).await);
+        // The segment stays pinned until its last move has landed.
+        for chunk in pending {
+            outcome = outcome.and(all_landed(chunk).await);
         }
         outcome?;
         // These take checkpoints' own space: only where the segment comes back for it.
@@ -143,8 +154,20 @@ impl Shard {
         Ok(())
     }
 
+    /// What still lives of the segment's next record; `None` behind the last.
+    async fn next_live(
+        &self,
+        headers: &mut HeaderReader<'_>,
+        nodes: &mut Nodes,
+    ) -> Result<Option<Vec<Live>>> {
+        match headers.next().await? {
+            Some(found) => self.live_of(&found, nodes).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// What of a record still lives where it was written; notes its nodes and table blocks (`None`), and where they are.
-    async fn live_of(&self, found: &Found, nodes: &mut Vec<(Option<Load>, Address)>) -> Result<Vec<Live>> {
+    async fn live_of(&self, found: &Found, nodes: &mut Nodes) -> Result<Vec<Live>> {
         let mut all = Vec::new();
         let mut first = u32::from(found.header.header_blocks);
         let segment = found.header.place.segment;
@@ -173,6 +196,7 @@ impl Shard {
     /// Has the next checkpoint store a node anew, if it lives at `place`; says so.
     async fn rewrite_node(&self, node: Load, place: Address) -> Result<bool> {
         self.log.pace.owes(|| self.stopping.get() || self.log.failure().is_some()).await;
+        self.check_stopping()?;
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
             self.log.cleaner_moves(1);
@@ -232,14 +256,18 @@ impl Shard {
             return Ok(());
         }
         self.log.pace.owes(|| self.stopping.get() || self.log.failure().is_some()).await;
+        self.check_stopping()?;
         let blocks: usize = chunk.iter().map(|live| live.crcs.len()).sum();
         self.log.cleaner_moves(blocks);
         let moved = self.read_live(chunk, blocks).await?;
-        pending.extend(self.queue_moves(moved).await?);
+        let mut queued = Pending::new();
+        let result = self.queue_moves(moved, &mut queued).await;
+        pending.push_back(queued);
+        result?;
         if pending.len() >= CHUNKS_IN_FLIGHT
             && let Some(first) = pending.pop_front()
         {
-            return landed(first).await;
+            return all_landed(first).await;
         }
         Ok(())
     }
@@ -277,53 +305,44 @@ impl Shard {
         Ok(read)
     }
 
-    /// Queues moves, one request each: together they fill the cold segment to its last row. What is given tells of all.
-    async fn queue_moves(&self, moved: Vec<(Live, Span)>) -> Result<Option<Pending>> {
+    /// Queues moves, one request each: together they fill the cold segment to its last row.
+    async fn queue_moves(&self, moved: Vec<(Live, Span)>, pending: &mut Pending) -> Result<()> {
         if self.ledger.map.borrow().is_checkpoint_due() {
             self.wait_for_map().await;
         }
-        let mut requests: Vec<Request> = Vec::with_capacity(moved.len());
         for (live, span) in moved {
-            let pins = match self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await {
-                Ok(pins) => pins,
-                Err(error) => {
-                    requests.iter().for_each(|request| self.give_up(request));
-                    return Err(error);
-                }
-            };
+            let pins = self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await?;
+            // Nothing is waited for between this look and queueing: whoever drops a layer waits for what is queued.
             if pins.is_empty() || self.dying.borrow().contains(&live.layer) {
                 self.ledger.unpin(&pins);
                 continue;
             }
             let count = u16::try_from(live.crcs.len()).unwrap_or(u16::MAX);
             let block = LayerBlock::new(live.block);
-            requests.push(Request {
+            let (sender, receiver) = local_oneshot();
+            pending.push(receiver);
+            let request = Request {
                 items: SmallVec::from_elem(
                     Item::Move { layer: live.layer, block, count, from: live.from },
                     1,
                 ),
                 data: SmallVec::from_elem(span, 1),
                 effect: Effect::Leaves(pins),
-                reply: None,
-            });
+                reply: Some(sender),
+            };
+            self.log.enqueue(Stream::Cold, request);
         }
-        let Some(last) = requests.last_mut() else { return Ok(None) };
-        let (sender, receiver) = local_oneshot();
-        last.reply = Some(sender);
-        requests.into_iter().for_each(|request| self.log.enqueue(Stream::Cold, request));
-        Ok(Some(receiver))
-    }
-
-    fn give_up(&self, request: &Request) {
-        if let Effect::Leaves(pins) = &request.effect {
-            self.ledger.unpin(pins);
-        }
+        Ok(())
     }
 }
 
-async fn landed(pending: Pending) -> Result<()> {
-    match pending.await {
-        Some(result) => result.map(|_| ()),
-        None => Ok(()),
+/// Waits for all of a chunk's moves.
+async fn all_landed(pending: Pending) -> Result<()> {
+    let mut outcome = Ok(());
+    for one in pending {
+        if let Some(result) = one.await {
+            outcome = outcome.and(result.map(|_| ()));
+        }
     }
+    outcome
 }

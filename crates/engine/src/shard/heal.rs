@@ -70,7 +70,7 @@ impl Shard {
         self.rows.segments.borrow_mut().pin(from.segment());
         let read = self.rows.read_run(Run { address: from, count: 1 }, &[crc], &data.span()).await;
         self.rows.segments.borrow_mut().unpin(from.segment());
-        if read? == Outcome::Direct {
+        if read? == Outcome::Direct || self.check_stopping().is_err() {
             return Ok(());
         }
         // The leaf exists while the entry does; a layer that is being dropped is left alone.

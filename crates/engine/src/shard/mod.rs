@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{DriveIndex, LayerId, ShardRecord};
+use format::{DriveIndex, LayerId};
 use reactor::{Buffer, WaitList};
 use smallvec::SmallVec;
 
@@ -59,6 +59,9 @@ pub(crate) struct Shard {
     /// Segments in which nothing lives but nodes and tables that the next checkpoint stores elsewhere.
     emptied_by_checkpoint: Cell<usize>,
     stopping: Cell<bool>,
+    /// Tasks beside the log's that have not ended.
+    tasks: Cell<usize>,
+    tasks_ended: WaitList,
 }
 
 /// What a shard counted since it was started.
@@ -77,12 +80,18 @@ pub struct ShardCounters {
 }
 
 impl Shard {
-    /// A drive is lost: takes it out of use and gives the shard's state as it is then.
-    pub(crate) fn drive_lost(&self, drive: DriveIndex) -> ShardRecord {
+    /// A drive is lost, as the superblocks say by now: takes it out of use, and has them say from where on segments miss it.
+    ///
+    /// # Errors
+    /// When that cannot be published.
+    pub(crate) async fn leave_drive(&self, drive: DriveIndex) -> Result<()> {
+        if !self.rows.drives.is_online(drive) {
+            return Ok(());
+        }
         self.rows.drives.lose(drive);
         let concerned = self.rows.segments.borrow_mut().drive_lost(drive);
         tracing::warn!(shard = %self.identity.shard, %drive, concerned, "a drive was taken out of use");
-        self.log.shard_record()
+        self.link.publish(self.log.shard_record()).await
     }
 
     /// The pool has failed: nothing is written any more.
@@ -109,6 +118,7 @@ impl Shard {
     /// # Errors
     /// When it cannot be written; the last one stands.
     pub(crate) async fn checkpoint_now(self: &Rc<Self>) -> Result<()> {
+        self.check_stopping()?;
         self.checkpoint(None).await
     }
 

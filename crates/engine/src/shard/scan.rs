@@ -8,15 +8,16 @@
 use codec::{ColumnSet, crc32c};
 use format::limits::{BLOCK, HEADER_BLOCKS_MAX};
 use format::{
-    Address, Column, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, Sequence, ShardRecord,
-    UnverifiedHeader,
+    Address, Column, DriveIndex, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, Sequence,
+    ShardRecord, UnverifiedHeader,
 };
-use reactor::{Buffer, Span};
+use reactor::{Buffer, IoResult, Span};
 
 use crate::error::{Error, Place, Result};
 use crate::geometry::RecordLayout;
 use crate::log::Identity;
 use crate::rows::{RowSpan, Rows, combinations};
+use crate::segments::Cell;
 
 /// Rows of a column that the scan reads ahead.
 const READ_AHEAD: u32 = 64;
@@ -43,6 +44,8 @@ pub(crate) struct Examined {
     pub(crate) dropped: usize,
     /// Cells that a crash had left unwritten, written now, or left as they are if nothing may be written.
     pub(crate) completed: Vec<Address>,
+    /// Drives that did not take them, and are out of use.
+    pub(crate) failed: Vec<DriveIndex>,
 }
 
 /// Finds and completes the log behind `shard`'s checkpoint. The segments it lists are in `rows` already.
@@ -67,6 +70,7 @@ pub(crate) async fn examine(
     let mut records: Vec<Found> = Vec::new();
     let mut last = shard.checkpointed;
     let mut completed = Vec::new();
+    let mut failed = Vec::new();
     let mut older = 0;
     for record in found {
         let sequence = record.header.place.sequence;
@@ -78,7 +82,7 @@ pub(crate) async fn examine(
             break;
         }
         if sequence > durable {
-            match complete(rows, &record, read_only).await? {
+            match complete(rows, &record, read_only, &mut failed).await {
                 Some(cells) => completed.extend(cells),
                 None => break,
             }
@@ -96,7 +100,7 @@ pub(crate) async fn examine(
     }
     let dropped = all - older - records.len();
     cut_segments(rows, shard, &records);
-    Ok(Examined { records, last, dropped, completed })
+    Ok(Examined { records, last, dropped, completed, failed })
 }
 
 /// Ends every listed segment after the last record that was taken from it.
@@ -262,8 +266,13 @@ impl<'a> HeaderReader<'a> {
 }
 
 /// Verifies a record whole and writes the cells that are not as they should be. Gives which; `None` if the record
-/// cannot be had.
-async fn complete(rows: &Rows, record: &Found, read_only: bool) -> Result<Option<Vec<Address>>> {
+/// cannot be had. A drive that does not take its cell is out of use, as it would be in service.
+async fn complete(
+    rows: &Rows,
+    record: &Found,
+    read_only: bool,
+    failed: &mut Vec<DriveIndex>,
+) -> Option<Vec<Address>> {
     let place = &record.header.place;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span =
@@ -273,19 +282,23 @@ async fn complete(rows: &Rows, record: &Found, read_only: bool) -> Result<Option
     for row in 0..record.layout.rows {
         match row_repairs(rows, record, &span, row) {
             Some(cells) => wrong.extend(cells.into_iter().map(|(column, cell)| (column, row, cell))),
-            None => return Ok(None),
+            None => return None,
         }
     }
     let mut completed = Vec::new();
     for (column, row, cell) in wrong {
         let address = Address::new(place.segment, column, place.row.plus(row));
-        let in_use = |drive| rows.drives.is_online(drive);
-        let reachable = rows.segments.borrow().cell(address).is_some_and(|cell| in_use(cell.drive));
-        if reachable && (read_only || write_cell(rows, address, &cell.span()).await?) {
-            completed.push(address);
+        let place = rows.segments.borrow().cell(address).filter(|cell| rows.drives.is_online(cell.drive));
+        let Some(place) = place else { continue };
+        if !read_only && let Err(error) = write_cell(rows, place, &cell.span()).await {
+            tracing::error!(drive = %place.drive, %error, "a drive does not take the last rows of the log: it is lost");
+            rows.drives.lose(place.drive);
+            failed.push(place.drive);
+            continue;
         }
+        completed.push(address);
     }
-    Ok(Some(completed))
+    Some(completed)
 }
 
 /// What the cells of a row should be where they are not: every data cell by its CRC, the parity by the data.
@@ -348,15 +361,10 @@ fn expected(record: &Found, column: u8, row: u32) -> impl Fn(&[u8]) -> bool + '_
     }
 }
 
-/// Writes a cell where its row should hold it. False if its drive is not in use.
-async fn write_cell(rows: &Rows, address: Address, cell: &Span) -> Result<bool> {
-    let place = rows.segments.borrow().cell(address);
-    let Some(place) = place else { return Ok(false) };
-    let Some(io) = rows.drives.write(place.drive, place.offset, std::slice::from_ref(cell)) else {
-        return Ok(false);
-    };
-    match io.await {
-        Ok(_) => Ok(true),
-        Err(error) => Err(Error::io("completing the last rows of the log failed", place.drive, error)),
+/// Writes a cell where its row should hold it, on a drive that is in use.
+async fn write_cell(rows: &Rows, place: Cell, cell: &Span) -> IoResult {
+    match rows.drives.write(place.drive, place.offset, std::slice::from_ref(cell)) {
+        Some(io) => io.await,
+        None => Ok(0),
     }
 }

@@ -80,6 +80,8 @@ pub(crate) struct Examination {
     pub(crate) dropped: usize,
     /// Cells of the last rows that had to be written.
     pub(crate) completed: u64,
+    /// Drives that were in use and did not take them.
+    pub(crate) failed: Vec<DriveIndex>,
 }
 
 impl Candidate {
@@ -106,6 +108,7 @@ impl Candidate {
             records: examined.records.len(),
             dropped: examined.dropped,
             completed: examined.completed.len() as u64,
+            failed: examined.failed.clone(),
         };
         let candidate =
             Self { plan, rows, loaded: RefCell::new(loaded), examined: RefCell::new(Some(examined)) };
@@ -128,18 +131,29 @@ impl Candidate {
         Some(Dismantled { ledger, rows: self.rows.clone(), records: examined.records, tables, incomplete })
     }
 
-    /// Brings the shard into service: its map as of the checkpoint, then the records behind it.
+    /// The shard with its map as of the checkpoint: it can be told of lost drives, and does nothing before [`Candidate::resume`].
+    ///
+    /// # Errors
+    /// When it was called before.
+    pub(crate) fn start(&self, control: Home<Control>) -> Result<Rc<Shard>> {
+        let examined = self.examined.borrow();
+        let Some(examined) = examined.as_ref() else {
+            return Err(Error::new(ErrorKind::Closed, "a shard is started once"));
+        };
+        let (shard, layers) = self.assemble(control, examined);
+        tracing::debug!(shard = %self.plan.identity.shard, layers, "map loaded");
+        Reactor::current().spawn(shard.log.clone().run()).detach();
+        Ok(shard)
+    }
+
+    /// Brings the shard into service, with the records behind the checkpoint.
     ///
     /// # Errors
     /// When the map cannot be read, or a checkpoint on the way cannot be written.
-    pub(crate) async fn resume(&self, control: Home<Control>) -> Result<Rc<Shard>> {
+    pub(crate) async fn resume(&self, shard: &Rc<Shard>) -> Result<()> {
         let Some(examined) = self.examined.take() else {
             return Err(Error::new(ErrorKind::Closed, "a shard is started once"));
         };
-        let (shard, map_height) = self.assemble(control, &examined);
-        tracing::debug!(shard = %self.plan.identity.shard, layers = map_height, "map loaded");
-        let reactor = Reactor::current();
-        reactor.spawn(shard.log.clone().run()).detach();
         let replayed = !examined.records.is_empty();
         shard.rows.segments.borrow_mut().begin_replay();
         for record in examined.records {
@@ -151,13 +165,13 @@ impl Candidate {
             self.plan.space.set_live(self.plan.identity.shard.index(), segments.live_blocks());
         }
         // Not before: they take the map for whole. A checkpoint on the way must not stand for records not yet replayed.
-        reactor.spawn(shard.clone().run_checkpoints()).detach();
-        reactor.spawn(shard.clone().run_healer()).detach();
-        reactor.spawn(shard.clone().run_cleaner()).detach();
+        shard.run_beside(shard.clone().run_checkpoints());
+        shard.run_beside(shard.clone().run_healer());
+        shard.run_beside(shard.clone().run_cleaner());
         if replayed {
             shard.log.checkpoint_due.notify();
         }
-        Ok(shard)
+        Ok(())
     }
 
     fn assemble(&self, control: Home<Control>, examined: &Examined) -> (Rc<Shard>, usize) {
@@ -200,6 +214,8 @@ impl Candidate {
             checkpointed: WaitList::default(),
             emptied_by_checkpoint: Cell::default(),
             stopping: Cell::new(false),
+            tasks: Cell::new(0),
+            tasks_ended: WaitList::default(),
         };
         (Rc::new(shard), layers)
     }
@@ -215,22 +231,53 @@ impl Shard {
         Ok(())
     }
 
-    /// Ends the shard's tasks. With `checkpoint`, everything is in a last checkpoint first.
+    /// Runs one of the shard's tasks, whose end [`Shard::stop`] waits for.
+    fn run_beside(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let shard = self.clone();
+        self.tasks.set(self.tasks.get() + 1);
+        let run = async move {
+            task.await;
+            shard.tasks.set(shard.tasks.get() - 1);
+            shard.tasks_ended.wake_all();
+        };
+        Reactor::current().spawn(run).detach();
+    }
+
+    /// Has the shard's tasks end, and whatever goes on in the background.
+    pub(crate) fn begin_stop(&self) {
+        self.stopping.set(true);
+        self.log.checkpoint_due.notify();
+        self.heal.wake();
+        self.log.pace.wake();
+        self.checkpointed.wake_all();
+    }
+
+    /// Ends the shard's tasks, then the log; what users had begun is answered first. With `checkpoint`, everything is in a last
+    /// checkpoint then. When this ends, the shard does nothing more to the drives.
     ///
     /// # Errors
     /// When that checkpoint cannot be written; the shard is stopped all the same.
     pub(crate) async fn stop(self: &Rc<Self>, checkpoint: bool) -> Result<()> {
+        self.begin_stop();
+        self.tasks_ended.until(|| (self.tasks.get() == 0).then_some(())).await;
         let result = match (self.log.failure(), checkpoint) {
             (Some(failure), _) => Err(failure),
             (None, true) => self.checkpoint(None).await,
             (None, false) => Ok(()),
         };
-        self.stopping.set(true);
-        self.log.stop();
-        self.log.checkpoint_due.notify();
-        self.heal.wake();
-        self.log.pace.wake();
+        self.log.stop().await;
         result
+    }
+
+    /// Ends whatever goes on in the background when the shard stops.
+    ///
+    /// # Errors
+    /// `Closed`, if it stops.
+    pub(super) fn check_stopping(&self) -> Result<()> {
+        if self.stopping.get() {
+            return Err(Error::new(ErrorKind::Closed, "the pool is being closed"));
+        }
+        Ok(())
     }
 }
 

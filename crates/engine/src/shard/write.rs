@@ -1,5 +1,6 @@
 //! Writing, zeroing and trimming blocks: prepare what can fail, queue, wait for the record to land.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use codec::is_zero;
@@ -8,13 +9,13 @@ use format::{Item, LayerBlock, LayerId, UnmapMode};
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
-use super::Shard;
+use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Effect, Request, Stream};
 use crate::map::Pins;
 
-/// Leaves that one unmap record changes at most.
-const UNMAP_LEAVES: usize = 256;
+/// Leaves that one unmap record changes at most: an item for each still fits one header block.
+const UNMAP_LEAVES: usize = 128;
 
 impl Shard {
     /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, from block `block` of a
@@ -82,6 +83,9 @@ impl Shard {
         let most = leaves * format::NODE_ENTRIES as u64;
         let mut next = block;
         while next < end {
+            if stream == Stream::Freeing {
+                self.check_stopping()?;
+            }
             if self.ledger.map.borrow().is_checkpoint_due() {
                 self.wait_for_map().await;
             }
@@ -106,14 +110,35 @@ impl Shard {
         if pins.is_empty() {
             return Ok(());
         }
-        let item = Item::Unmap { layer, block: LayerBlock::new(block), count, mode: UnmapMode::Absent };
         let request = Request {
-            items: SmallVec::from_elem(item, 1),
+            items: self.unmap_items(layer, block..block + count, &pins),
             data: SmallVec::new(),
             effect: Effect::Leaves(pins),
             reply: None,
         };
         self.log.commit(stream, request).await.map(|_| ())
+    }
+
+    /// Items for the part of a range that is in these leaves, in order. Not for more: a leaf that is made by a write that lands before
+    /// them is not changed, and must not be by a replay.
+    fn unmap_items(&self, layer: LayerId, range: Range<u64>, pins: &Pins) -> SmallVec<[Item; 1]> {
+        let map = self.ledger.map.borrow();
+        let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
+        for leaf in pins {
+            let start = map.leaf_start(*leaf);
+            let (first, end) = (start.max(range.start), (start + LEAF_BLOCKS).min(range.end));
+            match runs.last_mut() {
+                Some(last) if last.end == first => last.end = end,
+                _ => runs.push(first..end),
+            }
+        }
+        let item = |run: Range<u64>| Item::Unmap {
+            layer,
+            block: LayerBlock::new(run.start),
+            count: run.end - run.start,
+            mode: UnmapMode::Absent,
+        };
+        runs.into_iter().map(item).collect()
     }
 
     /// Pins every leaf that exists in a range.
