@@ -303,7 +303,7 @@ impl UnverifiedHeader {
         self.blocks
     }
 
-    /// Verifies the MAC over the header blocks and decodes them.
+    /// Verifies the MAC over the header, and that zeros fill its blocks, and decodes it. `header` is the header's blocks, whole.
     ///
     /// # Errors
     /// Anything that does not verify or that no writer stores.
@@ -326,6 +326,10 @@ impl UnverifiedHeader {
         let (_, after) = rest.split_at_checked(MAC_BYTES).ok_or(FormatError::Truncated)?;
         if key.mac(&[before, &[0; MAC_BYTES], after]) != mac {
             return Err(FormatError::Checksum);
+        }
+        // The rest of the blocks is no less a part of their cells: a recovery goes by what they hold.
+        if header.iter().skip(used).any(|byte| *byte != 0) {
+            return Err(FormatError::Invalid("bytes behind a header"));
         }
         if items > RECORD_ITEMS_MAX || payload > RECORD_PAYLOAD_MAX || sequence.get() == 0 {
             return Err(FormatError::Invalid("record size"));
