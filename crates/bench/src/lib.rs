@@ -6,6 +6,7 @@
 pub mod codec_bench;
 pub mod engine_bench;
 pub mod fio;
+pub mod lab;
 mod machine;
 mod memory_pool;
 pub mod nbd;

@@ -3,6 +3,7 @@
 mod bench;
 mod drive;
 mod export;
+mod lab;
 mod name;
 mod pool;
 mod quickstart;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use bench::BenchCommand;
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
+pub(crate) use lab::{LabCommand, LabUpArgs};
 pub(crate) use name::VolumeName;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
@@ -115,6 +117,8 @@ Exit status:
     },
     #[command(subcommand)]
     Bench(BenchCommand),
+    #[command(subcommand)]
+    Lab(LabCommand),
     /// Print the release, and the versions of the API and of the on-disk format
     Version,
     /// Print a completion script for a shell

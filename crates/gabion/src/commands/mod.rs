@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod drive;
 mod export;
+mod lab;
 mod pool;
 mod serve;
 mod version;
@@ -47,6 +48,7 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
         }
         Command::Check { drives } => check::run(&global, &drives),
         Command::Bench(command) => bench::run(&global, &command),
+        Command::Lab(command) => lab::run(&global, command),
         Command::Version => version::run(&global),
         Command::Completions { shell } => {
             let mut command = Cli::command();

@@ -3,6 +3,7 @@
 mod bench;
 mod drive;
 mod export;
+mod lab;
 mod pool;
 mod table;
 mod time;
@@ -13,6 +14,7 @@ use serde::Serialize;
 pub(crate) use bench::{sample, sample_header};
 pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use export::exports;
+pub(crate) use lab::{lab_models, labs};
 pub(crate) use pool::{opening, pool_statuses, pools};
 pub(crate) use volume::{volume, volumes};
 
