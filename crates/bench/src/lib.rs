@@ -3,18 +3,26 @@
 //! Owns what is measured and how: the engine's and the codec's own benchmarks, on memory, with a correctness figure
 //! beside each time. Must not know the engine's insides: it is a user of pools and volumes like any other.
 
+pub mod bounds;
 pub mod codec_bench;
+pub mod compare;
 pub mod engine_bench;
 pub mod fio;
+mod histogram;
 pub mod lab;
+pub mod leftover;
 mod machine;
 mod memory_pool;
 pub mod nbd;
+pub mod observe;
 mod result;
+pub mod run;
 mod sample;
 mod suite;
+pub mod system;
 
+pub use histogram::Histogram;
 pub use machine::machine;
-pub use result::{JobResult, Side};
+pub use result::{Both, Direction, JobResult, Side};
 pub use sample::Sample;
-pub use suite::{Figure, Job, Published, Suite, SuiteError};
+pub use suite::{Case, Figure, Job, Published, Scaled, Scaling, Suite, SuiteError, Unit};

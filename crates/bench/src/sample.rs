@@ -67,6 +67,7 @@ impl Recorder {
             p50_us: percentile(0.5),
             p99_us: percentile(0.99),
             p9995_us: percentile(0.9995),
+            p99999_us: percentile(0.99999),
         }
     }
 

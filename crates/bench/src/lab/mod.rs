@@ -133,3 +133,15 @@ fn mounts() -> Result<String, LabError> {
 fn must_be_root() -> Result<(), LabError> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
 }
+
+/// Who has a device mounted or holds it, if anybody does; nobody holds a plain file.
+///
+/// # Errors
+/// When the system's tables cannot be read.
+pub(crate) fn user_of(path: &Path) -> Result<Option<String>, LabError> {
+    let path = std::fs::canonicalize(path).map_err(|error| LabError::file(path, error))?;
+    match loops::number(&path) {
+        Ok(number) => Ok(loops::holder(&path, number, &mounts()?)),
+        Err(_) => Ok(None),
+    }
+}

@@ -20,9 +20,14 @@ pub(super) struct Report {
     pub(super) gabion: Vec<JobResult>,
 }
 
+/// What the document gives for all its machines together.
+fn published(suite: &Suite) -> Vec<&Published> {
+    suite.published_for(suite.instances.first().copied().unwrap_or(1)).collect()
+}
+
 /// The table, under its titles.
 pub(super) fn table(report: &Report, suite: &Suite) -> String {
-    let published: Vec<&Published> = suite.published.iter().collect();
+    let published = published(suite);
     let mut lines = vec![format!(
         "{:<31} {:>16} {:>12} {:>12} {:>14}   {:>14} {:>14}",
         "",
@@ -69,7 +74,7 @@ pub(super) fn notes(report: &Report, suite: &Suite) -> String {
         server::Size(report.drive_bytes),
         report.runner,
         report.seconds,
-        suite.published.iter().map(|of| of.system.as_str()).collect::<Vec<_>>().join(", "),
+        published(suite).iter().map(|of| of.system.as_str()).collect::<Vec<_>>().join(", "),
         suite.source,
         report.machine
     )

@@ -1,0 +1,155 @@
+//! fio's job files: what a suite says, in fio's words.
+
+use std::path::Path;
+
+use super::Target;
+use crate::suite::{Engine, Job};
+
+/// Where one instance works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// On what.
+    pub target: Target,
+    /// From this byte on.
+    pub offset: u64,
+    /// So many bytes.
+    pub bytes: u64,
+}
+
+/// A load to be run by fio.
+#[derive(Clone, Debug)]
+pub struct Load<'a> {
+    /// What each instance does.
+    pub job: &'a Job,
+    /// The instances.
+    pub slices: &'a [Slice],
+    /// How long, or once over everything.
+    pub length: Length,
+    /// The file that what happens each second is written to; none without.
+    pub log: Option<&'a str>,
+}
+
+/// How long a load lasts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// So many seconds, after so many that do not count.
+    Seconds {
+        /// Seconds that do not count.
+        ramp: f64,
+        /// Seconds that do.
+        run: f64,
+    },
+    /// Until each instance has gone over its bytes once.
+    Once,
+}
+
+/// Percentiles that fio prints; ours are taken of merged counts.
+const PERCENTILES: &str = "50:99:99.95:99.999";
+
+impl Load<'_> {
+    /// The job file.
+    pub fn text(&self) -> String {
+        let mut text = format!("[global]\n{}", self.global());
+        for (index, slice) in self.slices.iter().enumerate() {
+            text.push_str(&format!("\n[{index}]\nnew_group=1\n{}", self.section(slice)));
+        }
+        text
+    }
+
+    fn global(&self) -> String {
+        let job = self.job;
+        let direction = match (job.random, job.read_percent) {
+            (true, 100) => "randread",
+            (true, 0) => "randwrite",
+            (true, _) => "randrw",
+            (false, 100) => "read",
+            (false, 0) => "write",
+            (false, _) => "rw",
+        };
+        let mut lines = vec![
+            "thread=1".to_owned(),
+            "group_reporting=1".into(),
+            format!("percentile_list={PERCENTILES}"),
+            format!("rw={direction}"),
+        ];
+        if job.is_mixed() {
+            lines.push(format!("rwmixread={}", job.read_percent));
+        }
+        lines.push(format!("bs={}\niodepth={}\nnumjobs={}", job.block_bytes, job.depth, job.threads));
+        if job.random {
+            lines.push("norandommap=1".into());
+        }
+        if job.lfsr {
+            lines.push("random_generator=lfsr".into());
+        }
+        if job.refill {
+            lines.push("refill_buffers=1".into());
+        }
+        if let Length::Seconds { ramp, run } = self.length {
+            lines.push(format!("time_based=1\nramp_time={ramp}\nruntime={run}"));
+            if let Some(latency) = job.latency {
+                lines.push(format!(
+                    "latency_target={}us\nlatency_window={}us\nlatency_percentile={}",
+                    micros(latency.target_ms / 1e3),
+                    micros(latency.window_s),
+                    latency.percentile
+                ));
+            }
+        }
+        if let Some(log) = self.log {
+            lines.push(format!("write_iops_log={log}\nper_job_logs=0\nlog_avg_msec=1000"));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    fn section(&self, slice: &Slice) -> String {
+        let job = self.job;
+        let mut lines = match &slice.target {
+            Target::Nbd(uri) => vec!["ioengine=nbd".to_owned(), format!("uri={uri}")],
+            Target::File(path) => {
+                let engine = match job.engine {
+                    Engine::IoUring => "io_uring",
+                    Engine::Libaio => "libaio",
+                };
+                // fio takes a colon for the end of a name.
+                let name = path.display().to_string().replace(':', "\\:");
+                let mut lines =
+                    vec![format!("ioengine={engine}"), format!("filename={name}"), "direct=1".into()];
+                if job.engine == Engine::IoUring {
+                    let options = [
+                        ("hipri=1", job.polled && can_poll(path)),
+                        ("fixedbufs=1", job.fixed_buffers),
+                        ("registerfiles=1", job.registered_files),
+                    ];
+                    lines.extend(options.iter().filter(|option| option.1).map(|option| option.0.to_owned()));
+                }
+                lines
+            }
+        };
+        lines.push(format!("offset={}\nsize={}", slice.offset, slice.bytes));
+        if let Some(percent) = job.offset_increment_percent.filter(|_| !job.random) {
+            // Of the slice, in whole blocks; fio's own percentages are of the file.
+            let step = slice.bytes / 100 * u64::from(percent) / job.block_bytes * job.block_bytes;
+            lines.push(format!("offset_increment={step}"));
+            // Threads that begin further on end at the slice's end.
+            let last = u64::from(job.threads.saturating_sub(1)) * step;
+            let rest = slice.bytes.saturating_sub(last).max(job.block_bytes);
+            if let Some(size) = lines.iter_mut().find(|line| line.starts_with("offset=")) {
+                *size = format!("offset={}\nsize={rest}", slice.offset);
+            }
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn micros(seconds: f64) -> u64 {
+    (seconds * 1e6).round().max(1.0) as u64
+}
+
+/// True if completions of the device can be polled for; polling any other is refused.
+fn can_poll(path: &Path) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    let file = Path::new("/sys/block").join(name).join("queue/io_poll");
+    std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "1")
+}

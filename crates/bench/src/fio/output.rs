@@ -1,0 +1,129 @@
+//! What fio says: its JSON, and its log of operations by the second.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::FioError;
+use crate::histogram::Histogram;
+use crate::result::{Both, Direction};
+
+/// What a load did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// fio's version.
+    pub version: String,
+    /// Each instance, in their order.
+    pub instances: Vec<Both>,
+}
+
+/// Operations of one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// The second's end, from the beginning of the measurement, in seconds.
+    pub at: f64,
+    /// Reads a second.
+    pub read: f64,
+    /// Writes a second.
+    pub write: f64,
+}
+
+#[derive(Deserialize)]
+struct Json {
+    #[serde(rename = "fio version")]
+    version: String,
+    jobs: Vec<JsonJob>,
+}
+
+#[derive(Deserialize)]
+struct JsonJob {
+    jobname: String,
+    #[serde(default)]
+    error: i32,
+    read: JsonSide,
+    write: JsonSide,
+}
+
+#[derive(Deserialize)]
+struct JsonSide {
+    total_ios: u64,
+    iops: f64,
+    bw_bytes: f64,
+    clat_ns: JsonLatency,
+    lat_ns: JsonMean,
+}
+
+#[derive(Deserialize)]
+struct JsonMean {
+    mean: f64,
+}
+
+#[derive(Deserialize)]
+struct JsonLatency {
+    #[serde(default)]
+    bins: BTreeMap<String, u64>,
+}
+
+impl Output {
+    /// Reads fio's JSON, in front of which it may have put warnings.
+    pub(super) fn parse(job: &str, text: &str) -> Result<Self, FioError> {
+        let json = text.find("\n{").map(|at| at + 1).filter(|_| !text.starts_with('{')).unwrap_or(0);
+        let json = text.get(json..).unwrap_or_default();
+        let json: Json =
+            serde_json::from_str(json).map_err(|source| FioError::Output { job: job.into(), source })?;
+        if let Some(failed) = json.jobs.iter().find(|job| job.error != 0) {
+            let error = std::io::Error::from_raw_os_error(failed.error);
+            let message = format!("instance {}: {error}", failed.jobname);
+            return Err(FioError::Failed { job: job.into(), message });
+        }
+        let both = |job: &JsonJob| Both { read: job.read.direction(), write: job.write.direction() };
+        Ok(Self { version: json.version, instances: json.jobs.iter().map(both).collect() })
+    }
+
+    /// All instances together.
+    pub fn merged(&self) -> Both {
+        let mut all = Both::default();
+        self.instances.iter().for_each(|instance| all.merge(instance));
+        all
+    }
+}
+
+impl JsonSide {
+    fn direction(&self) -> Option<Direction> {
+        if self.total_ios == 0 {
+            return None;
+        }
+        let bins = self.clat_ns.bins.iter();
+        let latencies: Histogram =
+            bins.filter_map(|(nanos, count)| Some((nanos.parse().ok()?, *count))).collect();
+        Some(Direction {
+            iops: self.iops,
+            bytes_per_s: self.bw_bytes,
+            ios: self.total_ios,
+            mean_us: self.lat_ns.mean / 1000.0,
+            latencies,
+        })
+    }
+}
+
+/// Reads fio's log: lines of milliseconds, operations a second, direction, and more that is not needed. Each thread
+/// writes its own line every second; what lies within the same second is summed.
+pub(super) fn parse_log(text: &str) -> Vec<Second> {
+    let mut seconds = BTreeMap::<u64, Second>::new();
+    for line in text.lines() {
+        let mut fields = line.split(',').map(str::trim);
+        let (Some(at), Some(value), Some(direction)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        let (Ok(at), Ok(value)) = (at.parse::<u64>(), value.parse::<f64>()) else { continue };
+        // A line is written up to a few milliseconds after its second.
+        let second = seconds.entry((at + 500) / 1000).or_default();
+        match direction {
+            "0" => second.read += value,
+            "1" => second.write += value,
+            _ => {}
+        }
+    }
+    #[allow(clippy::cast_precision_loss)]
+    seconds.into_iter().map(|(at, second)| Second { at: at as f64, ..second }).collect()
+}

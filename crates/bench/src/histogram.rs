@@ -1,0 +1,102 @@
+//! Latencies as counts: what can be merged. Percentiles are taken of what was merged, never averaged.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// How many operations took how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Histogram {
+    /// Nanoseconds, and how many operations took that long.
+    counts: BTreeMap<u64, u64>,
+}
+
+impl FromIterator<(u64, u64)> for Histogram {
+    fn from_iter<T: IntoIterator<Item = (u64, u64)>>(pairs: T) -> Self {
+        let mut histogram = Self::default();
+        for (nanos, count) in pairs {
+            histogram.add(nanos, count);
+        }
+        histogram
+    }
+}
+
+impl Histogram {
+    /// Counts operations.
+    pub fn add(&mut self, nanos: u64, count: u64) {
+        *self.counts.entry(nanos).or_insert(0) += count;
+    }
+
+    /// Takes in another one.
+    pub fn merge(&mut self, other: &Self) {
+        for (&nanos, &count) in &other.counts {
+            self.add(nanos, count);
+        }
+    }
+
+    /// Operations.
+    pub fn count(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// The shortest time in nanoseconds that this share of the operations keeps; `None` without operations.
+    ///
+    /// # Panics
+    /// If `share` is not between 0 and 1.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        assert!((0.0..=1.0).contains(&share), "a share of {share}");
+        let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        self.counts.iter().find_map(|(&nanos, &count)| {
+            seen += count;
+            (seen >= wanted).then_some(nanos)
+        })
+    }
+
+    /// The times and their counts, shortest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.counts.iter().map(|(&nanos, &count)| (nanos, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn averaged_percentiles_would_be_wrong() {
+        let fast: Histogram = [(10, 999)].into_iter().collect();
+        let slow: Histogram = [(1000, 1)].into_iter().collect();
+        let mut all = fast.clone();
+        all.merge(&slow);
+        assert_eq!((fast.quantile(0.99), slow.quantile(0.99)), (Some(10), Some(1000)));
+        assert_eq!(
+            (all.quantile(0.99), all.quantile(0.999), all.quantile(0.9995)),
+            (Some(10), Some(10), Some(1000))
+        );
+        assert_eq!(Histogram::default().quantile(0.5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn merged_is_as_if_counted_together(
+            left in proptest::collection::vec(1u64..50, 0..200),
+            right in proptest::collection::vec(1u64..50, 1..200),
+            share in 0.0f64..=1.0,
+        ) {
+            let count = |values: &[u64]| values.iter().map(|value| (*value, 1)).collect::<Histogram>();
+            let mut merged = count(&left);
+            merged.merge(&count(&right));
+            let mut all = [left, right].concat();
+            all.sort_unstable();
+            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let rank = ((all.len() as f64 * share).ceil() as usize).max(1);
+            prop_assert_eq!(merged.count(), all.len() as u64);
+            prop_assert_eq!(merged.quantile(share), Some(all[rank - 1]));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The I/O blender: every instance goes through the whole list by itself, and they begin at different times.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::fio::{self, FioError, Length, Load, Slice};
+use crate::observe::{Observation, Observer, Watch};
+use crate::result::Both;
+use crate::suite::Case;
+
+/// What is to be done.
+pub(super) struct Blend<'a> {
+    pub(super) cases: &'a [Case],
+    /// One for each instance.
+    pub(super) slices: &'a [Slice],
+    pub(super) ramp: f64,
+    pub(super) run: f64,
+    pub(super) stagger: f64,
+    pub(super) folder: &'a Path,
+    pub(super) name: &'a str,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) watch: Watch,
+}
+
+/// What came of it.
+pub(super) struct Blended {
+    pub(super) runner: String,
+    /// Of each case, what each instance did.
+    pub(super) cases: Vec<Vec<Both>>,
+    /// While all instances were at work.
+    pub(super) observation: Observation,
+}
+
+/// One instance's results, in the order of the cases, and what ran them.
+type Instance = Result<(String, Vec<Both>), FioError>;
+
+/// Runs all instances to their ends.
+///
+/// # Errors
+/// The first that failed; the others have ended as well.
+pub(super) fn run(blend: &Blend<'_>) -> Result<Blended, FioError> {
+    // An instance that fails has the others end early, as a user's signal does.
+    let given_up = AtomicBool::new(false);
+    let start = Instant::now();
+    let observer = Observer::start(blend.watch.clone());
+    let (results, all_at_work) = std::thread::scope(|scope| {
+        let given_up = &given_up;
+        let threads: Vec<_> = (0..blend.slices.len())
+            .map(|index| {
+                scope.spawn(move || {
+                    let result = instance(blend, index, start, given_up);
+                    if result.is_err() {
+                        given_up.store(true, Ordering::Relaxed);
+                    }
+                    (result, start.elapsed().as_secs_f64())
+                })
+            })
+            .collect();
+        let ended: Vec<(Instance, f64)> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or((Err(FioError::Interrupted), 0.0)))
+            .collect();
+        let first_end = ended.iter().map(|(_, at)| *at).fold(f64::MAX, f64::min);
+        (ended.into_iter().map(|(result, _)| result).collect::<Vec<Instance>>(), first_end)
+    });
+    let whole = start.elapsed().as_secs_f64();
+    #[allow(clippy::cast_precision_loss)]
+    let last_begin = blend.stagger * blend.slices.len().saturating_sub(1) as f64;
+    let observation = observer.between(last_begin, all_at_work.min(whole));
+    let mut runner = String::new();
+    let mut cases = vec![Vec::new(); blend.cases.len()];
+    // What really failed is told, not that others ended because of it.
+    let mut failure = None;
+    for result in results {
+        match result {
+            Ok((version, list)) => {
+                runner = version;
+                cases.iter_mut().zip(list).for_each(|(case, both)| case.push(both));
+            }
+            Err(error) if failure.is_none() || matches!(failure, Some(FioError::Interrupted)) => {
+                failure = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(Blended { runner, cases, observation }),
+    }
+}
+
+fn instance(blend: &Blend<'_>, index: usize, start: Instant, given_up: &AtomicBool) -> Instance {
+    #[allow(clippy::cast_precision_loss)]
+    let begin = Duration::from_secs_f64(blend.stagger * index as f64);
+    while start.elapsed() < begin {
+        if blend.stop.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed) {
+            return Err(FioError::Interrupted);
+        }
+        std::thread::sleep(begin.saturating_sub(start.elapsed()).min(Duration::from_millis(50)));
+    }
+    let slices: Vec<Slice> = blend.slices.get(index).cloned().into_iter().collect();
+    let mut results = Vec::new();
+    let mut runner = String::new();
+    for case in blend.cases {
+        if given_up.load(Ordering::Relaxed) {
+            return Err(FioError::Interrupted);
+        }
+        let length = Length::Seconds { ramp: blend.ramp, run: blend.run };
+        let load = Load { job: &case.job, slices: &slices, length, log: None };
+        let name = format!("{}-{index}-{}", blend.name, fio::file_name(&case.name));
+        let ran = fio::run(&load, blend.folder, &name, blend.stop, |_| {})?;
+        results.push(ran.output.merged());
+        runner = ran.output.version;
+    }
+    Ok((runner, results))
+}

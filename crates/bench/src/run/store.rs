@@ -1,0 +1,203 @@
+//! The folder of a run.
+//!
+//! `run.json` is what it is to do, written first; `results.jsonl` has a line for each measurement, written and flushed when it
+//! is done; `fio/` has job files, fio's own output and its logs; `lock` is held while a run is under way.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use super::{Described, Measured, Missing, RunError, RunPlan};
+
+const PLAN: &str = "run.json";
+const RESULTS: &str = "results.jsonl";
+const SYSTEMS: &str = "systems.json";
+
+/// A run's folder.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    lock: Option<File>,
+}
+
+/// A name for a new run: suite, date and time of day in UTC.
+pub fn new_id(suite: &str, seconds: u64) -> String {
+    let (days, within) = (seconds / 86_400, seconds % 86_400);
+    // Howard Hinnant's "civil from days", for days since 1970.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (within / 3600, within / 60 % 60, within % 60);
+    format!("{suite}-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
+impl Store {
+    /// Begins a new run below `above`.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or there is one.
+    pub fn create(above: &Path, plan: &RunPlan) -> Result<Self, RunError> {
+        let folder = above.join(&plan.id);
+        std::fs::create_dir_all(above).map_err(|error| RunError::file(above, error))?;
+        std::fs::create_dir(&folder).map_err(|error| RunError::file(&folder, error))?;
+        let fio = folder.join("fio");
+        std::fs::create_dir(&fio).map_err(|error| RunError::file(&fio, error))?;
+        let mut store = Self { folder, lock: None };
+        store.lock(&plan.id)?;
+        store.write_json(PLAN, plan)?;
+        Ok(store)
+    }
+
+    /// A run that is there, to be looked at.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn open(above: &Path, id: &str) -> Result<Self, RunError> {
+        let folder = above.join(id);
+        let plain = !id.is_empty() && !id.contains('/') && id != "." && id != "..";
+        if !plain || !folder.join(PLAN).is_file() {
+            return Err(RunError::Unknown { id: id.into(), folder: above.into() });
+        }
+        Ok(Self { folder, lock: None })
+    }
+
+    /// The names of all runs, oldest first.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn all(above: &Path) -> Result<Vec<String>, RunError> {
+        let entries = match std::fs::read_dir(above) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|error| RunError::file(above, error))?,
+        };
+        let runs = entries.flatten().filter(|entry| entry.path().join(PLAN).is_file());
+        let mut names: Vec<String> = runs.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        // The date is behind the last but one dash.
+        names.sort_by_key(|name| {
+            name.rmatch_indices('-').nth(1).map(|(at, _)| name.get(at..).unwrap_or("").to_owned())
+        });
+        Ok(names)
+    }
+
+    /// Takes the run for oneself.
+    ///
+    /// # Errors
+    /// When somebody else is at it.
+    pub fn lock(&mut self, id: &str) -> Result<(), RunError> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        let path = self.folder.join("lock");
+        let file = File::create(&path).map_err(|error| RunError::file(&path, error))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                self.lock = Some(file);
+                Ok(())
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(RunError::Busy(id.into())),
+            Err(error) => Err(RunError::file(&path, error.into())),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where fio's files go.
+    pub fn fio_folder(&self) -> PathBuf {
+        self.folder.join("fio")
+    }
+
+    /// What the run is to do.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn plan(&self) -> Result<RunPlan, RunError> {
+        self.read_json(PLAN)
+    }
+
+    /// What the systems said of themselves.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn systems(&self) -> Result<Vec<Described>, RunError> {
+        if self.folder.join(SYSTEMS).exists() { self.read_json(SYSTEMS) } else { Ok(Vec::new()) }
+    }
+
+    pub(super) fn save_systems(&self, systems: &[Described]) -> Result<(), RunError> {
+        self.write_json(SYSTEMS, &systems)
+    }
+
+    /// What has been measured; the newest where something was measured again.
+    ///
+    /// # Errors
+    /// When it cannot be read, but for a last line that a crash has cut short.
+    pub fn results(&self) -> Result<Vec<Measured>, RunError> {
+        let path = self.folder.join(RESULTS);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            text => text.map_err(|error| RunError::file(&path, error))?,
+        };
+        let complete = text.rfind('\n').map_or("", |end| text.get(..end).unwrap_or(""));
+        let mut results: Vec<Measured> = Vec::new();
+        for line in complete.lines().filter(|line| !line.is_empty()) {
+            let measured: Measured =
+                serde_json::from_str(line).map_err(|source| RunError::Json { path: path.clone(), source })?;
+            let same =
+                |other: &Measured| other.step == measured.step && other.case.name == measured.case.name;
+            results.retain(|other| !same(other));
+            results.push(measured);
+        }
+        Ok(results)
+    }
+
+    /// True if a step, which gives so many results, needs not be done again.
+    pub(super) fn is_done(results: &[Measured], key: &str, count: usize) -> bool {
+        let failed = |measured: &Measured| matches!(measured.missing, Some(Missing::Failed(_)));
+        results.iter().filter(|measured| measured.step == key && !failed(measured)).count() >= count
+    }
+
+    /// Adds what a step has measured, for good.
+    pub(super) fn add(&self, measured: &[Measured]) -> Result<(), RunError> {
+        let path = self.folder.join(RESULTS);
+        let failed = |error| RunError::file(&path, error);
+        let mut file = File::options().create(true).append(true).read(true).open(&path).map_err(failed)?;
+        let mut text = String::new();
+        let before = std::fs::read(&path).map_err(failed)?;
+        if before.last().is_some_and(|byte| *byte != b'\n') {
+            // A crash has cut the last line short: it was never a result.
+            let whole = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            file.set_len(whole as u64).map_err(failed)?;
+        }
+        for one in measured {
+            let line =
+                serde_json::to_string(one).map_err(|source| RunError::Json { path: path.clone(), source })?;
+            text.push_str(&line);
+            text.push('\n');
+        }
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).map_err(failed)
+    }
+
+    fn read_json<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<T, RunError> {
+        let path = self.folder.join(name);
+        let bytes = std::fs::read(&path).map_err(|error| RunError::file(&path, error))?;
+        serde_json::from_slice(&bytes).map_err(|source| RunError::Json { path, source })
+    }
+
+    fn write_json<T: serde::Serialize>(&self, name: &str, value: &T) -> Result<(), RunError> {
+        let (path, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
+        let bytes = serde_json::to_vec_pretty(value)
+            .map_err(|source| RunError::Json { path: path.clone(), source })?;
+        std::fs::write(&new, bytes)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .map_err(|error| RunError::file(&path, error))
+    }
+}

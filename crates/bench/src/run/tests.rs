@@ -1,0 +1,277 @@
+//! The order of a run, its folder after a crash, when something has settled, who works where.
+
+use std::sync::Mutex;
+
+use super::execute::slices;
+use super::*;
+use crate::fio::Target;
+use crate::system::{Promises, Spot, System, Wish};
+
+fn plan(suite: &str, targets: &[&str], repeats: u32) -> RunPlan {
+    let suite = Suite::find(suite).unwrap();
+    let scaling = Scaling { seconds: Some(1.0), only: "4k".into(), ..Scaling::default() };
+    RunPlan {
+        id: new_id(&suite.name, 1_735_689_599),
+        scaled: suite.scaled(&scaling).unwrap(),
+        suite,
+        scaling,
+        targets: targets
+            .iter()
+            .map(|name| TargetSpec { name: (*name).into(), spec: String::new() })
+            .collect(),
+        drives: Vec::new(),
+        limits: None,
+        lab: None,
+        overwrite: true,
+        repeats,
+        command: Vec::new(),
+        environment: Environment {
+            started: 0,
+            machine: String::new(),
+            fio: String::new(),
+            gabion: String::new(),
+        },
+    }
+}
+
+fn keys(plan: &RunPlan, takes: &[bool]) -> Vec<String> {
+    steps(plan, takes).into_iter().map(|step| step.key).collect()
+}
+
+#[test]
+fn drives_come_first_each_kind_of_operation_once() {
+    let mut plan = plan("raid-vm", &["a"], 1);
+    plan.drives = vec!["/dev/x".into(), "/dev/y".into()];
+    let keys = keys(&plan, &[false]);
+    let wanted = [
+        "drives/4 KiB random read",
+        "drives/4 KiB random write",
+        "drives/4 KiB random 70:30",
+        "1/a/4k random read",
+        "1/a/4k random write",
+        "1/a/4k random 70:30",
+        "1/a/4k random read, one drive lost",
+    ];
+    assert_eq!(keys, wanted);
+    let raw = raw_cases(&plan.scaled.cases, 2);
+    assert!(raw.iter().all(|case| case.instances == 2 && !case.job.degraded && case.job.threads == 1));
+}
+
+#[test]
+fn those_that_stand_side_by_side_take_turns_at_each_case() {
+    let plan = plan("raid-vm", &["a", "b"], 2);
+    let keys = keys(&plan, &[false, false]);
+    assert_eq!(
+        keys[..4],
+        ["1/a/4k random read", "1/b/4k random read", "1/a/4k random write", "1/b/4k random write"]
+    );
+    assert_eq!(keys.len(), 16);
+    assert!(keys[8..].iter().all(|key| key.starts_with("2/")));
+}
+
+#[test]
+fn those_that_take_the_drives_take_turns_at_the_list() {
+    let plan = plan("raid-vm", &["a", "b"], 2);
+    let keys = keys(&plan, &[true, true]);
+    let begins = |from: usize, what: &str| keys[from..from + 4].iter().all(|key| key.starts_with(what));
+    assert!(begins(0, "1/a/") && begins(4, "1/b/") && begins(8, "2/b/") && begins(12, "2/a/"), "{keys:#?}");
+}
+
+#[test]
+fn an_instance_has_a_part_of_its_own() {
+    let job = &Suite::raid_vm().jobs[0];
+    let spot = |name: &str| Spot { target: Target::File(name.into()), bytes: 10 << 20 };
+    let of = |spots: &[Spot], instances, bytes| {
+        slices(spots, instances, bytes, job).map(|slices| {
+            let show = |slice: &crate::fio::Slice| {
+                let Target::File(path) = &slice.target else { panic!() };
+                (path.display().to_string(), slice.offset >> 20, slice.bytes >> 20)
+            };
+            slices.iter().map(show).collect::<Vec<_>>()
+        })
+    };
+    let at = |name: &str, offset, bytes| (name.to_owned(), offset, bytes);
+    let two = [spot("a"), spot("b")];
+    assert_eq!(of(&two, 1, None).unwrap(), [at("a", 0, 10)]);
+    assert_eq!(of(&two, 2, Some(4 << 20)).unwrap(), [at("a", 0, 4), at("b", 0, 4)]);
+    assert_eq!(of(&two, 3, None).unwrap(), [at("a", 0, 5), at("b", 0, 10), at("a", 5, 5)]);
+    assert_eq!(of(&[], 1, None), None);
+    assert_eq!(of(&[spot("a")], 11, None), None);
+}
+
+#[test]
+fn settled_is_what_the_specification_says() {
+    let seconds = |values: &[f64]| {
+        let second = |(index, value): (usize, &f64)| {
+            #[allow(clippy::cast_precision_loss)]
+            Second { at: index as f64, read: value / 2.0, write: value / 2.0 }
+        };
+        values.iter().enumerate().map(second).collect::<Vec<_>>()
+    };
+    assert_eq!(steadiness(&seconds(&[100.0; 4])), None);
+    assert_eq!(steadiness(&seconds(&[0.0; 10])), None);
+    let flat = steadiness(&seconds(&[100.0, 101.0, 99.0, 100.0, 100.0, 100.0, 102.0])).unwrap();
+    assert!(flat.steady, "{flat:?}");
+    let falls = steadiness(&seconds(&[108.0, 104.0, 100.0, 96.0, 92.0])).unwrap();
+    assert!(!falls.steady && falls.range < 0.2 && (falls.slope + 0.16).abs() < 1e-9, "{falls:?}");
+    let jumps = steadiness(&seconds(&[100.0, 88.0, 112.0, 88.0, 112.0, 100.0])).unwrap();
+    assert!(!jumps.steady && jumps.range > 0.2, "{jumps:?}");
+}
+
+fn measured(step: &str, missing: Option<Missing>) -> Measured {
+    let case = plan("raid-vm", &["a"], 1).scaled.cases.remove(0);
+    Measured {
+        step: step.into(),
+        target: "a".into(),
+        repeat: 1,
+        case,
+        runner: "fio-3".into(),
+        at: 1,
+        all: None,
+        instance_iops: vec![1.5],
+        seconds: Vec::new(),
+        steady: None,
+        attempts: 1,
+        observation: Observation::default(),
+        state: None,
+        missing,
+    }
+}
+
+#[test]
+fn a_line_that_a_crash_cut_short_was_never_there() {
+    let place = tempfile::tempdir().unwrap();
+    let plan = plan("raid-vm", &["a"], 1);
+    assert_eq!(plan.id, "raid-vm-20241231-235959");
+    let store = Store::create(place.path(), &plan).unwrap();
+    assert!(matches!(Store::create(place.path(), &plan), Err(RunError::File { .. })));
+    store.add(&[measured("x", None)]).unwrap();
+    let path = store.folder().join("results.jsonl");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    text.push_str("{\"step\": \"y\", \"tar");
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(store.results().unwrap(), [measured("x", None)]);
+    store.add(&[measured("z", Some(Missing::Failed("f".into())))]).unwrap();
+    let results = store.results().unwrap();
+    assert_eq!(results.iter().map(|one| one.step.as_str()).collect::<Vec<_>>(), ["x", "z"]);
+    assert!(Store::is_done(&results, "x", 1));
+    assert!(
+        !Store::is_done(&results, "x", 2)
+            && !Store::is_done(&results, "z", 1)
+            && !Store::is_done(&results, "y", 1)
+    );
+    // A second try takes the place of the first.
+    store.add(&[measured("z", None)]).unwrap();
+    assert!(Store::is_done(&store.results().unwrap(), "z", 1));
+    // Nobody else works on it, and it is found again.
+    let mut other = Store::open(place.path(), &plan.id).unwrap();
+    assert!(matches!(other.lock(&plan.id), Err(RunError::Busy(_))));
+    assert_eq!(other.plan().unwrap(), plan);
+    drop(store);
+    other.lock(&plan.id).unwrap();
+    assert!(matches!(Store::open(place.path(), "../x"), Err(RunError::Unknown { .. })));
+    assert_eq!(Store::all(place.path()).unwrap(), [plan.id]);
+}
+
+/// A system that writes down what is asked of it, and works on a file.
+struct Noting {
+    file: PathBuf,
+    notes: std::sync::Arc<Mutex<Vec<String>>>,
+    fails: bool,
+}
+
+impl Noting {
+    fn note(&self, what: &str) {
+        self.notes.lock().unwrap().push(what.into());
+    }
+}
+
+impl System for Noting {
+    fn about(&self) -> About {
+        About {
+            name: "a".into(),
+            what: "a file".into(),
+            promises: Promises::default(),
+            takes_drives: true,
+            degrades: true,
+        }
+    }
+
+    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+        self.note(&format!("up {} {:?}", wish.instances, wish.scheme));
+        if self.fails { Err(SystemError::new("a", "trying", "no such luck")) } else { Ok(()) }
+    }
+
+    fn spots(&self) -> Vec<Spot> {
+        vec![Spot { target: Target::File(self.file.clone()), bytes: 4 << 20 }]
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn degrade(&mut self) -> Result<String, SystemError> {
+        self.note("degrade");
+        Ok("lost one".into())
+    }
+
+    fn tear_down(&mut self) -> Result<(), SystemError> {
+        self.note("down");
+        Ok(())
+    }
+}
+
+/// One round on a file, and the same run again.
+fn go(place: &std::path::Path, plan: &RunPlan, fails: bool) -> (Vec<Measured>, Vec<String>) {
+    let file = place.join("file.img");
+    std::fs::write(&file, vec![7; 4 << 20]).unwrap();
+    let notes = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let system = Noting { file, notes: notes.clone(), fails };
+    let mut store = match Store::open(place, &plan.id) {
+        Ok(store) => store,
+        Err(_) => Store::create(place, plan).unwrap(),
+    };
+    store.lock(&plan.id).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let mut tell = |_| {};
+    let results = Run::new(store, plan.clone(), vec![Box::new(system)], &stop, &mut tell).go().unwrap();
+    let notes = notes.lock().unwrap().clone();
+    (results, notes)
+}
+
+#[test]
+fn a_run_measures_what_is_missing_and_takes_everything_down() {
+    if crate::fio::version().is_none() {
+        eprintln!("this test does not apply: there is no fio");
+        return;
+    }
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut plan = plan("raid-vm", &["a"], 1);
+    plan.scaled.cases.retain(|case| case.job.read_percent == 100);
+    for case in &mut plan.scaled.cases {
+        (case.instances, case.job.threads, case.job.fixed_buffers) = (2, 1, false);
+    }
+    // What cannot be set up is a result, and another try is made.
+    let (results, notes) = go(place.path(), &plan, true);
+    assert!(
+        results
+            .iter()
+            .all(|one| matches!(&one.missing, Some(Missing::Failed(why)) if why.contains("no such luck")))
+    );
+    assert_eq!(notes, ["up 2 Some(\"4+1\")", "up 2 Some(\"4+1\")"]);
+    let (results, notes) = go(place.path(), &plan, false);
+    assert_eq!(notes, ["up 2 Some(\"4+1\")", "degrade", "down"]);
+    assert_eq!(results.len(), 2);
+    for one in &results {
+        assert_eq!((one.missing.clone(), one.instance_iops.len()), (None, 2), "{}", one.step);
+        let all = one.all.as_ref().unwrap();
+        assert!(all.iops() > 0.0 && all.write.is_none());
+        // fio also times what was under way when the measurement began.
+        let read = all.read.as_ref().unwrap();
+        assert!((read.ios..=read.ios + 2 * 32).contains(&read.latencies.count()), "{}", one.step);
+    }
+    assert_eq!(results[1].state.as_deref(), Some("lost one"));
+    // Nothing is left to do.
+    let (again, notes) = go(place.path(), &plan, false);
+    assert_eq!((again, notes), (results, Vec::<String>::new()));
+}
