@@ -8,8 +8,10 @@ mod client;
 mod commands;
 mod failure;
 mod output;
+mod own_daemon;
 mod progress;
 mod quickstart;
+mod suites;
 
 use std::process::ExitCode;
 

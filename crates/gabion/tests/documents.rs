@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use project::{files, read, root, sources};
 
 /// The pages that tell of the code.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "README.md",
     "crates/export/comparison/README.md",
     "docs/performance.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "docs/benchmark.md",
     "docs/decisions.md",
     "docs/exports.md",
     "docs/format.md",

@@ -1,13 +1,38 @@
 //! The words of `gabion bench`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
-/// Measure: the engine and the codec alone, on this machine's memory
+/// Measure: reference workloads on any block device, or the engine and the codec alone
 ///
-/// A figure counts only with what was promised for it; each command prints that first. Every operation's result is
-/// checked, and a wrong one makes the command fail.
+/// `run` takes a suite, a workload as data, to Gabion, to raw drives and to whatever else shows a device, a file or an NBD
+/// export; what it measures is kept and can be gone on with, compared and reported. `engine` and `codec` are quick, and
+/// need nothing but memory.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
+    /// List the suites, or explain one: its jobs, and what was published for them
+    List {
+        /// A suite, or a file with one
+        #[arg(value_name = "SUITE")]
+        suite: Option<String>,
+    },
+    Plan(PlanArgs),
+    Run(RunArgs),
+    /// Go on with a run that was interrupted, and try again what failed
+    Resume {
+        /// The run
+        #[arg(value_name = "RUN")]
+        id: String,
+        #[command(flatten)]
+        place: ResultsArgs,
+    },
+    /// List the runs that are kept
+    Runs {
+        #[command(flatten)]
+        place: ResultsArgs,
+    },
+    Compare(CompareArgs),
     /// The storage engine on one core and memory drives: random and sequential, healthy and with a drive lost
     #[command(after_long_help = "\
 Examples:
@@ -35,5 +60,151 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(seconds),
         _ => Err("a number of seconds above 0, at most 3600".into()),
+    }
+}
+
+/// Where runs are kept.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ResultsArgs {
+    /// The folder of the runs [default: /var/lib/gabion/bench for root, $XDG_DATA_HOME/gabion/bench for others]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+}
+
+/// How much of a suite is run.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ScaleArgs {
+    /// Durations and sizes of the suite, times this
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
+    pub(crate) scale: f64,
+    /// Under two minutes altogether: short jobs, fewer cases, no more threads than processors
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// How long each job is measured, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) seconds: Option<f64>,
+    /// How many instances work side by side; several counts are run one after the other
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) instances: Vec<u32>,
+    /// Threads of an instance, at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+    /// One of the suite's sets of jobs [default: its first]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// Only the jobs whose name contains this
+    #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
+    pub(crate) only: String,
+}
+
+/// The drives below.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct DrivesArgs {
+    /// Use the drives of this lab, with its limits
+    #[arg(long, value_name = "LAB", conflicts_with = "drives")]
+    pub(crate) lab: Option<String>,
+    /// The drives, as far as there are any below the targets
+    #[arg(long, num_args = 1.., value_name = "DRIVE")]
+    pub(crate) drives: Vec<PathBuf>,
+}
+
+/// Run a suite
+///
+/// The drives themselves are measured first, in the same run, then the targets, in turns. Volumes are written before they are
+/// read; what writes is measured again until it has settled. Every result is kept with fio's own output, what each
+/// process and each drive did meanwhile, and whether somebody else disturbed.
+#[derive(Args, Debug, Clone)]
+#[command(after_long_help = "\
+Targets, as NAME=TARGET or TARGET:
+  gabion[:OPTION,...]      Gabion itself, on the drives: a daemon of its own, pools, volumes, exports. Options:
+                           scheme=4+1, pools=2, fill=50 (how full the volumes make the pools, in percent), reactors=N
+  /dev/..., /a/file        a device or file that is there
+  nbd+unix:///..., nbd://  an NBD export; several targets' places are joined with commas
+
+What a target holds is overwritten only with --overwrite. Drives of a lab may always be.
+
+Examples:
+  gabion lab up --fraction 1/400
+  gabion bench run raid-vm --lab lab --target gabion --quick
+  gabion bench run sweep --target old=/dev/vg/old --target new=/dev/vg/new --overwrite --scale 0.01 --repeats 3
+  gabion bench compare sweep-20260102-030405:old sweep-20260102-030405:new")]
+pub(crate) struct RunArgs {
+    /// The suite, or a file with one
+    #[arg(value_name = "SUITE")]
+    pub(crate) suite: String,
+    /// What is measured; several take turns. Without any, the drives alone
+    #[arg(long = "target", value_name = "TARGET")]
+    pub(crate) targets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) drives: DrivesArgs,
+    #[command(flatten)]
+    pub(crate) scale: ScaleArgs,
+    /// How often everything is measured
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeats: u32,
+    /// Contents of drives and targets may be destroyed
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    #[command(flatten)]
+    pub(crate) place: ResultsArgs,
+}
+
+/// Say what a suite can give at most on given drives, and what is saturated then
+#[derive(Args, Debug, Clone)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench plan raid-vm                        # the document's own drives and groups
+  gabion bench plan raid-vm --lab lab
+  gabion bench plan vm-scale --model kioxia-cd8 --count 12 --scheme 2+2 --network 25")]
+pub(crate) struct PlanArgs {
+    /// The suite, or a file with one
+    #[arg(value_name = "SUITE")]
+    pub(crate) suite: String,
+    /// The drives of this lab
+    #[arg(long, value_name = "LAB", conflicts_with_all = ["model", "fraction", "count"])]
+    pub(crate) lab: Option<String>,
+    /// Drives of this model ('gabion lab models') [default: the document's]
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// How much of one each drive does
+    #[arg(long, default_value = "1", value_name = "FRACTION")]
+    pub(crate) fraction: bench::lab::Fraction,
+    /// How many drives [default: the document's]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u32>,
+    /// Protection, as k+m [default: the document's]
+    #[arg(long, value_name = "K+M")]
+    pub(crate) scheme: Option<String>,
+    /// Pools side by side [default: the document's]
+    #[arg(long, value_name = "N")]
+    pub(crate) pools: Option<u32>,
+    /// What the network carries, in Gbit/s
+    #[arg(long, value_name = "GBITS")]
+    pub(crate) network: Option<f64>,
+}
+
+/// Compare two runs, or two targets of one
+///
+/// The median of the repeats counts; a difference is one if the repeats of the two do not overlap. Refuses runs whose drives
+/// were not the same.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct CompareArgs {
+    /// A run, or a target of it as RUN:TARGET
+    #[arg(value_name = "RUN[:TARGET]")]
+    pub(crate) left: String,
+    /// What it is compared with
+    #[arg(value_name = "RUN[:TARGET]")]
+    pub(crate) right: String,
+    /// Compare although the drives were not the same
+    #[arg(long)]
+    pub(crate) anyway: bool,
+    #[command(flatten)]
+    pub(crate) place: ResultsArgs,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor > 0.0 && factor <= 1.0 => Ok(factor),
+        _ => Err("a number above 0, at most 1".into()),
     }
 }

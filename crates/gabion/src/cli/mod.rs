@@ -14,7 +14,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use bench::BenchCommand;
+pub(crate) use bench::{
+    BenchArgs, BenchCommand, CompareArgs, DrivesArgs, PlanArgs, ResultsArgs, RunArgs, ScaleArgs,
+};
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use lab::{LabCommand, LabUpArgs};

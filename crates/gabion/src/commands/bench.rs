@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail};
 use bench::Sample;
 use indicatif::ProgressBar;
 
-use crate::cli::{BenchCommand, Global};
+use crate::cli::{BenchArgs, BenchCommand, Global};
 use crate::failure::Outcome;
-use crate::output;
+use crate::{output, suites};
 
 const ENGINE_PROMISES: &str = "\
 engine: one reactor core, memory drives, in-process load. Every read is verified against its checksum and compared with
@@ -24,10 +24,21 @@ that fits the second-level cache. Results are compared with known ones.";
 /// # Errors
 /// When a benchmark cannot run, or a result was wrong.
 pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
-    let (arguments, promises) = match command {
-        BenchCommand::Engine(arguments) => (arguments, ENGINE_PROMISES),
-        BenchCommand::Codec(arguments) => (arguments, CODEC_PROMISES),
-    };
+    match command {
+        BenchCommand::Engine(arguments) => alone(global, arguments, true),
+        BenchCommand::Codec(arguments) => alone(global, arguments, false),
+        BenchCommand::List { suite } => suites::list(global, suite.as_deref()),
+        BenchCommand::Plan(arguments) => suites::plan(global, arguments),
+        BenchCommand::Run(arguments) => suites::run(global, arguments),
+        BenchCommand::Resume { id, place } => suites::resume(global, id, place),
+        BenchCommand::Runs { place } => suites::runs(global, place),
+        BenchCommand::Compare(arguments) => suites::compare(global, arguments),
+    }
+}
+
+/// The engine or the codec alone.
+fn alone(global: &Global, arguments: &BenchArgs, engine: bool) -> Result<Outcome> {
+    let promises = if engine { ENGINE_PROMISES } else { CODEC_PROMISES };
     let table = !global.json && !global.quiet;
     if table {
         super::print(&format!("{promises}\nmachine: {}\n\n{}", bench::machine(), output::sample_header()))?;
@@ -41,10 +52,10 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
             spinner.suspend(|| super::print(&output::sample(sample)).unwrap_or_default());
         }
     };
-    let samples = match command {
-        BenchCommand::Engine(_) => bench::engine_bench::run(arguments.seconds, &arguments.only, show)
-            .context("measuring the engine")?,
-        BenchCommand::Codec(_) => bench::codec_bench::run(arguments.seconds, &arguments.only, show),
+    let samples = if engine {
+        bench::engine_bench::run(arguments.seconds, &arguments.only, show).context("measuring the engine")?
+    } else {
+        bench::codec_bench::run(arguments.seconds, &arguments.only, show)
     };
     spinner.finish_and_clear();
     if samples.is_empty() {

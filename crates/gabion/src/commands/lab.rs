@@ -61,7 +61,9 @@ fn make(arguments: LabUpArgs) -> Result<Lab> {
 }
 
 /// Runs something that blocks, and tells it when somebody wants it to end.
-fn until_signal<T: Send + 'static>(work: impl FnOnce(&Arc<AtomicBool>) -> T + Send + 'static) -> Result<T> {
+pub(crate) fn until_signal<T: Send + 'static>(
+    work: impl FnOnce(&Arc<AtomicBool>) -> T + Send + 'static,
+) -> Result<T> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     runtime.block_on(async {

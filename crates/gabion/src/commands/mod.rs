@@ -4,7 +4,7 @@ mod bench;
 mod check;
 mod drive;
 mod export;
-mod lab;
+pub(crate) mod lab;
 mod pool;
 mod serve;
 mod version;

@@ -3,7 +3,6 @@
 //! Owns the order of the steps and what is said of them. Everything is done as a user would do it: by the API and real
 //! clients. Always true: when it ends, however it ends, its daemon has ended, and its directory is gone unless kept.
 
-mod daemon;
 mod data;
 mod place;
 mod report;

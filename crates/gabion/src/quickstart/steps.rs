@@ -13,12 +13,12 @@ use server::wire::{
 };
 use server::{Size, offline};
 
-use super::daemon::Daemon;
 use super::data::{self, Data, Mover};
 use super::place::{self, Found, Place};
 use super::report::{self, Report};
 use crate::cli::{Global, QuickstartArgs};
 use crate::client::Client;
+use crate::own_daemon::Daemon;
 use crate::progress::follow;
 
 const POOL: &str = "quick";
@@ -98,7 +98,7 @@ pub(super) async fn all(global: &Global, arguments: &QuickstartArgs) -> Result<(
         Size(drive_bytes),
         place.show("drives")
     ));
-    let daemon = Daemon::start(&place, &client).await?;
+    let daemon = Daemon::start(place.directory(), &place.path("daemon.log"), &[], &client).await?;
     let pool = create_pool(&client, &place, drive_bytes).await?;
     let free = pool.space.as_ref().map_or(0, |space| space.free);
     talk.detail(&format!("pool '{POOL}' ({SCHEME}, any one drive may fail) with room for {}", Size(free)));
@@ -163,7 +163,7 @@ pub(super) async fn all(global: &Global, arguments: &QuickstartArgs) -> Result<(
     talk.step("verifying the data with the drive lost, and again after a restart of the daemon");
     verify_data(&talk, &data).await?;
     daemon.stop()?;
-    let daemon = Daemon::start(&place, &client).await?;
+    let daemon = Daemon::start(place.directory(), &place.path("daemon.log"), &[], &client).await?;
     verify_data(&talk, &data).await?;
 
     talk.step("closing the pool, and checking all of it offline");

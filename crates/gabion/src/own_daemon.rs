@@ -1,6 +1,6 @@
-//! The quickstart's own daemon: a child that ends when this does.
+//! A daemon of one's own: a child that ends when this does. The quickstart has one, and Gabion under measurement.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -8,25 +8,30 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Error, ErrorKind};
 
-use super::place::Place;
 use crate::client::Client;
 
 /// How long the daemon may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running daemon.
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     log: PathBuf,
 }
 
 impl Daemon {
-    /// Starts a daemon in `place` and waits until it serves what it served before.
+    /// Starts a daemon whose sockets and state are in `directory`, with `more` arguments, and waits until it serves what it
+    /// served before. It logs to `log`.
     ///
     /// # Errors
     /// When it does not come up; its last words are in the message.
-    pub(super) async fn start(place: &Place, client: &Client) -> Result<Self> {
-        let log = place.path("daemon.log");
+    pub(crate) async fn start(
+        directory: &Path,
+        log: &Path,
+        more: &[String],
+        client: &Client,
+    ) -> Result<Self> {
+        let log = log.to_owned();
         let out = std::fs::File::options().create(true).append(true).open(&log)?;
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(program);
@@ -40,13 +45,14 @@ impl Daemon {
             .arg("serve")
             .args(["--config", "/dev/null"])
             .arg("--socket")
-            .arg(place.path("gabion.sock"))
+            .arg(directory.join("gabion.sock"))
             .arg("--state-dir")
-            .arg(place.path("state"))
+            .arg(directory.join("state"))
             .arg("--nbd-socket")
-            .arg(place.path("nbd.sock"))
+            .arg(directory.join("nbd.sock"))
             .arg("--vhost-directory")
-            .arg(place.path("vhost"))
+            .arg(directory.join("vhost"))
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(out)
@@ -66,6 +72,11 @@ impl Daemon {
         Ok(daemon)
     }
 
+    /// Its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     fn failed(&self, message: String) -> Error {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it logged nothing");
@@ -76,7 +87,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When it fails at that.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         let status = self.end().context("ending the daemon")?;
         if !status.success() {
             return Err(self.failed(format!("the daemon ended badly ({status})")).into());

@@ -1,0 +1,267 @@
+//! Gabion under measurement: a daemon of its own on the run's drives, pools, volumes, exports; all by the API.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use bench::fio::Target;
+use bench::leftover::OnFile;
+use bench::system::{About, Promises, Spot, System, SystemError, Wish};
+use server::wire::{CreateExport, CreatePool, CreateVolume, Export, Operation, Pool, Protocol, Volume};
+use tokio::runtime::Runtime;
+
+use crate::client::Client;
+use crate::failure::Usage;
+use crate::own_daemon::Daemon;
+use crate::progress::follow;
+
+/// How full volumes make their pools, in percent of what fits.
+const FILL: u64 = 50;
+const MIB: u64 = 1 << 20;
+/// The drive of each pool that is failed.
+const VICTIM: u16 = 1;
+
+/// The system.
+pub(super) struct Gabion {
+    name: String,
+    scheme: Option<String>,
+    pools: Option<u32>,
+    fill: u64,
+    reactors: Option<u32>,
+    overwrite: bool,
+    shape: String,
+    up: Option<Up>,
+}
+
+/// What stands.
+struct Up {
+    runtime: Runtime,
+    daemon: Daemon,
+    /// So that a resumed run finds it if this process is killed.
+    _on_file: OnFile,
+    client: Client,
+    directory: PathBuf,
+    pools: u32,
+    spots: Vec<Spot>,
+}
+
+impl Gabion {
+    /// Gabion with `options`.
+    ///
+    /// # Errors
+    /// When an option is not understood.
+    pub(super) fn parse(name: &str, options: &str, overwrite: bool) -> Result<Self> {
+        let mut system = Self {
+            name: name.into(),
+            scheme: None,
+            pools: None,
+            fill: FILL,
+            reactors: None,
+            overwrite,
+            shape: String::new(),
+            up: None,
+        };
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            let wrong = || {
+                Usage(format!(
+                    "'{option}' is no option of the target 'gabion': see 'gabion bench run --help'"
+                ))
+            };
+            let number = |most: u32| {
+                value.parse::<u32>().ok().filter(|value| (1..=most).contains(value)).ok_or_else(wrong)
+            };
+            match key {
+                "scheme" => system.scheme = Some(value.into()),
+                "pools" => system.pools = Some(number(64)?),
+                "fill" => system.fill = number(95)?.into(),
+                "reactors" => system.reactors = Some(number(256)?),
+                _ => return Err(wrong().into()),
+            }
+        }
+        Ok(system)
+    }
+
+    fn make(&mut self, wish: &Wish<'_>) -> Result<Up> {
+        let directory = directory(&self.name, wish.folder)?;
+        let made = self.make_in(&directory, wish);
+        if made.is_err() {
+            let _ = std::fs::remove_dir_all(&directory);
+        }
+        made
+    }
+
+    fn make_in(&mut self, directory: &Path, wish: &Wish<'_>) -> Result<Up> {
+        let scheme =
+            self.scheme.clone().or(wish.scheme.map(str::to_owned)).context("no scheme: say scheme=k+m")?;
+        let pools = self.pools.unwrap_or(wish.pools).max(1);
+        let each = wish.drives.len() / pools as usize;
+        if each == 0 {
+            anyhow::bail!(
+                "{pools} pools need more drives than {}: name them with --lab or --drives",
+                wish.drives.len()
+            );
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let client = Client::new(directory.join("gabion.sock"));
+        let log = wish.folder.join(format!("{}.log", self.name));
+        let more: Vec<String> =
+            self.reactors.iter().flat_map(|count| ["--reactors".to_owned(), count.to_string()]).collect();
+        let daemon = runtime.block_on(Daemon::start(directory, &log, &more, &client))?;
+        let on_file = OnFile::new(wish.folder, &self.name, daemon.process())?;
+        let mut spots = Vec::new();
+        for (number, drives) in wish.drives.chunks(each).take(pools as usize).enumerate() {
+            let paths = drives.iter().map(|path| path.display().to_string()).collect();
+            let request = CreatePool {
+                name: pool_name(number),
+                scheme: Some(scheme.clone()),
+                drives: paths,
+                wipe: self.overwrite,
+                ..CreatePool::default()
+            };
+            let share = wish.instances.div_ceil(pools).max(1);
+            let made = self.pool(&client, &request, share, wish.instance_bytes, directory);
+            spots.push(runtime.block_on(made)?);
+        }
+        self.shape = format!(
+            "{pools} pools {scheme} on {} drives, volumes of {} % of their room, by NBD on a Unix socket",
+            each * pools as usize,
+            self.fill
+        );
+        Ok(Up {
+            runtime,
+            daemon,
+            _on_file: on_file,
+            client,
+            directory: directory.into(),
+            pools,
+            spots: in_turn(spots),
+        })
+    }
+
+    /// Makes a pool with so many volumes, each exported.
+    async fn pool(
+        &self,
+        client: &Client,
+        request: &CreatePool,
+        volumes: u32,
+        bytes: Option<u64>,
+        directory: &Path,
+    ) -> Result<Vec<Spot>> {
+        let started: Operation = client.post("/v1/pools", request).await?;
+        follow(client, started, true).await?;
+        let pool: Pool = client.get(&format!("/v1/pools/{}", request.name)).await?;
+        let room = pool.space.map_or(0, |space| space.free) / 100 * self.fill;
+        let size = (room / u64::from(volumes)).min(bytes.unwrap_or(u64::MAX)) / MIB * MIB;
+        if size == 0 {
+            anyhow::bail!("the pools have no room for {volumes} volumes each");
+        }
+        let mut spots = Vec::new();
+        for number in 0..volumes {
+            let name = format!("v{number}");
+            let volume = CreateVolume { name: name.clone(), size, sector: Some(4096) };
+            let _: Volume = client.post(&format!("/v1/pools/{}/volumes", request.name), &volume).await?;
+            let export = CreateExport {
+                pool: request.name.clone(),
+                volume: name.clone(),
+                protocol: Protocol::Nbd,
+                read_only: false,
+                queues: None,
+                reactors: Vec::new(),
+            };
+            let _: Export = client.post("/v1/exports", &export).await?;
+            let socket = directory.join("nbd.sock");
+            let uri = format!("nbd+unix:///{}/{name}?socket={}", request.name, socket.display());
+            spots.push(Spot { target: Target::Nbd(uri), bytes: size });
+        }
+        Ok(spots)
+    }
+
+    fn error(&self, doing: &'static str, error: &anyhow::Error) -> SystemError {
+        SystemError::new(&self.name, doing, format!("{error:#}"))
+    }
+}
+
+fn pool_name(number: usize) -> String {
+    format!("bench{number}")
+}
+
+/// A directory for sockets and state, written down in the run's folder; that of a killed process is taken away. Addresses
+/// of Unix sockets must be short, which rules out the run's folder itself.
+fn directory(name: &str, folder: &Path) -> Result<PathBuf> {
+    let note = folder.join(format!("{name}.directory"));
+    if let Ok(old) = std::fs::read_to_string(&note).map(PathBuf::from)
+        && old.parent() == Some(&std::env::temp_dir())
+        && old.exists()
+    {
+        std::fs::remove_dir_all(&old).with_context(|| old.display().to_string())?;
+    }
+    let place = std::env::temp_dir().join(format!("gabion-bench-{}-{name}", std::process::id()));
+    std::fs::write(&note, place.display().to_string()).with_context(|| note.display().to_string())?;
+    std::fs::create_dir(&place).with_context(|| place.display().to_string())?;
+    Ok(place)
+}
+
+/// The first volume of each pool, the second of each, and so on: few instances are spread over all pools.
+fn in_turn(pools: Vec<Vec<Spot>>) -> Vec<Spot> {
+    let longest = pools.iter().map(Vec::len).max().unwrap_or(0);
+    (0..longest).flat_map(|index| pools.iter().filter_map(move |spots| spots.get(index).cloned())).collect()
+}
+
+impl System for Gabion {
+    fn about(&self) -> About {
+        About {
+            name: self.name.clone(),
+            what: format!("Gabion {}: {}", env!("CARGO_PKG_VERSION"), self.shape),
+            promises: Promises {
+                flush: "what was flushed is on the drives, and their caches are flushed".into(),
+                checksums: "CRC-32C of every block, verified at every read".into(),
+                protection: "as many drives as the scheme has parity; no write hole".into(),
+            },
+            takes_drives: true,
+            degrades: true,
+        }
+    }
+
+    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+        let up = self.make(wish).map_err(|error| self.error("setting it up", &error))?;
+        self.up = Some(up);
+        Ok(())
+    }
+
+    fn spots(&self) -> Vec<Spot> {
+        self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.up.iter().map(|up| up.daemon.process()).collect()
+    }
+
+    fn degrade(&mut self) -> Result<String, SystemError> {
+        let Some(up) = &self.up else {
+            return Err(SystemError::new(&self.name, "losing a drive", "it is not set up"));
+        };
+        let fail = async {
+            for number in 0..up.pools as usize {
+                let path = format!("/v1/pools/{}/drives/{VICTIM}/fail", pool_name(number));
+                let _: Pool = up.client.post(&path, &()).await?;
+            }
+            anyhow::Ok(())
+        };
+        up.runtime.block_on(fail).map_err(|error| self.error("losing a drive", &error))?;
+        Ok(format!("drive {VICTIM} of each of {} pools failed", up.pools))
+    }
+
+    fn tear_down(&mut self) -> Result<(), SystemError> {
+        let Some(up) = self.up.take() else { return Ok(()) };
+        let stopped = up.daemon.stop();
+        let removed =
+            std::fs::remove_dir_all(&up.directory).with_context(|| up.directory.display().to_string());
+        stopped.and(removed).map_err(|error| self.error("taking it down", &error))
+    }
+}
+
+impl Drop for Gabion {
+    fn drop(&mut self) {
+        let _ = self.tear_down();
+    }
+}

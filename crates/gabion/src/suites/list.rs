@@ -1,0 +1,83 @@
+//! `gabion bench list`.
+
+use anyhow::Result;
+use bench::{Figure, Job, Suite};
+
+use super::show;
+use crate::cli::Global;
+use crate::commands::{print, to_json};
+use crate::failure::Outcome;
+
+/// Lists the suites, or explains one.
+///
+/// # Errors
+/// When there is no such suite.
+pub(crate) fn list(global: &Global, name: Option<&str>) -> Result<Outcome> {
+    let text = match name {
+        Some(name) => {
+            let suite = super::suite(name)?;
+            if global.json { to_json(&suite)? } else { explain(&suite) }
+        }
+        None => {
+            let suites = Suite::built_in();
+            match (global.json, global.quiet) {
+                (true, _) => to_json(&suites)?,
+                (_, true) => suites.iter().map(|suite| format!("{}\n", suite.name)).collect(),
+                _ => suites.iter().map(short).collect::<Vec<_>>().join("\n"),
+            }
+        }
+    };
+    print(&text)?;
+    Ok(Outcome::Done)
+}
+
+fn short(suite: &Suite) -> String {
+    format!(
+        "{}: {}\n{}\n  from  {}\n",
+        suite.name,
+        suite.title,
+        show::indented(&suite.about, 2),
+        suite.source
+    )
+}
+
+fn explain(suite: &Suite) -> String {
+    let list = |counts: &[u32]| counts.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let mut text = short(suite);
+    text.push_str(&format!(
+        "  runs  {} instances; {} s of load, then {} s measured, for each job\n\njobs\n",
+        list(&suite.instances),
+        suite.ramp_s,
+        suite.run_s
+    ));
+    for job in &suite.jobs {
+        let profile = job.profile.as_ref().map_or(String::new(), |profile| format!("[{profile}] "));
+        text.push_str(&format!("  {profile}{}: {}\n", job.name, show::job(job)));
+        let figures = suite.published.iter().filter_map(|of| Some((of, of.figure(&job.name)?)));
+        for (published, figure) in figures {
+            text.push_str(&format!("      {:<22} {}\n", published.system, figure_text(figure, job)));
+        }
+    }
+    if !suite.facts.is_empty() {
+        text.push_str("\npublished besides\n");
+        for fact in &suite.facts {
+            text.push_str(&format!("  {}: {} {}\n", fact.what, fact.value, fact.unit));
+        }
+    }
+    text
+}
+
+fn figure_text(figure: &Figure, job: &Job) -> String {
+    let join = |values: &[f64]| values.iter().map(f64::to_string).collect::<Vec<_>>().join(" / ");
+    let mut text = format!("{} {}", join(&figure.value), figure.unit(job).symbol());
+    if !figure.mean_us.is_empty() {
+        text.push_str(&format!(", mean {} us", join(&figure.mean_us)));
+    }
+    if !figure.p9995_us.is_empty() {
+        text.push_str(&format!(", 99.95 % {} us", join(&figure.p9995_us)));
+    }
+    if let Some(percent) = figure.efficiency {
+        text.push_str(&format!(", efficiency {percent} %"));
+    }
+    text
+}

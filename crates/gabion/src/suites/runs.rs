@@ -1,0 +1,137 @@
+//! `gabion bench runs` and `gabion bench compare`.
+
+use anyhow::{Result, bail};
+use bench::compare::{Compared, Series, baselines_differ, compare as compare_series};
+use bench::run::{Measured, RAW, RunPlan, Store};
+use serde::Serialize;
+
+use super::show;
+use crate::cli::{CompareArgs, Global, ResultsArgs};
+use crate::commands::{print, to_json};
+use crate::failure::{Outcome, Usage};
+
+#[derive(Serialize)]
+struct Listed {
+    run: String,
+    targets: Vec<String>,
+    measured: usize,
+    command: String,
+}
+
+/// Lists the runs that are kept.
+///
+/// # Errors
+/// When they cannot be read.
+pub(crate) fn runs(global: &Global, arguments: &ResultsArgs) -> Result<Outcome> {
+    let place = super::results(arguments);
+    let mut listed = Vec::new();
+    for id in Store::all(&place)? {
+        let store = Store::open(&place, &id)?;
+        let plan = store.plan()?;
+        listed.push(Listed {
+            run: id,
+            targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
+            measured: store.results()?.iter().filter(|one| one.all.is_some()).count(),
+            command: plan.command.get(1..).unwrap_or_default().join(" "),
+        });
+    }
+    let text = match (global.json, global.quiet) {
+        (true, _) => to_json(&listed)?,
+        (_, true) => listed.iter().map(|one| format!("{}\n", one.run)).collect(),
+        _ if listed.is_empty() => format!("there are no runs in {}", place.display()),
+        _ => listed
+            .iter()
+            .map(|one| format!("{}  {} results  gabion {}\n", one.run, one.measured, one.command))
+            .collect(),
+    };
+    print(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// Compares two runs, or two targets of one.
+///
+/// # Errors
+/// When there is no such run, or the two cannot be compared.
+pub(crate) fn compare(global: &Global, arguments: &CompareArgs) -> Result<Outcome> {
+    let place = super::results(&arguments.place);
+    let load = |text: &str| -> Result<(RunPlan, Vec<Measured>, String)> {
+        let (id, target) = text.split_once(':').map_or((text, None), |(id, target)| (id, Some(target)));
+        let store = Store::open(&place, id)?;
+        let (plan, results) = (store.plan()?, store.results()?);
+        let target = the_target(&plan, id, target)?;
+        Ok((plan, results, target))
+    };
+    let (left_plan, left, left_target) = load(&arguments.left)?;
+    let (right_plan, right, right_target) = load(&arguments.right)?;
+    if left_plan.suite.name != right_plan.suite.name {
+        bail!("'{}' and '{}' are not the same suite", left_plan.suite.name, right_plan.suite.name);
+    }
+    let differ = baselines_differ(&left, &right);
+    if !differ.is_empty() && !arguments.anyway {
+        bail!(
+            "the drives of the two runs were not the same ({}): --anyway compares them nevertheless",
+            differ.join("; ")
+        );
+    }
+    let compared = compare_series((&left, &left_target), (&right, &right_target));
+    let text = if global.json {
+        to_json(&compared)?
+    } else {
+        let mut text = table(&compared, &left_target, &right_target);
+        if left_plan.scaled.said != right_plan.scaled.said {
+            text.push_str("the two runs were not scaled in the same way\n");
+        }
+        differ.iter().for_each(|differ| text.push_str(&format!("drives were not the same: {differ}\n")));
+        text
+    };
+    print(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// The target that is meant: the only one, unless it is named.
+fn the_target(plan: &RunPlan, id: &str, named: Option<&str>) -> Result<String> {
+    let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
+    match (named, names.as_slice()) {
+        (Some(name), names) if name == RAW || names.contains(&name) => Ok(name.into()),
+        (Some(name), names) => {
+            Err(Usage(format!("run '{id}' has no target '{name}', but {}", names.join(", "))).into())
+        }
+        (None, []) => Ok(RAW.into()),
+        (None, [only]) => Ok((*only).into()),
+        (None, names) => Err(Usage(format!(
+            "run '{id}' has several targets: say which, as in {id}:{}",
+            names.join(" or :")
+        ))
+        .into()),
+    }
+}
+
+fn table(compared: &[Compared], left: &str, right: &str) -> String {
+    let mut text = format!("{:<42} {left:>14} {right:>14} {:>9}  {:>21}\n", "", "change", "99.95 % us");
+    for one in compared {
+        let rate = |series: &Option<Series>| {
+            series.as_ref().map_or("-".into(), |series| show::rate(series.rate, one.bandwidth))
+        };
+        let tail = |series: &Option<Series>| {
+            let sides = series.iter().flat_map(|series| &series.sides);
+            sides.map(|side| format!("{:.0}", side.p9995_us)).collect::<Vec<_>>().join("/")
+        };
+        let change = one.change.map_or("-".into(), |change| format!("{:+.1} %", change * 100.0));
+        let several =
+            [&one.left, &one.right].iter().all(|side| side.as_ref().is_some_and(|side| side.repeats > 1));
+        let worth = match (one.change.is_some(), several, one.distinct) {
+            (false, ..) => "",
+            (_, false, _) => "  one repeat: may be chance",
+            (_, _, true) => "",
+            (_, _, false) => "  repeats overlap: no difference",
+        };
+        let tails = format!("{} -> {}", tail(&one.left), tail(&one.right));
+        text.push_str(&format!(
+            "{:<42} {:>14} {:>14} {change:>9}  {tails:>21}{worth}\n",
+            one.case,
+            rate(&one.left),
+            rate(&one.right)
+        ));
+    }
+    text
+}

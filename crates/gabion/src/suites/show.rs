@@ -1,0 +1,146 @@
+//! Rates, times, jobs and results as people read them.
+
+use std::collections::BTreeMap;
+
+use bench::compare::{Series, series};
+use bench::run::{Measured, Missing, RAW, RunPlan};
+use bench::{Job, Side};
+
+/// A rate: operations or bytes a second.
+pub(super) fn rate(value: f64, bandwidth: bool) -> String {
+    match (bandwidth, value) {
+        (true, value) if value >= 1e9 => format!("{:.2} GB/s", value / 1e9),
+        (true, value) => format!("{:.1} MB/s", value / 1e6),
+        (false, value) if value >= 1e7 => format!("{:.2} M/s", value / 1e6),
+        (false, value) if value >= 1e4 => format!("{:.1} K/s", value / 1e3),
+        (false, value) => format!("{value:.0} /s"),
+    }
+}
+
+/// A count for a computation of rates.
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn float(value: u64) -> f64 {
+    value as f64
+}
+
+fn time(micros: f64) -> String {
+    match micros {
+        micros if micros >= 100_000.0 => format!("{:.0} ms", micros / 1000.0),
+        micros if micros >= 10_000.0 => format!("{:.1} ms", micros / 1000.0),
+        micros => format!("{micros:.0} us"),
+    }
+}
+
+/// Lines, each so far from the margin.
+pub(super) fn indented(text: &str, by: usize) -> String {
+    text.trim().lines().map(|line| format!("{:by$}{line}", "")).collect::<Vec<_>>().join("\n")
+}
+
+/// A job in a line.
+pub(super) fn job(job: &Job) -> String {
+    let size = match job.block_bytes {
+        bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
+        bytes => format!("{} KiB", bytes >> 10),
+    };
+    let order = if job.random { "random" } else { "sequential" };
+    let depth = if job.depths.is_empty() {
+        job.depth.to_string()
+    } else {
+        job.depths.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let mut text =
+        format!("{size} {order}, {} % reads, depth {depth}, {} threads", job.read_percent, job.threads);
+    if let Some(latency) = job.latency {
+        text.push_str(&format!(", {} % within {} ms", latency.percentile, latency.target_ms));
+    }
+    if job.degraded {
+        text.push_str(", one drive of each pool lost");
+    }
+    text
+}
+
+fn sides(sides: &[Side], pick: impl Fn(&Side) -> String) -> String {
+    if sides.is_empty() { "-".into() } else { sides.iter().map(pick).collect::<Vec<_>>().join(" / ") }
+}
+
+/// Reads and writes of a series apart, as rates.
+fn rates(series: &Series, bandwidth: bool) -> String {
+    match series.sides.as_slice() {
+        [_, _] => {
+            sides(&series.sides, |side| rate(if bandwidth { side.bytes_per_s } else { side.iops }, bandwidth))
+        }
+        _ => rate(series.rate, bandwidth),
+    }
+}
+
+/// Everything that a run has measured: a table for each target, and what is to be known about it.
+pub(super) fn results(plan: &RunPlan, results: &[Measured]) -> String {
+    let mut text = String::new();
+    let names = [RAW].into_iter().chain(plan.targets.iter().map(|target| target.name.as_str()));
+    for name in names {
+        if results.iter().any(|one| one.target == name) {
+            text.push_str(&target(name, results));
+            text.push('\n');
+        }
+    }
+    if !plan.scaled.said.is_empty() {
+        text.push_str("scaled: ");
+        text.push_str(&plan.scaled.said.join("; "));
+        text.push('\n');
+    }
+    text
+}
+
+fn target(name: &str, results: &[Measured]) -> String {
+    let mut text = format!(
+        "{:<42} {:>21} {:>17} {:>17} {:>17}  {:<}\n",
+        name, "rate", "mean", "99.95 %", "99.999 %", "processors"
+    );
+    for (case, job, series) in series(results, name) {
+        let of_case = || results.iter().filter(|one| one.target == name && one.case.name == case);
+        let mut notes = Vec::new();
+        if series.disturbed > 0 {
+            notes.push(format!("disturbed {} of {}", series.disturbed, series.repeats));
+        }
+        if series.unsettled > 0 {
+            notes.push(format!("not settled {} of {}", series.unsettled, series.repeats));
+        }
+        text.push_str(&format!(
+            "{case:<42} {:>21} {:>17} {:>17} {:>17}  {}{}\n",
+            rates(&series, job.is_bandwidth()),
+            sides(&series.sides, |side| time(side.mean_us)),
+            sides(&series.sides, |side| time(side.p9995_us)),
+            sides(&series.sides, |side| time(side.p99999_us)),
+            of_case().next_back().map_or(String::new(), processors),
+            if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) }
+        ));
+    }
+    for (why, cases) in missing(name, results) {
+        text.push_str(&format!("  without a result: {}: {why}\n", cases.join(", ")));
+    }
+    text
+}
+
+/// Who used how many processors.
+fn processors(one: &Measured) -> String {
+    let used = one.observation.cpu.iter().filter(|(_, used)| **used >= 0.005);
+    let list: Vec<String> = used.map(|(kind, used)| format!("{kind} {used:.2}")).collect();
+    format!("{:.2} of {}: {}", one.observation.cpu_busy, one.observation.cpus, list.join(", "))
+}
+
+/// Cases without a result, by the reason.
+fn missing(name: &str, results: &[Measured]) -> BTreeMap<String, Vec<String>> {
+    let mut reasons = BTreeMap::<String, Vec<String>>::new();
+    for one in results.iter().filter(|one| one.target == name) {
+        let why = match &one.missing {
+            Some(Missing::Failed(why)) => format!("failed: {why}"),
+            Some(Missing::LeftOut(why)) => format!("left out: {why}"),
+            None => continue,
+        };
+        let cases = reasons.entry(why).or_default();
+        if !cases.contains(&one.case.name) {
+            cases.push(one.case.name.clone());
+        }
+    }
+    reasons
+}
