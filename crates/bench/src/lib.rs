@@ -20,6 +20,7 @@ pub mod run;
 mod sample;
 mod suite;
 pub mod system;
+pub mod vhost;
 
 pub use histogram::Histogram;
 pub use machine::machine;

@@ -4,7 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::{CreateOptions, DriveSource, OpenOptions, Pool, Tuning};
-use reactor::{Clock, Drive, Memory, ParkDriver, Reactor, SystemClock};
+use reactor::{Clock, Drive, Memory, ParkDriver, Reactor, Remote, SystemClock};
+
+/// Bytes of a zone of drives with gigabytes.
+pub(crate) const ZONE: u64 = 16 << 20;
 
 struct Source {
     memory: Arc<Memory>,
@@ -18,6 +21,14 @@ impl DriveSource for Source {
 
     fn path(&self) -> String {
         format!("memory {}", self.number)
+    }
+}
+
+/// The scheme of the reference tables.
+pub(crate) fn scheme() -> format::Scheme {
+    match format::Scheme::new(4, 1) {
+        Ok(scheme) => scheme,
+        Err(error) => panic!("4+1 is a scheme: {error}"),
     }
 }
 
@@ -39,15 +50,25 @@ pub(crate) fn reactor() -> Reactor {
 
 /// A fresh pool of one shard on memory drives.
 pub(crate) async fn pool(drives: &[Arc<dyn DriveSource>], scheme: format::Scheme) -> engine::Result<Pool> {
+    pool_on(drives, scheme, Some(ZONE), Vec::new()).await
+}
+
+/// A fresh pool on memory drives with a shard on each of these reactors; on this one if there are none.
+pub(crate) async fn pool_on(
+    drives: &[Arc<dyn DriveSource>],
+    scheme: format::Scheme,
+    zone_bytes: Option<u64>,
+    reactors: Vec<Remote>,
+) -> engine::Result<Pool> {
     let options = CreateOptions {
         name: "bench".into(),
         scheme,
-        shards: 1,
-        zone_bytes: Some(16 << 20),
+        shards: u16::try_from(reactors.len()).unwrap_or(u16::MAX).max(1),
+        zone_bytes,
         now: 0,
         entropy: [0x5A; 32],
     };
     engine::create(drives, &options).await?;
-    let options = OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce: 1 };
+    let options = OpenOptions { tuning: Tuning::default(), reactors, nonce: 1 };
     Ok(engine::open(drives, &options).await?.0)
 }

@@ -55,6 +55,20 @@ impl Recorder {
         self.histogram.len()
     }
 
+    /// Takes in what another one has recorded.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let added = self.histogram.add(&other.histogram);
+        assert!(added.is_ok(), "recorders have the same bounds");
+        self.sum += other.sum;
+        self.wrong += other.wrong;
+    }
+
+    /// The time that this share of the operations keeps, in microseconds.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn percentile_us(&self, share: f64) -> f64 {
+        self.histogram.value_at_quantile(share) as f64 / 1000.0
+    }
+
     /// The operations as one direction of a job.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn side(&self, bytes: u64, elapsed_s: f64) -> Side {

@@ -142,6 +142,32 @@ pub struct Job {
     pub prepare: Option<Prepare>,
 }
 
+impl Job {
+    /// Random reads with nothing special about them: other loads are made from it.
+    pub fn random_read(name: &str, block_bytes: u64, depth: u32, threads: u32) -> Self {
+        Self {
+            name: name.into(),
+            block_bytes,
+            read_percent: 100,
+            random: true,
+            depth,
+            depths: Vec::new(),
+            threads,
+            degraded: false,
+            profile: None,
+            engine: Engine::default(),
+            polled: false,
+            fixed_buffers: false,
+            registered_files: false,
+            lfsr: false,
+            offset_increment_percent: None,
+            refill: false,
+            latency: None,
+            prepare: None,
+        }
+    }
+}
+
 /// How operations are handed to the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

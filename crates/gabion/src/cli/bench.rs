@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use server::Size;
 
-/// Measure: reference workloads on any block device, or the engine and the codec alone
+/// Measure: reference workloads on any block device, disks over vhost-user, or the engine and the codec alone
 ///
 /// `run` takes a suite, a workload as data, to Gabion, to raw drives and to whatever else shows a device, a file or an NBD
 /// export; what it measures is kept and can be gone on with, compared and reported. `engine` and `codec` are quick, and
@@ -43,9 +44,85 @@ It takes 11 GiB of memory: five drives of 2 GiB, and the volume's map.")]
     Engine(BenchArgs),
     /// Checksums, parity and reconstruction on one core
     Codec(BenchArgs),
+    /// Disks over vhost-user: a pool on memory drives, or whatever serves a socket, alone or beside another one
+    #[command(after_long_help = "\
+Examples:
+  gabion bench vhost
+  gabion bench vhost --core 0 --pool-cores 1 --proportion
+  gabion bench vhost --socket /run/gabion/vhost/fast/vm02.sock --only read
+  gabion bench vhost --socket one.sock --against other.sock --overwrite --rounds 5 --json
+  gabion bench vhost --block 64K --depth 8 --queues 4 --read-percent 50 --sequential
+
+Without --socket it takes 11 GiB of memory: five drives of 2 GiB, and the volume's map.")]
+    Vhost(VhostArgs),
 }
 
-/// What both understand.
+/// What `bench vhost` understands.
+#[derive(Args, Debug)]
+pub(crate) struct VhostArgs {
+    /// How long each job runs in each round, in seconds, after a second of warming up
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// How often each job is run; medians count
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Only the jobs of the table whose name contains this
+    #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
+    pub(crate) only: String,
+    /// The socket of the back end to measure; a pool of 4+1 memory drives in this process without it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// The socket of another back end, measured in turns with the first
+    #[arg(long, value_name = "PATH")]
+    pub(crate) against: Option<PathBuf>,
+    /// Overwrite what the disks behind the sockets hold: without it they are only read, and nothing is verified
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// How much of the disk to use
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) size: Size,
+    /// The core that the load stays on
+    #[arg(long, value_name = "CORE")]
+    pub(crate) core: Option<usize>,
+    /// The cores of the pool on memory drives, one reactor on each
+    #[arg(long, value_name = "CORES", value_delimiter = ',', conflicts_with = "socket")]
+    pub(crate) pool_cores: Vec<usize>,
+    /// Let the pool on memory drives carry the load itself, each queue's beside the queue: how it scales with cores
+    #[arg(long, conflicts_with_all = ["socket", "against"])]
+    pub(crate) beside: bool,
+    /// Indirect descriptors for every request, as Linux uses them
+    #[arg(long)]
+    pub(crate) indirect: bool,
+    /// Processor time of the back end at parts of its peak and asleep, too
+    #[arg(long)]
+    pub(crate) proportion: bool,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+}
+
+/// A job of one's own, instead of the table's.
+#[derive(Args, Debug)]
+#[group(multiple = true, conflicts_with = "only")]
+pub(crate) struct JobArgs {
+    /// Bytes of a request, instead of the table's jobs
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) block: Option<Size>,
+    /// Requests under way on each queue
+    #[arg(long, default_value_t = 64, value_name = "N", requires = "block")]
+    pub(crate) depth: u32,
+    /// Queues
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "block")]
+    pub(crate) queues: u32,
+    /// Reads among the requests, in percent
+    #[arg(long, default_value_t = 100, value_name = "PERCENT", requires = "block",
+        value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) read_percent: u8,
+    /// One after the other, not anywhere
+    #[arg(long, requires = "block")]
+    pub(crate) sequential: bool,
+}
+
+/// What the others understand.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     /// How long each job runs, in seconds

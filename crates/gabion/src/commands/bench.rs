@@ -1,4 +1,4 @@
-//! `gabion bench`.
+//! `gabion bench`: the engine and the codec alone; suites and disks over vhost-user are handed on.
 
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
     match command {
         BenchCommand::Engine(arguments) => alone(global, arguments, true),
         BenchCommand::Codec(arguments) => alone(global, arguments, false),
+        BenchCommand::Vhost(arguments) => super::bench_vhost::run(global, arguments),
         BenchCommand::List { suite } => suites::list(global, suite.as_deref()),
         BenchCommand::Plan(arguments) => suites::plan(global, arguments),
         BenchCommand::Run(arguments) => suites::run(global, arguments),

@@ -1,6 +1,7 @@
 //! What each command does.
 
 mod bench;
+mod bench_vhost;
 mod check;
 mod drive;
 mod export;

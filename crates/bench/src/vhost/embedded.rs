@@ -1,0 +1,273 @@
+//! A pool on memory drives that serves one of its volumes as a disk, on threads of its own: what the benchmark drives
+//! when it is given no socket.
+//!
+//! The same engine and the same export as the daemon's; only the drives are memory. Must not know what the load does.
+
+use std::cell::RefCell;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use engine::{AttachedVolume, DriveSource};
+use export::vhost::{Disk, Server};
+use export::{Extent, OpenError, VolumeError, VolumeErrorKind};
+use futures_channel::oneshot;
+use reactor::{Backend, Clock, Listener, Platform, Reactor, Remote, Span, SystemClock};
+
+use super::VhostError;
+use super::usage::Worker;
+use crate::memory_pool;
+
+thread_local! {
+    static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
+}
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// A reactor on each of these cores; where the system likes to have it if it says so.
+    pub(super) cores: Vec<Option<usize>>,
+    pub(super) drive_bytes: usize,
+    pub(super) volume_bytes: u64,
+    /// How long an idle queue is polled.
+    pub(super) poll: Duration,
+}
+
+/// See the module. Ends with this.
+pub(super) struct Embedded {
+    directory: PathBuf,
+    threads: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
+    pub(super) remotes: Vec<Remote>,
+    pub(super) worker: Worker,
+}
+
+impl Embedded {
+    /// Makes the pool and begins to serve.
+    ///
+    /// # Errors
+    /// When there is no memory, or no way to do I/O.
+    pub(super) fn start(shape: &Shape) -> Result<Self, VhostError> {
+        let drives = memory_pool::drives(usize::from(memory_pool::scheme().width()), shape.drive_bytes)
+            .map_err(VhostError::Memory)?;
+        let directory = private_directory()?;
+        let mut embedded =
+            Self { directory, threads: Vec::new(), remotes: Vec::new(), worker: Worker::threads(&[]) };
+        let mut ids = Vec::new();
+        for (index, core) in shape.cores.iter().enumerate() {
+            ids.push(embedded.start_reactor(index, *core, shape.poll)?);
+        }
+        embedded.worker = Worker::threads(&ids);
+        embedded.serve(drives, shape)?;
+        Ok(embedded)
+    }
+
+    /// Where the front end connects to.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.directory.join("disk.sock")
+    }
+
+    /// Starts a thread with a reactor; gives the thread's number.
+    fn start_reactor(
+        &mut self,
+        index: usize,
+        core: Option<usize>,
+        poll: Duration,
+    ) -> Result<i32, VhostError> {
+        let (stop, stopped) = oneshot::channel();
+        let (sender, receiver) = mpsc::channel();
+        let run = move || match start_here(core, poll) {
+            Ok(reactor) => {
+                let id = rustix::thread::gettid().as_raw_nonzero().get();
+                // Who waits for it goes only when it has come.
+                let _ = sender.send(Ok((reactor.remote(), id)));
+                let _ = reactor.run(stopped);
+                reactor.shut_down();
+                PLATFORM.set(None);
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error));
+            }
+        };
+        let handle = std::thread::Builder::new().name(format!("reactor-{index}")).spawn(run)?;
+        self.threads.push((stop, handle));
+        let (remote, id) = receiver.recv().map_err(|_| VhostError::Ended)??;
+        self.remotes.push(remote);
+        Ok(id)
+    }
+
+    fn serve(&self, drives: Vec<Arc<dyn DriveSource>>, shape: &Shape) -> Result<(), VhostError> {
+        let (sender, receiver) = mpsc::channel();
+        let (reactors, path, shape) = (self.remotes.clone(), self.socket(), shape.clone());
+        let first = reactors.first().cloned().ok_or(VhostError::Ended)?;
+        // The task is made on the first reactor, where all that it makes lives.
+        let begin = move || {
+            let work = async move {
+                let served = serve_here(&drives, reactors, &path, &shape).await;
+                // As above.
+                let _ = sender.send(served);
+            };
+            Reactor::current().spawn(work).detach();
+        };
+        first.post(begin).map_err(|_| VhostError::Ended)?;
+        receiver.recv().map_err(|_| VhostError::Ended)?
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        for (stop, handle) in self.threads.drain(..) {
+            let _ = stop.send(());
+            // What has panicked has said so.
+            let _ = handle.join();
+        }
+        // What stays behind is an empty directory.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A directory that only we can use.
+fn private_directory() -> std::io::Result<PathBuf> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    let name = format!("gabion-bench-{:016x}", u64::from_le_bytes(bytes));
+    let directory = std::env::temp_dir().join(name);
+    DirBuilder::new().mode(0o700).create(&directory)?;
+    Ok(directory)
+}
+
+fn start_here(core: Option<usize>, poll: Duration) -> Result<Reactor, VhostError> {
+    if let Some(core) = core {
+        super::pin(core)?;
+    }
+    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+    let platform = Platform::new(Backend::Auto, clock.clone()).map_err(VhostError::Platform)?;
+    let reactor = Reactor::new(platform.clone(), clock);
+    reactor.set_poll_before_sleep(poll);
+    PLATFORM.set(Some(platform));
+    Ok(reactor)
+}
+
+async fn serve_here(
+    drives: &[Arc<dyn DriveSource>],
+    reactors: Vec<Remote>,
+    path: &Path,
+    shape: &Shape,
+) -> Result<(), VhostError> {
+    let zone = (shape.drive_bytes >= 1 << 30).then_some(memory_pool::ZONE);
+    let pool = memory_pool::pool_on(drives, memory_pool::scheme(), zone, reactors.clone()).await?;
+    pool.create_volume("bench", shape.volume_bytes, 4096, 0).await?;
+    let volume = pool.open_volume("bench").await?;
+    let listener = Listener::bind_unix(&platform(), path).map_err(std::io::Error::other)?;
+    let server = Server::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
+    Reactor::current().spawn(server.listen(listener)).detach();
+    Ok(())
+}
+
+fn platform() -> Rc<Platform> {
+    match PLATFORM.with_borrow(Clone::clone) {
+        Some(platform) => platform,
+        None => panic!("this is no reactor thread"),
+    }
+}
+
+struct MemoryDisk {
+    volume: engine::Volume,
+    reactors: Vec<Remote>,
+    poll: Duration,
+}
+
+impl Disk for MemoryDisk {
+    type Volume = Served;
+
+    fn name(&self) -> String {
+        "bench".into()
+    }
+
+    fn serial(&self) -> String {
+        "bench".into()
+    }
+
+    fn size(&self) -> u64 {
+        self.volume.size()
+    }
+
+    fn sector(&self) -> u32 {
+        self.volume.sector()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn reactors(&self) -> &[Remote] {
+        &self.reactors
+    }
+
+    fn queues(&self) -> u16 {
+        export::vhost::QUEUES_MAX
+    }
+
+    fn poll(&self) -> Duration {
+        self.poll
+    }
+
+    fn platform(&self) -> Rc<Platform> {
+        platform()
+    }
+
+    async fn open(&self) -> Result<Served, OpenError> {
+        Ok(Served { volume: self.volume.attach() })
+    }
+}
+
+/// A volume of the engine as the export room wants one.
+struct Served {
+    volume: AttachedVolume,
+}
+
+fn failed(error: engine::Error) -> VolumeError {
+    VolumeError::new(VolumeErrorKind::Io, error.to_string())
+}
+
+impl export::Volume for Served {
+    fn size(&self) -> u64 {
+        self.volume.size()
+    }
+
+    fn sector(&self) -> u32 {
+        self.volume.sector()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {
+        self.volume.read(offset, into).await.map_err(failed)
+    }
+
+    async fn write(&self, offset: u64, data: &Span) -> Result<(), VolumeError> {
+        self.volume.write(offset, data).await.map_err(failed)
+    }
+
+    async fn flush(&self) -> Result<(), VolumeError> {
+        self.volume.flush().await.map_err(failed)
+    }
+
+    async fn discard(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        self.volume.discard(offset, length).await.map_err(failed)
+    }
+
+    async fn write_zeroes(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        self.volume.write_zeroes(offset, length).await.map_err(failed)
+    }
+
+    async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, VolumeError> {
+        let found = self.volume.extents(offset, length).await.map_err(failed)?;
+        Ok(found.into_iter().map(|extent| Extent { length: extent.length, data: extent.data }).collect())
+    }
+}

@@ -1,0 +1,331 @@
+//! The load on one queue: keeps a number of requests under way, times them, and looks at what they bring.
+//!
+//! Always true: a request's memory is its own until it is handed back; what is counted ended within the window. Clocks are
+//! read once for all requests that are found to have ended together. Must not know who drives it: a thread, or a task.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use vmm_sys_util::eventfd::EventFd;
+
+use super::ring::{DESCRIPTOR, Descriptor, INDIRECT, NEXT, Place, Ring, WRITE};
+use super::shared::Shared;
+use crate::sample::Recorder;
+
+/// Where the device sees the shared memory.
+pub(super) const GUEST: u64 = 1 << 32;
+/// Bytes of a slot's header and status, and of its indirect table: a cache line each.
+const LINE: usize = 64;
+/// Where the status lies in the first of them.
+const STATUS: usize = 16;
+/// What stands there until the device has answered.
+const NO_STATUS: u8 = 0xEE;
+const HEADER: u32 = 16;
+const SECTOR: u64 = 512;
+const BLOCK: u64 = 4096;
+const KIND_IN: u64 = 0;
+const KIND_OUT: u64 = 1;
+/// Longest time without an answer.
+const PATIENCE: u64 = 60_000_000_000;
+
+/// A queue and the memory of its requests.
+pub(super) struct Queue {
+    pub(super) memory: Arc<Shared>,
+    pub(super) ring: Ring,
+    pub(super) kick: EventFd,
+    /// Where the headers lie.
+    lines: usize,
+    /// Where the data of all queues lies.
+    data: usize,
+    indirect: bool,
+}
+
+/// How many entries a queue needs for this many requests: a power of two.
+pub(super) fn entries(slots: u32, indirect: bool) -> u32 {
+    (if indirect { slots } else { slots * 3 }).next_power_of_two().max(4)
+}
+
+impl Queue {
+    /// Bytes that a queue's requests take besides its rings and their data.
+    pub(super) fn line_bytes(entries: u16) -> usize {
+        usize::from(entries) * LINE * 2
+    }
+
+    pub(super) fn new(
+        memory: Arc<Shared>,
+        place: Place,
+        manner: (bool, bool),
+        kick: EventFd,
+        at: (usize, usize),
+    ) -> Self {
+        let (event_index, indirect) = manner;
+        let ring = Ring::new(memory.clone(), place, event_index);
+        Self { memory, ring, kick, lines: at.0, data: at.1, indirect }
+    }
+}
+
+/// What a load does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) block_bytes: u32,
+    pub(super) read_percent: u8,
+    pub(super) random: bool,
+    pub(super) depth: u16,
+    /// Number of this queue among those of the job, and how many these are.
+    pub(super) queue: u32,
+    pub(super) queues: u32,
+    /// Bytes of the disk that it works on.
+    pub(super) size: u64,
+    /// Blocks carry their number: written, and looked for.
+    pub(super) marked: bool,
+    /// Requests a second; as many as go without.
+    pub(super) rate: Option<f64>,
+    /// Requests to do at most.
+    pub(super) limit: u64,
+}
+
+/// The time in which requests count, after a beginning in which they do not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) start: Instant,
+    pub(super) warm_up: Duration,
+    pub(super) length: Duration,
+}
+
+/// What a load counted.
+pub(super) struct Counted {
+    pub(super) recorder: Recorder,
+    /// Requests that the device said to have failed.
+    pub(super) failed: u64,
+    /// Nanoseconds in which requests counted.
+    pub(super) nanos: u64,
+    /// Nothing came for too long.
+    pub(super) stuck: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    started: u64,
+    offset: u64,
+    read: bool,
+    /// The direction that its descriptors are for.
+    written_for: Option<bool>,
+}
+
+/// What a turn of a load found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Busy,
+    Idle,
+    Done,
+}
+
+/// See the module.
+pub(super) struct Load {
+    pub(super) queue: Queue,
+    work: Work,
+    window: Window,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    random: u64,
+    sequential: u64,
+    /// When the next request is due, and the time between two of them.
+    due: f64,
+    gap: f64,
+    begun: u64,
+    heard: u64,
+    pub(super) counted: Counted,
+}
+
+impl Load {
+    pub(super) fn new(queue: Queue, work: Work, window: Window) -> Self {
+        let depth = work.depth;
+        let blocks = (work.size / u64::from(work.block_bytes)).max(1);
+        Self {
+            slots: vec![Slot::default(); usize::from(depth)],
+            free: (0..depth).rev().collect(),
+            random: 0x9E37_79B9_7F4A_7C15 ^ (u64::from(work.queue) << 40 | 0x5A5A),
+            sequential: blocks / u64::from(work.queues) * u64::from(work.queue),
+            due: 0.0,
+            gap: work.rate.map_or(0.0, |rate| 1e9 * f64::from(work.queues) / rate),
+            begun: 0,
+            heard: 0,
+            counted: Counted { recorder: Recorder::new(), failed: 0, nanos: 0, stuck: false },
+            queue,
+            work,
+            window,
+        }
+    }
+
+    fn nanos(&self) -> u64 {
+        u64::try_from(self.window.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Takes back what has ended, begins what may be begun.
+    pub(super) fn turn(&mut self) -> Turn {
+        let ended = self.queue.ring.ended();
+        let now = self.nanos();
+        let warm = u64::try_from(self.window.warm_up.as_nanos()).unwrap_or(0);
+        let end = warm.saturating_add(u64::try_from(self.window.length.as_nanos()).unwrap_or(u64::MAX));
+        for _ in 0..ended {
+            // On a machine that is busy with other things the first may come after the end.
+            let counts = now >= warm && (now < end || self.counted.recorder.count() == 0);
+            self.finish(now, counts);
+        }
+        if ended > 0 || self.begun == 0 {
+            self.heard = now;
+        }
+        let over = now >= end && self.has_counted(now, warm) || self.begun >= self.work.limit;
+        if over && self.free.len() == self.slots.len() {
+            return Turn::Done;
+        }
+        if !over {
+            self.submit(now);
+        } else if now.saturating_sub(self.heard) > PATIENCE {
+            self.counted.stuck = true;
+            return Turn::Done;
+        }
+        if ended > 0 { Turn::Busy } else { Turn::Idle }
+    }
+
+    /// True if there is something to show; the window is as long as it takes then.
+    fn has_counted(&mut self, now: u64, warm: u64) -> bool {
+        let any = self.counted.recorder.count() > 0;
+        if any && self.counted.nanos == 0 {
+            self.counted.nanos = now - warm;
+        }
+        any
+    }
+
+    fn submit(&mut self, now: u64) {
+        #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a run")]
+        let time = now as f64;
+        while self.begun < self.work.limit {
+            if self.gap > 0.0 && self.due > time {
+                break;
+            }
+            let Some(slot) = self.free.pop() else { break };
+            self.begin(slot, now);
+            self.due += self.gap;
+        }
+        if self.queue.ring.publish() {
+            // Fails only if it was raised as far as it goes: the device has been told often enough.
+            let _ = self.queue.kick.write(1);
+        }
+    }
+
+    fn begin(&mut self, slot: u16, now: u64) {
+        let read = self.draw() % 100 < u64::from(self.work.read_percent);
+        let offset = self.next_offset();
+        self.begun += 1;
+        let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
+        let described = place.written_for.replace(read) == Some(read);
+        (place.started, place.offset, place.read) = (now, offset, read);
+        let line = self.queue.lines + usize::from(slot) * LINE;
+        let kind = if read { KIND_IN } else { KIND_OUT };
+        let header = u128::from(kind) | u128::from(offset / SECTOR) << 64;
+        self.queue.memory.write(line, header.to_le_bytes());
+        self.queue.memory.write(line + STATUS, [NO_STATUS]);
+        if !described {
+            self.describe(slot, line, read);
+        }
+        if !read && self.work.marked {
+            self.each_block(slot, |memory, at, block| {
+                memory.write(at, (offset / BLOCK + block).to_le_bytes())
+            });
+        }
+        self.queue.ring.add(if self.queue.indirect { slot } else { slot * 3 });
+    }
+
+    fn data_of(&self, slot: u16) -> usize {
+        let index = usize::from(slot) + self.work.queue as usize * usize::from(self.work.depth);
+        self.queue.data + index * self.work.block_bytes as usize
+    }
+
+    fn each_block(&self, slot: u16, mut step: impl FnMut(&Shared, usize, u64)) {
+        let at = self.data_of(slot);
+        for block in 0..u64::from(self.work.block_bytes) / BLOCK {
+            let skip = usize::try_from(block * BLOCK).unwrap_or(0);
+            step(&self.queue.memory, at + skip, block);
+        }
+    }
+
+    /// Writes a slot's descriptors: in the queue's table, or in one of its own.
+    fn describe(&self, slot: u16, line: usize, read: bool) {
+        let guest = |at: usize| GUEST + at as u64;
+        let direction = if read { WRITE } else { 0 };
+        let first = if self.queue.indirect { 0 } else { slot * 3 };
+        let chain = [
+            Descriptor { address: guest(line), len: HEADER, flags: NEXT, next: first + 1 },
+            Descriptor {
+                address: guest(self.data_of(slot)),
+                len: self.work.block_bytes,
+                flags: NEXT | direction,
+                next: first + 2,
+            },
+            Descriptor { address: guest(line + STATUS), len: 1, flags: WRITE, next: 0 },
+        ];
+        if !self.queue.indirect {
+            return (first..)
+                .zip(chain)
+                .for_each(|(index, descriptor)| self.queue.ring.set(index, descriptor));
+        }
+        let table = self.queue.lines + self.tables() + usize::from(slot) * LINE;
+        for (index, descriptor) in chain.iter().enumerate() {
+            self.queue.memory.write(table + index * DESCRIPTOR, descriptor.bytes());
+        }
+        let len = u32::try_from(chain.len() * DESCRIPTOR).unwrap_or(0);
+        let whole = Descriptor { address: guest(table), len, flags: INDIRECT, next: 0 };
+        self.queue.ring.set(slot, whole);
+    }
+
+    /// Bytes from the headers of a queue to its indirect tables.
+    fn tables(&self) -> usize {
+        usize::from(self.queue.ring.entries()) * LINE
+    }
+
+    fn finish(&mut self, now: u64, counts: bool) {
+        let head = self.queue.ring.take();
+        let index = if self.queue.indirect { head } else { head / 3 };
+        let Some(slot) = self.slots.get(usize::from(index)).copied() else {
+            self.counted.failed += 1;
+            return;
+        };
+        let line = self.queue.lines + usize::from(index) * LINE;
+        let [status] = self.queue.memory.read(line + STATUS);
+        self.counted.failed += u64::from(status != 0);
+        if slot.read && self.work.marked {
+            let mut wrong = 0;
+            self.each_block(index, |memory, at, block| {
+                wrong += u64::from(u64::from_le_bytes(memory.read(at)) != slot.offset / BLOCK + block);
+            });
+            self.counted.recorder.wrong += wrong;
+        }
+        if counts {
+            self.counted.recorder.record(now.saturating_sub(slot.started));
+        }
+        self.free.push(index);
+    }
+
+    fn next_offset(&mut self) -> u64 {
+        let length = u64::from(self.work.block_bytes);
+        let blocks = (self.work.size / length).max(1);
+        if !self.work.random {
+            let next = self.sequential;
+            self.sequential += 1;
+            return next % blocks * length;
+        }
+        let drawn = self.draw();
+        u64::try_from((u128::from(drawn) * u128::from(blocks)) >> 64).unwrap_or(0) * length
+    }
+
+    /// xorshift64* (Vigna, 2016).
+    fn draw(&mut self) -> u64 {
+        let mut x = self.random;
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random = x;
+        x.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+}

@@ -1,0 +1,47 @@
+//! Processor time of a back end at parts of its peak, asleep, and the time that waking up takes.
+
+use std::time::Instant;
+
+use super::line::{Round, Share};
+use super::load::Window;
+use super::rounds::System;
+use super::{Options, VhostError};
+use crate::suite::Job;
+
+/// Requests under way at the peak.
+pub(super) const DEPTH: u32 = 64;
+/// Parts of the peak, in percent.
+const PARTS: [u32; 4] = [100, 50, 10, 1];
+
+fn job(depth: u32) -> Job {
+    Job::random_read("random read at a part of the peak", 4096, depth, 1)
+}
+
+/// Measures all of it on each system.
+pub(super) fn measure(systems: &mut [System], options: &Options) -> Result<Vec<Share>, VhostError> {
+    let mut shares = Vec::new();
+    for system in systems {
+        let mut peak = 0.0;
+        for part in PARTS {
+            let rate = (part < 100).then(|| peak * f64::from(part) / 100.0);
+            let round = system.measure(&job(DEPTH), rate, None, options.warm_up, options.length)?;
+            if part == 100 {
+                peak = round.iops;
+            }
+            shares.push(share(format!("{part} % of the peak"), system, round));
+        }
+        let round = system.measure(&job(1), None, None, options.warm_up, options.length)?;
+        shares.push(share("one after the other".into(), system, round));
+        let round = system.measure(&job(1), Some(1000.0), None, options.warm_up, options.length)?;
+        shares.push(share("one a millisecond".into(), system, round));
+        let window = Window { start: Instant::now(), warm_up: options.warm_up, length: options.length };
+        let idle = Round { cores: system.cores_within(&window), ..Round::default() };
+        shares.push(share("none".into(), system, idle));
+    }
+    Ok(shares)
+}
+
+fn share(load: String, system: &System, round: Round) -> Share {
+    let cores_per_100k = round.cores.filter(|_| round.iops > 0.0).map(|cores| cores / round.iops * 1e5);
+    Share { load, system: system.name.clone(), round, cores_per_100k }
+}

@@ -1,0 +1,345 @@
+//! Jobs in rounds, on one back end or on two in turns.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use reactor::{Reactor, Remote};
+
+use super::device::{Device, Shape};
+use super::embedded::{self, Embedded};
+use super::line::{Line, Report, Round, median};
+use super::load::{Load, Turn, Window, Work, entries};
+use super::proportion;
+use super::usage::Worker;
+use super::{Options, VhostError, pin};
+use crate::suite::Job;
+
+/// Entries of a queue that back ends take at most.
+const ENTRIES_MAX: u32 = 1024;
+/// Bytes of one request at most: what back ends take in one piece.
+const BLOCK_MAX: u64 = 1 << 20;
+/// How a disk is filled.
+const FILL_DEPTH: u32 = 16;
+/// How long an idle queue of the pool on memory drives is polled: the daemon's default.
+const POLL: Duration = Duration::from_micros(50);
+
+/// A back end, and where its load runs.
+pub(super) struct System {
+    pub(super) name: String,
+    device: Device,
+    worker: Option<Worker>,
+    beside: Vec<Remote>,
+    core: Option<usize>,
+    marked: bool,
+    size: u64,
+    /// Ends after the connection to it.
+    _embedded: Option<Embedded>,
+}
+
+/// Runs the jobs; tells `done` of each line as soon as its job's rounds are through.
+///
+/// # Errors
+/// When a back end cannot be used, or answers wrongly.
+pub fn run(options: &Options, mut done: impl FnMut(&Line)) -> Result<Report, VhostError> {
+    check(options)?;
+    let mut systems = vec![match &options.socket {
+        Some(socket) => System::behind(socket, options)?,
+        None => System::embedded(options)?,
+    }];
+    if let Some(socket) = &options.against {
+        systems.push(System::behind(socket, options)?);
+    }
+    for system in &mut systems {
+        system.fill()?;
+    }
+    let mut report = Report::default();
+    for job in &options.jobs {
+        for line in run_job(job, &mut systems, options)? {
+            done(&line);
+            report.lines.push(line);
+        }
+    }
+    if options.proportion {
+        report.shares = proportion::measure(&mut systems, options)?;
+    }
+    Ok(report)
+}
+
+fn check(options: &Options) -> Result<(), VhostError> {
+    let invalid = |message: String| Err(VhostError::Invalid(message));
+    for job in &options.jobs {
+        if job.block_bytes > BLOCK_MAX || !job.block_bytes.is_multiple_of(4096) {
+            return invalid(format!("'{}': requests of 4 KiB to 1 MiB, in whole 4 KiB", job.name));
+        }
+        if entries(job.depth, options.indirect) > ENTRIES_MAX || job.threads > 64 {
+            return invalid(format!(
+                "'{}': a queue has 1024 entries, of which a request takes three, or one with --indirect; and \
+                 there are 64 queues",
+                job.name
+            ));
+        }
+        if job.read_percent < 100 && !options.overwrite && uses_sockets(options) {
+            return invalid(format!(
+                "'{}' writes, and would destroy what the disk holds: say --overwrite if it may",
+                job.name
+            ));
+        }
+    }
+    if options.jobs.is_empty() {
+        return invalid("no job".into());
+    }
+    if options.beside && (options.socket.is_some() || options.against.is_some()) {
+        return invalid("only the pool on memory drives can have the load beside it".into());
+    }
+    if options.size < BLOCK_MAX * u64::from(FILL_DEPTH) {
+        return invalid("at least 16 MiB of the disk must be used".into());
+    }
+    Ok(())
+}
+
+fn uses_sockets(options: &Options) -> bool {
+    options.socket.is_some() || options.against.is_some()
+}
+
+/// What the devices are set up for: room for every job.
+fn shape(options: &Options) -> Shape {
+    let bytes = |job: &Job| job.block_bytes * u64::from(job.depth) * u64::from(job.threads);
+    let most = options.jobs.iter().map(bytes).max().unwrap_or(0).max(BLOCK_MAX * u64::from(FILL_DEPTH));
+    let depth = options.jobs.iter().map(|job| job.depth).max().unwrap_or(1).max(proportion::DEPTH);
+    let queues = options.jobs.iter().map(|job| job.threads).max().unwrap_or(1);
+    Shape {
+        queues: u16::try_from(queues).unwrap_or(1),
+        entries: u16::try_from(entries(depth, options.indirect)).unwrap_or(4),
+        data: usize::try_from(most).unwrap_or(0),
+        indirect: options.indirect,
+    }
+}
+
+impl System {
+    fn behind(socket: &Path, options: &Options) -> Result<Self, VhostError> {
+        let name = socket.display().to_string();
+        let device = connect(socket, &name, options)?;
+        if device.read_only && options.overwrite {
+            return Err(VhostError::Invalid(format!("{name} is read-only")));
+        }
+        Ok(Self {
+            worker: device.worker.clone(),
+            device,
+            name,
+            beside: Vec::new(),
+            core: options.core,
+            marked: options.overwrite,
+            size: options.size,
+            _embedded: None,
+        })
+    }
+
+    fn embedded(options: &Options) -> Result<Self, VhostError> {
+        let cores = match options.pool_cores.as_slice() {
+            [] => vec![None],
+            cores => cores.iter().copied().map(Some).collect(),
+        };
+        let (drive_bytes, volume_bytes) = (options.drive_bytes, options.size);
+        let shape = embedded::Shape { cores, drive_bytes, volume_bytes, poll: POLL };
+        let embedded = Embedded::start(&shape)?;
+        let name = "memory drives";
+        let device = connect(&embedded.socket(), name, options)?;
+        Ok(Self {
+            name: name.into(),
+            device,
+            worker: Some(embedded.worker.clone()),
+            beside: if options.beside { embedded.remotes.clone() } else { Vec::new() },
+            core: options.core,
+            marked: true,
+            size: options.size,
+            _embedded: Some(embedded),
+        })
+    }
+
+    /// Writes the whole of what is used, each block with its number.
+    fn fill(&mut self) -> Result<(), VhostError> {
+        if !self.marked {
+            return Ok(());
+        }
+        let job = Job {
+            read_percent: 0,
+            random: false,
+            ..Job::random_read("filling the disk", BLOCK_MAX, FILL_DEPTH, 1)
+        };
+        let blocks = self.size / BLOCK_MAX;
+        let length = Duration::from_secs(3600);
+        self.measure(&job, None, Some(blocks), Duration::ZERO, length).map(drop)
+    }
+
+    /// Runs a job once.
+    pub(super) fn measure(
+        &mut self,
+        job: &Job,
+        rate: Option<f64>,
+        limit: Option<u64>,
+        warm_up: Duration,
+        length: Duration,
+    ) -> Result<Round, VhostError> {
+        let window = Window { start: Instant::now(), warm_up, length };
+        let work = |queue: u32| Work {
+            block_bytes: u32::try_from(job.block_bytes).unwrap_or(0),
+            read_percent: job.read_percent,
+            random: job.random,
+            depth: u16::try_from(job.depth).unwrap_or(1),
+            queue,
+            queues: job.threads,
+            size: self.size.min(self.device.capacity),
+            marked: self.marked,
+            rate,
+            limit: limit.unwrap_or(u64::MAX),
+        };
+        let queues = self.device.queues.drain(..job.threads as usize);
+        let loads = (0..).zip(queues).map(|(index, queue)| Load::new(queue, work(index), window)).collect();
+        let running = Running::start(loads, &self.beside, self.core)?;
+        let cores = if limit.is_none() { self.cores_within(&window) } else { None };
+        let loads = running.wait()?;
+        let mut counted = Vec::new();
+        for (index, load) in loads.into_iter().enumerate() {
+            self.device.queues.insert(index, load.queue);
+            counted.push(load.counted);
+        }
+        let (failed, stuck) =
+            (counted.iter().map(|load| load.failed).sum::<u64>(), counted.iter().any(|load| load.stuck));
+        let wrong =
+            |what: String| VhostError::Wrong { system: self.name.clone(), job: job.name.clone(), what };
+        if stuck {
+            return Err(wrong("a request was not answered for a minute".into()));
+        }
+        if failed > 0 {
+            return Err(wrong(format!("{failed} requests failed")));
+        }
+        Ok(Round::of(counted, job.block_bytes, cores))
+    }
+
+    /// Processors that the back end uses within the window.
+    pub(super) fn cores_within(&self, window: &Window) -> Option<f64> {
+        let now = || Some((Instant::now(), self.worker.as_ref()?.nanos()?));
+        std::thread::sleep(window.warm_up.saturating_sub(window.start.elapsed()));
+        let (start, before) = now()?;
+        std::thread::sleep((window.warm_up + window.length).saturating_sub(window.start.elapsed()));
+        let (end, after) = now()?;
+        #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a run")]
+        let used = after.saturating_sub(before) as f64 / 1e9;
+        Some(used / (end - start).as_secs_f64())
+    }
+}
+
+fn connect(socket: &Path, name: &str, options: &Options) -> Result<Device, VhostError> {
+    let failed = |source| VhostError::BackEnd { socket: name.into(), source };
+    let device = Device::connect(socket, &shape(options)).map_err(failed)?;
+    if device.capacity < options.size {
+        let message = format!("the disk has {} bytes, and {} are to be used", device.capacity, options.size);
+        return Err(failed(std::io::Error::other(message)));
+    }
+    Ok(device)
+}
+
+/// Loads that run somewhere.
+struct Running {
+    ended: mpsc::Receiver<(usize, Load)>,
+    count: usize,
+}
+
+impl Running {
+    /// Starts loads: all on one thread, or each on a reactor.
+    fn start(loads: Vec<Load>, beside: &[Remote], core: Option<usize>) -> Result<Self, VhostError> {
+        let (sender, ended) = mpsc::channel();
+        let count = loads.len();
+        if beside.is_empty() {
+            let (pinned, is_pinned) = mpsc::channel();
+            let run = move || {
+                let result = core.map_or(Ok(()), pin);
+                let go = result.is_ok();
+                // Who started it waits for both.
+                let _ = pinned.send(result);
+                if go {
+                    drive(loads, &sender);
+                }
+            };
+            std::thread::Builder::new().name("load".into()).spawn(run)?;
+            is_pinned.recv().map_err(|_| VhostError::Ended)??;
+            return Ok(Self { ended, count });
+        }
+        for ((index, mut load), remote) in loads.into_iter().enumerate().zip(beside.iter().cycle()) {
+            let sender = sender.clone();
+            let begin = move || {
+                let task = async move {
+                    let reactor = Reactor::current();
+                    while load.turn() != Turn::Done {
+                        reactor.yield_now().await;
+                    }
+                    // Somebody waits, unless the program ends.
+                    let _ = sender.send((index, load));
+                };
+                Reactor::current().spawn(task).detach();
+            };
+            remote.post(begin).map_err(|_| VhostError::Ended)?;
+        }
+        Ok(Self { ended, count })
+    }
+
+    fn wait(self) -> Result<Vec<Load>, VhostError> {
+        let mut loads: Vec<(usize, Load)> = self.ended.iter().take(self.count).collect();
+        if loads.len() < self.count {
+            return Err(VhostError::Ended);
+        }
+        loads.sort_by_key(|(index, _)| *index);
+        Ok(loads.into_iter().map(|(_, load)| load).collect())
+    }
+}
+
+/// Drives loads on this thread until all have ended.
+fn drive(loads: Vec<Load>, ended: &mpsc::Sender<(usize, Load)>) {
+    let mut loads: Vec<(usize, Load)> = loads.into_iter().enumerate().collect();
+    while !loads.is_empty() {
+        let mut busy = false;
+        let mut index = 0;
+        while let Some((_, load)) = loads.get_mut(index) {
+            match load.turn() {
+                Turn::Done => {
+                    // Somebody waits, unless the program ends.
+                    let _ = ended.send(loads.remove(index));
+                    continue;
+                }
+                Turn::Busy => busy = true,
+                Turn::Idle => {}
+            }
+            index += 1;
+        }
+        if !busy {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn run_job(job: &Job, systems: &mut [System], options: &Options) -> Result<Vec<Line>, VhostError> {
+    let mut rounds = vec![Vec::new(); systems.len()];
+    for round in 0..options.rounds as usize {
+        for turn in 0..systems.len() {
+            let index = (turn + round) % systems.len();
+            let (Some(system), Some(rounds)) = (systems.get_mut(index), rounds.get_mut(index)) else {
+                continue;
+            };
+            rounds.push(system.measure(job, None, None, options.warm_up, options.length)?);
+        }
+    }
+    let first = rounds.first().cloned().unwrap_or_default();
+    let lines = systems.iter().zip(rounds).enumerate().map(|(index, (system, rounds))| Line {
+        job: job.name.clone(),
+        system: system.name.clone(),
+        block_bytes: job.block_bytes,
+        depth: job.depth,
+        queues: job.threads,
+        median: Round::median(&rounds),
+        first_is_times: (index > 0)
+            .then(|| median(first.iter().zip(&rounds).map(|(first, this)| first.iops / this.iops))),
+        rounds,
+    });
+    Ok(lines.collect())
+}

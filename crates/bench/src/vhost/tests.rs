@@ -1,0 +1,126 @@
+//! The benchmark itself: on a small pool, and on two back ends in turns.
+
+use super::embedded::{Embedded, Shape};
+use super::*;
+
+fn job(name: &str, block_bytes: u64, read_percent: u8, depth: u32, threads: u32) -> Job {
+    let random = block_bytes == 4096;
+    Job { read_percent, random, ..Job::random_read(name, block_bytes, depth, threads) }
+}
+
+fn options(jobs: Vec<Job>) -> Options {
+    Options {
+        socket: None,
+        against: None,
+        jobs,
+        length: Duration::from_millis(20),
+        warm_up: Duration::from_millis(5),
+        rounds: 2,
+        size: 16 << 20,
+        overwrite: false,
+        core: None,
+        pool_cores: Vec::new(),
+        drive_bytes: 64 << 20,
+        beside: false,
+        indirect: false,
+        proportion: false,
+    }
+}
+
+fn jobs() -> Vec<Job> {
+    vec![job("reads", 4096, 100, 64, 1), job("both", 4096, 70, 8, 2), job("long", 1 << 20, 50, 4, 1)]
+}
+
+fn served() -> Embedded {
+    let shape =
+        Shape { cores: vec![None], drive_bytes: 64 << 20, volume_bytes: 16 << 20, poll: Duration::ZERO };
+    Embedded::start(&shape).unwrap()
+}
+
+fn assert_sound(line: &Line) {
+    for round in line.rounds.iter().chain([&line.median]) {
+        assert_eq!(round.wrong, 0, "{line:?}");
+        assert!(round.iops > 0.0 && round.bytes_per_s > 0.0, "{line:?}");
+        assert!(round.p50_us > 0.0 && round.p50_us <= round.p99_us && round.p99_us <= round.p9999_us);
+    }
+}
+
+#[test]
+fn the_table_is_that_of_the_issue() {
+    let suite = table();
+    assert_eq!(suite.jobs.len(), 8);
+    assert!(suite.jobs.iter().all(|job| job.threads == 1));
+}
+
+#[test]
+fn a_pool_on_memory_is_measured_and_verified() {
+    for (indirect, beside) in [(false, false), (true, false), (false, true)] {
+        let mut seen = Vec::new();
+        let options = Options { indirect, beside, ..options(jobs()) };
+        let report = run(&options, |line| seen.push(line.clone())).unwrap();
+        assert_eq!(report.lines, seen);
+        assert_eq!(report.lines.len(), 3);
+        report.lines.iter().for_each(assert_sound);
+        assert!(report.lines.iter().all(|line| line.rounds.len() == 2 && line.first_is_times.is_none()));
+    }
+}
+
+#[test]
+fn two_back_ends_are_compared_in_turns() {
+    let (one, other) = (served(), served());
+    let options = Options {
+        socket: Some(one.socket()),
+        against: Some(other.socket()),
+        overwrite: true,
+        proportion: true,
+        ..options(vec![job("reads", 4096, 100, 16, 1)])
+    };
+    let report = run(&options, |_| ()).unwrap();
+    report.lines.iter().for_each(assert_sound);
+    let systems: Vec<&str> = report.lines.iter().map(|line| line.system.as_str()).collect();
+    assert_eq!(systems, [one.socket().to_str().unwrap(), other.socket().to_str().unwrap()]);
+    let ratio = report.lines[1].first_is_times.unwrap();
+    let of = |round: usize| report.lines[0].rounds[round].iops / report.lines[1].rounds[round].iops;
+    assert_eq!(ratio, (of(0) + of(1)) / 2.0);
+    let loads: Vec<&str> = report.shares.iter().map(|share| share.load.as_str()).take(7).collect();
+    assert_eq!(loads[0], "100 % of the peak");
+    assert_eq!((loads[6], report.shares.len()), ("none", 14));
+    let paced = |index: usize| report.shares[index].round.iops;
+    assert!(paced(3) < paced(0) / 10.0, "a hundredth of the peak is kept to");
+}
+
+#[test]
+fn what_a_disk_holds_is_not_overwritten_unasked() {
+    let back_end = served();
+    let reads = vec![job("reads", 4096, 100, 4, 1)];
+    let on = |jobs: Vec<Job>, overwrite: bool| Options {
+        socket: Some(back_end.socket()),
+        overwrite,
+        ..options(jobs)
+    };
+    run(&on(reads.clone(), true), |_| ()).unwrap();
+    let error = run(&on(vec![job("writes", 4096, 99, 4, 1)], false), |_| ()).unwrap_err();
+    assert!(error.to_string().contains("--overwrite"), "{error}");
+    // Reading alone changes nothing: the marks of the first run are all still there.
+    let report = run(&on(reads, false), |_| ()).unwrap();
+    assert_eq!(report.lines[0].median.wrong, 0);
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let refused = |options: Options, says: &str| {
+        let error = run(&options, |_| ()).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    refused(options(vec![job("odd", 6000, 100, 1, 1)]), "whole 4 KiB");
+    refused(options(vec![job("deep", 4096, 100, 400, 1)]), "1024 entries");
+    refused(options(Vec::new()), "no job");
+    refused(Options { size: 1 << 20, ..options(jobs()) }, "16 MiB");
+    refused(Options { core: Some(100_000), ..options(jobs()) }, "core 100000");
+    let nowhere = Some(PathBuf::from("/nonexistent/disk.sock"));
+    refused(
+        Options { socket: nowhere.clone(), overwrite: true, ..options(jobs()) },
+        "/nonexistent/disk.sock",
+    );
+    refused(Options { beside: true, against: nowhere, overwrite: true, ..options(jobs()) }, "beside");
+}
