@@ -56,6 +56,13 @@ impl Drives {
         self.usable(index).map(|(_, drive)| drive.read(offset, into))
     }
 
+    /// A read is about to begin.
+    pub(crate) fn expect_read(&self, index: DriveIndex, offset: u64, length: usize) {
+        if let Some((_, drive)) = self.usable(index) {
+            drive.expect_read(offset, length);
+        }
+    }
+
     /// Starts a write; `None` if the drive may not be used.
     pub(crate) fn write(&self, index: DriveIndex, offset: u64, from: &[Span]) -> Option<Io> {
         let (slot, drive) = self.usable(index)?;

@@ -98,7 +98,15 @@ impl Rows {
         );
         match self.start_read(run.address, std::slice::from_ref(into)) {
             Some((drive, io)) => self.finish_read(run, crcs, into, drive, io).await,
-            None => self.rebuild_run(run, crcs, into, &[]).await.map(|()| Outcome::Degraded),
+            // On the heap as in `finish_read`.
+            None => Box::pin(self.rebuild_run(run, crcs, into, &[])).await.map(|()| Outcome::Degraded),
+        }
+    }
+
+    /// A block is about to be read.
+    pub(crate) fn expect_read(&self, address: Address) {
+        if let Some(cell) = self.segments.borrow().cell(address) {
+            self.drives.expect_read(cell.drive, cell.offset, BLOCK);
         }
     }
 
@@ -125,7 +133,8 @@ impl Rows {
             Ok(_) => {}
             Err(error) => self.note_error(drive, error),
         }
-        self.mend_run(run, crcs, into).await
+        // Rare, and large as a future: on the heap, so that every read need not have room for it.
+        Box::pin(self.mend_run(run, crcs, into)).await
     }
 
     fn note_error(&self, drive: DriveIndex, error: IoError) {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
+use format::LayerId;
 use format::limits::{BLOCK, SLICE};
 use reactor::{Buffer, Home, Span};
 use smallvec::SmallVec;
@@ -156,12 +157,33 @@ impl AttachedVolume {
         self.check(offset, into.len() as u64)?;
         if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
             let (shard, block) = self.slices.place(offset / BLOCK as u64);
-            return self.read_piece(Piece { shard, block, blocks: 1, at: 0 }, into.clone()).await;
+            if let ShardAccess::Here(shard) = self.shard(shard)? {
+                return shard.read_one(self.shared.layer, block, into).await;
+            }
         }
+        // On the heap, so that the commonest read need not have room for the others.
         if !is_aligned(offset, into.len()) {
-            return self.read_unaligned(offset, into).await;
+            return Box::pin(self.read_unaligned(offset, into)).await;
         }
-        self.read_aligned(offset, into).await
+        Box::pin(self.read_aligned(offset, into)).await
+    }
+
+    /// What lies at `offset` will be read or written soon: a hint, which costs little and finds what has to be waited for.
+    pub fn expect(&self, offset: u64) {
+        self.with_block(offset, |shard, layer, block| shard.expect(layer, block));
+    }
+
+    /// What lies at `offset` will be read next: a hint, as [`Self::expect`].
+    pub fn expect_read(&self, offset: u64) {
+        self.with_block(offset, |shard, layer, block| shard.expect_read(layer, block));
+    }
+
+    /// Runs `step` with the block at `offset` if it belongs to a shard of this reactor.
+    fn with_block(&self, offset: u64, step: impl FnOnce(&Shard, LayerId, u64)) {
+        let (shard, block) = self.slices.place(offset / BLOCK as u64);
+        if let Some(ShardAccess::Here(shard)) = self.shards.get(shard) {
+            step(shard, self.shared.layer, block);
+        }
     }
 
     async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
@@ -200,9 +222,16 @@ impl AttachedVolume {
     pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
         self.check(offset, data.len() as u64)?;
         if !is_aligned(offset, data.len()) {
-            return self.write_unaligned(offset, data).await;
+            // On the heap, as in `read`.
+            return Box::pin(self.write_unaligned(offset, data)).await;
         }
-        self.write_aligned(offset, data).await
+        if data.len() == BLOCK {
+            let (shard, block) = self.slices.place(offset / BLOCK as u64);
+            if let ShardAccess::Here(shard) = self.shard(shard)? {
+                return shard.write(self.shared.layer, block, data).await;
+            }
+        }
+        Box::pin(self.write_aligned(offset, data)).await
     }
 
     async fn write_aligned(&self, offset: u64, data: &Span) -> Result<()> {

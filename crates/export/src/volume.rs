@@ -66,6 +66,17 @@ pub trait Volume {
     /// As [`Volume::read`].
     fn extents(&self, offset: u64, length: u64) -> impl Future<Output = Result<Vec<Extent>, VolumeError>>;
 
+    /// The bytes at `offset` will be read or written soon: a hint, given for some requests at once, before they are carried
+    /// out one after the other.
+    fn expect(&self, offset: u64) {
+        let _ = offset;
+    }
+
+    /// The bytes at `offset` will be read next, after the request that is about to be carried out: a hint.
+    fn expect_read(&self, offset: u64) {
+        let _ = offset;
+    }
+
     /// Waits until the volume is taken away: exports finish what they have begun, and let go of it. For volumes that never
     /// are, this never ends.
     fn withdrawn(&self) -> impl Future<Output = ()> {

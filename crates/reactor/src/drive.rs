@@ -45,6 +45,11 @@ pub trait Drive {
     /// Tells the drive that the bytes in this range are no longer wanted; what is read there next is undefined.
     fn discard(&self, offset: u64, length: u64) -> Io;
 
+    /// A read of this range is about to begin: a hint, for drives that can get ready for it.
+    fn expect_read(&self, offset: u64, length: usize) {
+        let _ = (offset, length);
+    }
+
     /// Makes sure that writes in this range will not run out of space (files: allocates; drives: nothing to do).
     fn reserve(&self, offset: u64, length: u64) -> Io;
 }

@@ -18,7 +18,7 @@ use slab::Slab;
 use crate::remote::Remote;
 use crate::shared::Shared;
 use crate::timer::{Sleep, Timers};
-use crate::{Clock, Driver, Instant};
+use crate::{Clock, Driver, Instant, Patience};
 
 /// A spawned task: await it for its result, [`Task::detach`] it to let it run; dropping it cancels it.
 pub type Task<T> = async_task::Task<T>;
@@ -37,7 +37,7 @@ struct Inner {
     /// A waker for every task that has not ended, so that [`Reactor::shut_down`] reaches those that wait.
     alive: RefCell<Slab<Waker>>,
     /// How long to poll for more work before sleeping.
-    poll_for: Cell<Duration>,
+    patience: Cell<Patience>,
     /// When something last happened.
     busy_at: Cell<Instant>,
 }
@@ -57,15 +57,15 @@ impl Reactor {
             clock,
             timers: RefCell::default(),
             alive: RefCell::default(),
-            poll_for: Cell::new(Duration::ZERO),
+            patience: Cell::new(Patience::new(Duration::ZERO)),
             busy_at,
         };
         Self { inner: Rc::new(inner) }
     }
 
-    /// How long an idle reactor polls for more work before it sleeps; zero at first.
+    /// How long an idle reactor polls for more work before it sleeps, at most; zero at first.
     pub fn set_poll_before_sleep(&self, length: Duration) {
-        self.inner.poll_for.set(length);
+        self.inner.patience.set(Patience::new(length));
     }
 
     /// The reactor whose [`Reactor::run`] is on this thread's stack.
@@ -165,7 +165,7 @@ impl Reactor {
         let mut worked = self.run_ready();
         worked |= shared.take_messages();
         let more = || shared.ready_len() > 0 || main_woken.load(Ordering::Acquire);
-        let may_sleep = self.inner.poll_for.get().is_zero() && !more();
+        let may_sleep = self.inner.patience.get().length().is_zero() && !more();
         let driver = &self.inner.driver;
         worked |= if may_sleep { driver.poll_before_sleep() } else { driver.poll() };
         worked |= self.fire_timers();
@@ -200,8 +200,8 @@ impl Reactor {
 
     /// True while the time since the last work is shorter than the polling time.
     fn keep_polling(&self) -> bool {
-        let poll_for = self.inner.poll_for.get();
-        if poll_for.is_zero() {
+        let patience = self.inner.patience.get();
+        if patience.is_off() {
             return false;
         }
         let now = self.now();
@@ -209,7 +209,7 @@ impl Reactor {
         if self.inner.busy_at.get() > now {
             self.inner.busy_at.set(now);
         }
-        now.since(self.inner.busy_at.get()) < poll_for
+        now.since(self.inner.busy_at.get()) < patience.length()
     }
 
     fn fire_timers(&self) -> bool {
@@ -230,8 +230,18 @@ impl Reactor {
         if shared.fall_asleep() && !main_woken.load(Ordering::Acquire) {
             let until = self.inner.timers.borrow().next_due();
             self.inner.driver.sleep(until);
+            self.learn_from_pause();
         }
         shared.wake_up();
+    }
+
+    /// Something has ended a sleep.
+    fn learn_from_pause(&self) {
+        let mut patience = self.inner.patience.get();
+        if !patience.is_off() {
+            patience.slept_through(self.now().since(self.inner.busy_at.get()));
+            self.inner.patience.set(patience);
+        }
     }
 
     /// Refuses messages from now on and drops every task, where it stands, and everything settled on this thread.

@@ -12,6 +12,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Span};
 
+/// Bytes that are fetched ahead at most: once the first are being copied the rest comes by itself, and asking for all 4 KiB
+/// takes longer than it saves.
+const EXPECTED_MAX: usize = 1024;
+
 /// The bytes of a memory drive, zero at first, allocated as they are written.
 pub struct Memory {
     start: NonNull<u8>,
@@ -134,6 +138,12 @@ impl Drive for MemoryDrive {
         // ranges that are not whole pages, which costs nothing but the memory.
         let _ = unsafe { rustix::mm::madvise(at.cast(), length, Advice::LinuxDontNeed) };
         Io::ready(Ok(0))
+    }
+
+    fn expect_read(&self, offset: u64, length: usize) {
+        if let Some(at) = self.memory.at(offset, length) {
+            crate::prefetch(at, length.min(EXPECTED_MAX));
+        }
     }
 
     fn reserve(&self, _offset: u64, _length: u64) -> Io {

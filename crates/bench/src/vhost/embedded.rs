@@ -246,6 +246,14 @@ impl export::Volume for Served {
         false
     }
 
+    fn expect(&self, offset: u64) {
+        self.volume.expect(offset);
+    }
+
+    fn expect_read(&self, offset: u64) {
+        self.volume.expect_read(offset);
+    }
+
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {
         self.volume.read(offset, into).await.map_err(failed)
     }

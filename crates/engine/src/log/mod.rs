@@ -188,11 +188,18 @@ impl Log {
     /// # Errors
     /// `NoSpace` for user data in a full pool; `PoolFailed` when too many drives are lost. The request's pins are
     /// taken back in every case.
-    pub(crate) async fn commit(&self, stream: Stream, mut request: Request) -> Result<Vec<format::MapEntry>> {
+    ///
+    /// It is queued when this is called, so that the future, of which every writer has one, need not have room for it.
+    pub(crate) fn commit(
+        &self,
+        stream: Stream,
+        mut request: Request,
+    ) -> impl Future<Output = Result<Vec<format::MapEntry>>> + use<> {
         let (sender, receiver) = local_oneshot();
         request.reply = Some(sender);
         self.enqueue(stream, request);
-        receiver.await.unwrap_or_else(|| Err(Error::new(ErrorKind::Closed, "the pool was closed")))
+        let closed = || Err(Error::new(ErrorKind::Closed, "the pool was closed"));
+        async move { receiver.await.unwrap_or_else(closed) }
     }
 
     /// As [`Log::commit`], for requests that carry their own way to answer. Of several that are queued together it is

@@ -68,6 +68,12 @@ impl Map {
         }
     }
 
+    /// The entry of one block if its leaf is in memory, which is not taken for a use of it.
+    pub(crate) fn peek(&self, layer: LayerId, block: u64) -> Option<&MapEntry> {
+        let leaf = self.find(layer, 0, block >> LEVEL_BITS)?;
+        self.nodes[leaf].entries.get(slot_at(block, 0))
+    }
+
     /// The first block from `from` on, below `end`, whose leaf exists; `None` if there is none.
     ///
     /// # Errors

@@ -33,7 +33,11 @@ impl Shard {
         let mut entries = SmallVec::new();
         self.walk(|map| map.lookup(layer, block, count, &mut entries)).await?;
         let mut pieces = plan(&entries, into);
-        for piece in &mut pieces {
+        for index in 0..pieces.len() {
+            if let Some(next) = pieces.get(index + 1) {
+                self.rows.expect_read(next.run.address);
+            }
+            let Some(piece) = pieces.get_mut(index) else { continue };
             self.rows.segments.borrow_mut().pin(piece.run.address.segment());
             piece.started = self.rows.start_read(piece.run.address, &[piece.target(into)]);
         }
@@ -44,12 +48,30 @@ impl Shard {
         read
     }
 
-    /// The commonest read, without the planning.
-    async fn read_one(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
+    /// A block will be read or written soon: has the place of its entry fetched.
+    pub(crate) fn expect(&self, layer: LayerId, block: u64) {
+        if let Some(entry) = self.ledger.map.borrow().peek(layer, block) {
+            reactor::prefetch(std::ptr::from_ref(entry).cast(), size_of_val(entry));
+        }
+    }
+
+    /// A block will be read next: has its drive get ready.
+    pub(crate) fn expect_read(&self, layer: LayerId, block: u64) {
+        let address = self.ledger.map.borrow().peek(layer, block).and_then(|entry| entry.address());
+        if let Some(address) = address {
+            self.rows.expect_read(address);
+        }
+    }
+
+    /// One block: the commonest read, without the planning.
+    ///
+    /// # Errors
+    /// As [`Shard::read`].
+    pub(crate) async fn read_one(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
         let found = self.ledger.map.borrow_mut().lookup_one(layer, block);
         let entry = match found {
             Ok(entry) => entry,
-            Err(_) => self.walk(|map| map.lookup_one(layer, block)).await?,
+            Err(_) => Box::pin(self.walk(|map| map.lookup_one(layer, block))).await?,
         };
         let Slot::Block { address, crc } = entry.slot() else {
             into.zero();
@@ -101,7 +123,7 @@ impl Shard {
         {
             return Ok(());
         }
-        self.report_gone().await;
+        Box::pin(self.report_gone()).await;
         if let Ok(Outcome::Repaired) = read {
             (block..).zip(entries).for_each(|(block, entry)| self.heal_later(layer, block, *entry));
         }

@@ -197,6 +197,23 @@ impl Shard {
     /// Pins the leaves of a range, with no block of it locked. The caller queues its request without waiting for
     /// anything in between.
     async fn prepare(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
+        if let Some(pins) = self.prepare_now(layer, block, count) {
+            return Ok(pins);
+        }
+        // On the heap, so that most writes need not have room for it.
+        Box::pin(self.prepare_waiting(layer, block, count)).await
+    }
+
+    /// As [`Shard::prepare`], if nothing has to be waited for.
+    fn prepare_now(&self, layer: LayerId, block: u64, count: u64) -> Option<Pins> {
+        let mut map = self.ledger.map.borrow_mut();
+        if map.is_checkpoint_due() || self.locks.any_held(layer, block, count) {
+            return None;
+        }
+        map.prepare_write(layer, block, count).ok()
+    }
+
+    async fn prepare_waiting(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
         loop {
             let pins = self.prepare_unlocked(layer, block, count).await?;
             if !self.locks.any_held(layer, block, count) {

@@ -46,14 +46,17 @@ impl<V: Volume> Means<'_, V> {
                 self.read(*offset, into).await.map(|()| u32::try_from(*len).unwrap_or(u32::MAX))
             }
             Operation::Write { offset, from, .. } => self.write(*offset, from).await.map(|()| 0),
-            Operation::Flush => self.volume.flush().await.map(|()| 0),
-            Operation::Discard(ranges) => self.discard(ranges).await.map(|()| 0),
-            Operation::WriteZeroes(ranges) => self.write_zeroes(ranges).await.map(|()| 0),
+            // On the heap, so that the commonest requests need not have room for these.
+            Operation::Flush => Box::pin(self.volume.flush()).await.map(|()| 0),
+            Operation::Discard(ranges) => Box::pin(self.discard(ranges)).await.map(|()| 0),
+            Operation::WriteZeroes(ranges) => Box::pin(self.write_zeroes(ranges)).await.map(|()| 0),
             Operation::Id { into, .. } => Ok(tell_id(into, self.memory, &self.manner.id)),
         };
         let changes = !matches!(operation, Operation::Read { .. } | Operation::Flush | Operation::Id { .. });
         let done = match done {
-            Ok(bytes) if self.manner.write_through && changes => self.volume.flush().await.map(|()| bytes),
+            Ok(bytes) if self.manner.write_through && changes => {
+                Box::pin(self.volume.flush()).await.map(|()| bytes)
+            }
             done => done,
         };
         done.map_err(|error| {
@@ -66,6 +69,10 @@ impl<V: Volume> Means<'_, V> {
         if let Some(whole) = self.in_one_piece(into) {
             return self.volume.read(offset, &whole).await;
         }
+        Box::pin(self.read_parts(offset, into)).await
+    }
+
+    async fn read_parts(&self, offset: u64, into: &Pieces) -> Result<(), VolumeError> {
         let parts = plan(into, self.volume.sector());
         all(&parts, |part| self.read_part(offset + part.at, part)).await
     }
@@ -85,6 +92,10 @@ impl<V: Volume> Means<'_, V> {
         if let Some(whole) = self.in_one_piece(from) {
             return self.volume.write(offset, &whole).await;
         }
+        Box::pin(self.write_parts(offset, from)).await
+    }
+
+    async fn write_parts(&self, offset: u64, from: &Pieces) -> Result<(), VolumeError> {
         let parts = plan(from, self.volume.sector());
         all(&parts, |part| self.write_part(offset + part.at, part)).await
     }

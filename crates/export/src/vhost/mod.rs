@@ -28,6 +28,7 @@ mod ring;
 mod runner;
 mod server;
 mod session;
+mod spares;
 #[cfg(test)]
 mod testing;
 mod vring;

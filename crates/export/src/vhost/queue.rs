@@ -9,9 +9,9 @@ use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use reactor::{Notify, Reactor};
+use smallvec::SmallVec;
 
 use super::chain::Chain;
 use super::dirty::DirtyLog;
@@ -21,6 +21,7 @@ use super::limits::{BATCH, GATHERS_BYTES};
 use super::memory::{GuestMemory, Piece};
 use super::request::{Operation, Request, Status, Terms};
 use super::ring::{Addresses, BadRing, Ring};
+use super::spares::Spares;
 use crate::Volume;
 use crate::reserve::Reserve;
 
@@ -79,11 +80,43 @@ struct State {
 }
 
 /// A request that was taken. Dropped without [`Queue::hand_back`], it stays marked as under way.
-struct Ticket {
+pub(super) struct Ticket {
     head: u16,
     status: Option<Piece>,
     operation: Result<Operation, Status>,
     memory: Rc<GuestMemory>,
+}
+
+/// How requests are carried out: by [`Queue::carry_out`], whose futures have no name, in places that are used again.
+pub(super) struct Works<V, F> {
+    carry_out: fn(Rc<Queue<V>>, Ticket) -> F,
+    spares: Rc<Spares<F>>,
+}
+
+impl<V, F: Future<Output = ()> + 'static> Works<V, F> {
+    pub(super) fn new(carry_out: fn(Rc<Queue<V>>, Ticket) -> F) -> Self {
+        Self { carry_out, spares: Spares::new() }
+    }
+}
+
+/// Requests that were taken together.
+type Batch = SmallVec<[Ticket; BATCH as usize]>;
+
+/// Where a request begins, and whether it reads.
+struct Beginning {
+    offset: u64,
+    reads: bool,
+}
+
+impl Ticket {
+    /// Where it begins, if it reads or writes.
+    fn place(&self) -> Option<Beginning> {
+        match &self.operation {
+            Ok(Operation::Read { offset, .. }) => Some(Beginning { offset: *offset, reads: true }),
+            Ok(Operation::Write { offset, .. }) => Some(Beginning { offset: *offset, reads: false }),
+            _ => None,
+        }
+    }
 }
 
 impl<V: Volume + 'static> Queue<V> {
@@ -139,20 +172,40 @@ impl<V: Volume + 'static> Queue<V> {
     }
 
     /// Hands back what has ended and begins what there is. True if there was anything.
-    pub(super) fn turn(self: &Rc<Self>) -> bool {
+    pub(super) fn turn<F: Future<Output = ()> + 'static>(self: &Rc<Self>, works: &Works<V, F>) -> bool {
         let mut worked = self.publish();
-        for taken in 1..=TURN {
-            let Some(ticket) = self.take() else { break };
-            self.begin(ticket);
+        let terms = self.terms();
+        for _ in 0..TURN / BATCH {
+            let mut batch = SmallVec::new();
+            let more = self.take(&terms, &mut batch);
+            if batch.is_empty() {
+                break;
+            }
+            self.begin_all(batch, works);
+            self.publish();
             worked = true;
-            if taken.is_multiple_of(BATCH) {
-                self.publish();
+            if !more {
+                break;
             }
         }
-        if worked {
-            self.publish();
-        }
         worked
+    }
+
+    /// Begins some requests, one after the other. While one is carried out, what the next one needs is on its way.
+    fn begin_all<F: Future<Output = ()> + 'static>(self: &Rc<Self>, batch: Batch, works: &Works<V, F>) {
+        let ahead = batch.len() > 1;
+        if ahead {
+            batch.iter().filter_map(Ticket::place).for_each(|place| self.volume.expect(place.offset));
+        }
+        let mut tickets = batch.into_iter().peekable();
+        while let Some(ticket) = tickets.next() {
+            if let Some(place) = tickets.peek().and_then(Ticket::place)
+                && place.reads
+            {
+                self.volume.expect_read(place.offset);
+            }
+            self.begin(ticket, works);
+        }
     }
 
     /// Asks the guest for notifications. True if it will give one for the next request, and there is none now.
@@ -175,19 +228,23 @@ impl<V: Volume + 'static> Queue<V> {
         self.state.borrow_mut().ring.disarm();
     }
 
-    /// Takes a request.
-    fn take(&self) -> Option<Ticket> {
+    /// Takes requests, up to a batch. True if there may be more.
+    fn take(&self, terms: &Terms, batch: &mut Batch) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let head = match state.next_head(self.stopping.get()) {
-            Ok(head) => head?,
-            Err(error) => {
-                self.break_down(state, error);
-                return None;
-            }
-        };
-        self.under_way.set(self.under_way.get() + 1);
-        Some(state.read_request(head, &self.terms(), || self.log_bad(head)))
+        while batch.len() < usize::from(BATCH) {
+            let head = match state.next_head(self.stopping.get()) {
+                Ok(Some(head)) => head,
+                Ok(None) => return false,
+                Err(error) => {
+                    self.break_down(state, error);
+                    return false;
+                }
+            };
+            self.under_way.set(self.under_way.get() + 1);
+            batch.push(state.read_request(head, terms, || self.log_bad(head)));
+        }
+        true
     }
 
     fn terms(&self) -> Terms {
@@ -207,22 +264,17 @@ impl<V: Volume + 'static> Queue<V> {
     }
 
     /// Begins a request. What need not wait is done at once.
-    fn begin(self: &Rc<Self>, ticket: Ticket) {
-        let operation = match &ticket.operation {
-            Ok(_) => self.clone().carry_out(ticket),
-            Err(status) => {
-                let status = *status;
-                return self.hand_back(&ticket, status, 0);
-            }
-        };
-        let mut operation = Box::pin(operation);
-        // Nobody wakes this waker's task: the task that takes over polls again at once.
-        if operation.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            self.reactor.spawn(operation).detach();
+    fn begin<F: Future<Output = ()> + 'static>(self: &Rc<Self>, ticket: Ticket, works: &Works<V, F>) {
+        if let Err(status) = ticket.operation {
+            return self.hand_back(&ticket, status, 0);
+        }
+        if let Some(rest) = works.spares.begin((works.carry_out)(self.clone(), ticket)) {
+            self.reactor.spawn(rest).detach();
         }
     }
 
-    async fn carry_out(self: Rc<Self>, ticket: Ticket) {
+    /// Carries a request out, and hands it back.
+    pub(super) async fn carry_out(self: Rc<Self>, ticket: Ticket) {
         let Ok(operation) = &ticket.operation else { return };
         let (volume, manner, gathers) = (&self.volume, &self.manner, &self.gathers);
         let means = Means { volume, memory: &ticket.memory, manner, gathers };

@@ -103,7 +103,7 @@ impl Setup {
     }
 
     fn turn(&self, queue: &Rc<Queue<MemoryVolume>>) -> bool {
-        self.on(|_| queue.turn())
+        self.on(|_| queue.turn(&Works::new(Queue::carry_out)))
     }
 
     /// Makes a request of 512 bytes available: its chain takes three descriptors from `head` on.

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use reactor::{Instant, IoError, Notify, Platform, Reactor};
+use reactor::{Instant, IoError, Notify, Patience, Platform, Reactor};
 use rustix::io::Errno;
 
-use super::queue::Queue;
+use super::queue::{Queue, Works};
 use crate::Volume;
 
 /// How long a queue without a descriptor for notifications sleeps between two looks.
@@ -71,10 +71,12 @@ impl Kick {
 /// Serves a queue until it is told to stop, and everything that was begun has been handed back.
 pub(super) async fn run<V: Volume + 'static>(queue: Rc<Queue<V>>, kick: Rc<Kick>, poll: Duration) {
     let reactor = Reactor::current();
+    let works = Works::new(Queue::carry_out);
+    let mut patience = Patience::new(poll);
     let mut idle_since: Option<Instant> = None;
     let mut waiting: Option<Waiting> = None;
     loop {
-        if queue.turn() {
+        if queue.turn(&works) {
             idle_since = None;
             reactor.yield_now().await;
             continue;
@@ -82,23 +84,26 @@ pub(super) async fn run<V: Volume + 'static>(queue: Rc<Queue<V>>, kick: Rc<Kick>
         if queue.has_stopped() {
             return;
         }
-        if !poll.is_zero() {
+        if !patience.is_off() {
             let now = reactor.now();
-            if now.since(*idle_since.get_or_insert(now)) < poll {
+            if now.since(*idle_since.get_or_insert(now)) < patience.length() {
                 reactor.yield_now().await;
                 continue;
             }
         }
-        if queue.arm() {
-            sleep(&queue, &kick, &mut waiting).await;
-        }
+        // Woken by what it has done itself before, it goes on being idle.
+        let slept = queue.arm() && sleep(&queue, &kick, &mut waiting).await;
         queue.disarm();
-        idle_since = None;
+        if slept && let Some(since) = idle_since.take() {
+            patience.slept_through(reactor.now().since(since));
+        }
     }
 }
 
-/// Waits until there may be something to do. The wait for the guest is kept when something else comes first.
-async fn sleep<V: Volume + 'static>(queue: &Queue<V>, kick: &Kick, waiting: &mut Option<Waiting>) {
+/// Waits until there may be something to do. The wait for the guest is kept when something else comes first. False if
+/// there was something at once.
+async fn sleep<V: Volume + 'static>(queue: &Queue<V>, kick: &Kick, waiting: &mut Option<Waiting>) -> bool {
+    let mut slept = false;
     let mut changed = pin!(queue.changed.notified());
     let mut replaced = pin!(kick.replaced.notified());
     poll_fn(|context| {
@@ -110,7 +115,10 @@ async fn sleep<V: Volume + 'static>(queue: &Queue<V>, kick: &Kick, waiting: &mut
             return Poll::Ready(());
         }
         match waiting.get_or_insert_with(|| kick.wait()).as_mut().poll(context) {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                slept = true;
+                Poll::Pending
+            }
             Poll::Ready(result) => {
                 if result.is_err() || !kick.clear() {
                     tracing::warn!(
@@ -124,4 +132,5 @@ async fn sleep<V: Volume + 'static>(queue: &Queue<V>, kick: &Kick, waiting: &mut
         }
     })
     .await;
+    slept
 }

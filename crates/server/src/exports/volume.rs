@@ -89,6 +89,18 @@ impl export::Volume for ExportedVolume {
         self.lease.read_only
     }
 
+    fn expect(&self, offset: u64) {
+        if let Some(attached) = &*self.lease.attached.borrow() {
+            attached.expect(offset);
+        }
+    }
+
+    fn expect_read(&self, offset: u64) {
+        if let Some(attached) = &*self.lease.attached.borrow() {
+            attached.expect_read(offset);
+        }
+    }
+
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {
         self.attached()?.read(offset, into).await.map_err(translate)
     }
