@@ -157,9 +157,10 @@ impl AttachedVolume {
         self.check(offset, into.len() as u64)?;
         if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
             let (shard, block) = self.slices.place(offset / BLOCK as u64);
-            if let ShardAccess::Here(shard) = self.shard(shard)? {
-                return shard.read_one(self.shared.layer, block, into).await;
-            }
+            return match self.shard(shard)? {
+                ShardAccess::Here(shard) => shard.read_one(self.shared.layer, block, into).await,
+                ShardAccess::There(home) => Box::pin(self.read_one_there(home, block, into)).await,
+            };
         }
         // On the heap, so that the commonest read need not have room for the others.
         if !is_aligned(offset, into.len()) {
@@ -184,6 +185,12 @@ impl AttachedVolume {
         if let Some(ShardAccess::Here(shard)) = self.shards.get(shard) {
             step(shard, self.shared.layer, block);
         }
+    }
+
+    /// As small a task there as it can be: it is made and dropped with every block.
+    async fn read_one_there(&self, home: &Home<Shard>, block: u64, into: &Span) -> Result<()> {
+        let (layer, into) = (self.shared.layer, into.clone());
+        home.call(move |shard| async move { shard.read_one(layer, block, &into).await }).await?
     }
 
     async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
