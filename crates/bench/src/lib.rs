@@ -3,6 +3,7 @@
 //! Owns what is measured and how: the engine's and the codec's own benchmarks, on memory, with a correctness figure
 //! beside each time. Must not know the engine's insides: it is a user of pools and volumes like any other.
 
+pub mod analysis;
 pub mod bounds;
 pub mod codec_bench;
 pub mod compare;

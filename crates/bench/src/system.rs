@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::Layout;
 use crate::fio::Target;
 use crate::lab;
 
@@ -24,6 +25,9 @@ pub struct About {
     pub takes_drives: bool,
     /// It can lose a drive on request.
     pub degrades: bool,
+    /// How it lies on the drives, which bounds depend on; nothing if that is not known.
+    #[serde(default)]
+    pub layout: Option<Layout>,
 }
 
 /// What a figure is worth.
@@ -161,6 +165,7 @@ impl System for Given {
             promises: Promises { flush: unknown(), checksums: unknown(), protection: unknown() },
             takes_drives: false,
             degrades: false,
+            layout: None,
         }
     }
 

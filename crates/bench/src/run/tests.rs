@@ -194,6 +194,7 @@ impl System for Noting {
             promises: Promises::default(),
             takes_drives: true,
             degrades: true,
+            layout: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use bench::bounds::Layout;
 use bench::fio::Target;
 use bench::leftover::OnFile;
 use bench::system::{About, Promises, Spot, System, SystemError, Wish};
@@ -29,6 +30,7 @@ pub(super) struct Gabion {
     reactors: Option<u32>,
     overwrite: bool,
     shape: String,
+    layout: Option<Layout>,
     up: Option<Up>,
 }
 
@@ -58,6 +60,7 @@ impl Gabion {
             reactors: None,
             overwrite,
             shape: String::new(),
+            layout: None,
             up: None,
         };
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -122,6 +125,9 @@ impl Gabion {
             let made = self.pool(&client, &request, share, wish.instance_bytes, directory);
             spots.push(runtime.block_on(made)?);
         }
+        // RAID levels are no k+m: their bounds are not computed.
+        let drives = u32::try_from(each)?.saturating_mul(pools);
+        self.layout = Layout::parse(&scheme, drives, pools).ok();
         self.shape = format!(
             "{pools} pools {scheme} on {} drives, volumes of {} % of their room, by NBD on a Unix socket",
             each * pools as usize,
@@ -219,6 +225,7 @@ impl System for Gabion {
             },
             takes_drives: true,
             degrades: true,
+            layout: self.layout,
         }
     }
 

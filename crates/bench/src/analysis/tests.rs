@@ -1,0 +1,216 @@
+//! Conclusions from counters that are made up to lead to them.
+
+use std::collections::BTreeMap;
+
+use super::bottleneck::find;
+use super::growth::knee;
+use super::*;
+use crate::observe::DriveWork;
+use crate::result::{Both, Direction};
+use crate::run::{Environment, TargetSpec};
+use crate::suite::{LatencyTarget, Scaling, Suite};
+use crate::system::{About, Promises};
+
+const LIMITS: DriveLimits =
+    DriveLimits { read_iops: 1000, write_iops: 500, read_bps: 1 << 30, write_bps: 1 << 29 };
+
+fn plan() -> RunPlan {
+    let suite = Suite::raid_vm();
+    let scaling = Scaling::default();
+    RunPlan {
+        id: "r".into(),
+        scaled: suite.scaled(&scaling).unwrap(),
+        suite,
+        scaling,
+        targets: vec![TargetSpec { name: "a".into(), spec: "a".into() }],
+        drives: (0..10).map(|number| format!("/dev/d{number}").into()).collect(),
+        limits: Some(LIMITS),
+        lab: None,
+        overwrite: false,
+        repeats: 1,
+        command: Vec::new(),
+        environment: Environment {
+            started: 0,
+            machine: String::new(),
+            fio: String::new(),
+            gabion: String::new(),
+        },
+    }
+}
+
+fn systems() -> Vec<Described> {
+    let about = About {
+        name: "a".into(),
+        what: String::new(),
+        promises: Promises::default(),
+        takes_drives: true,
+        degrades: true,
+        layout: Some(Layout { drives: 10, data: 4, parity: 1, pools: 2 }),
+    };
+    vec![Described { target: "a".into(), about }]
+}
+
+/// Ten drives that read, each so many a second, and who uses how much of two processors.
+fn seen(reads: [f64; 10], cpu: &[(&str, f64)]) -> Observation {
+    let drive = |(number, reads): (usize, f64)| DriveWork {
+        name: format!("d{number}"),
+        read_iops: reads,
+        read_bps: reads * 4096.0,
+        read_us: 100.0,
+        ..DriveWork::default()
+    };
+    Observation {
+        seconds: 10.0,
+        cpus: 2,
+        cpu_busy: cpu.iter().map(|(_, used)| used).sum(),
+        cpu: cpu.iter().map(|(kind, used)| ((*kind).to_owned(), *used)).collect::<BTreeMap<_, _>>(),
+        drives: reads.into_iter().enumerate().map(drive).collect(),
+        ..Observation::default()
+    }
+}
+
+fn measured(target: &str, job: usize, iops: f64, micros: u64, observation: Observation) -> Measured {
+    let job = Suite::raid_vm().jobs[job].clone();
+    #[allow(clippy::cast_precision_loss)]
+    let direction = Direction {
+        iops,
+        bytes_per_s: iops * job.block_bytes as f64,
+        ios: 100,
+        mean_us: micros as f64,
+        latencies: [(micros * 1000, 100)].into_iter().collect(),
+    };
+    let all = if job.read_percent == 0 {
+        Both { read: None, write: Some(direction) }
+    } else {
+        Both { read: Some(direction), write: None }
+    };
+    Measured {
+        step: format!("1/{target}/{}", job.name),
+        target: target.into(),
+        repeat: 1,
+        case: Case { name: job.name.clone(), job, instances: 16 },
+        runner: String::new(),
+        at: 0,
+        all: Some(all),
+        instance_iops: Vec::new(),
+        seconds: Vec::new(),
+        steady: None,
+        attempts: 1,
+        observation,
+        state: None,
+        missing: None,
+    }
+}
+
+fn cause(observation: Observation) -> Bottleneck {
+    let one = measured("a", 0, 5000.0, 100, observation);
+    let (.., series) = series(std::slice::from_ref(&one), "a").remove(0);
+    find(&one.case, &series, &one.observation, Some(&LIMITS), false)
+}
+
+#[test]
+fn whatever_is_full_is_named() {
+    let quiet = [("gabion", 0.3), ("others", 0.01)];
+    let mut uneven = [500.0; 10];
+    uneven[3] = 990.0;
+    let full = cause(seen([960.0; 10], &quiet));
+    assert_eq!((full.cause, full.what.as_str()), (Cause::Drives, "the drives' reads a second"));
+    assert!(full.evidence[0].contains("at 96 % of their reads a second"), "{:?}", full.evidence);
+    let some = cause(seen(uneven, &quiet));
+    assert_eq!(some.cause, Cause::SomeDrives);
+    assert!(
+        some.evidence[0].contains("1 of 10 at 90 % or more, the fullest (d3) at 99 %"),
+        "{:?}",
+        some.evidence
+    );
+    let busy = cause(seen([500.0; 10], &[("gabion", 1.2), ("load", 0.7)]));
+    assert_eq!(busy.cause, Cause::Processors);
+    assert!(busy.what.contains("'gabion'"), "{}", busy.what);
+    assert_eq!(cause(seen([500.0; 10], &[("gabion", 0.5), ("others", 1.4)])).cause, Cause::Others);
+    assert_eq!(cause(seen([500.0; 10], &[("gabion", 0.99), ("load", 0.2)])).cause, Cause::OneThread);
+    let waits = cause(seen([500.0; 10], &quiet));
+    assert_eq!(waits.cause, Cause::Latency);
+    // 16 instances of 6 threads that keep 32 under way each.
+    assert!(waits.what.contains("3072 operations under way, 100 us each"), "{}", waits.what);
+    assert!(waits.evidence.iter().any(|line| line.contains("the drives read 1.00")), "{:?}", waits.evidence);
+}
+
+#[test]
+fn drives_that_are_lost_do_not_count_and_a_latency_target_is_no_fault() {
+    let quiet = [("gabion", 0.3)];
+    let mut without = [960.0; 10];
+    (without[0], without[5]) = (0.0, 0.0);
+    let full = cause(seen(without, &quiet));
+    assert_eq!(full.cause, Cause::Drives);
+    assert!(full.evidence[0].contains("8 of 8"), "{:?}", full.evidence);
+    let mut one = measured("a", 0, 5000.0, 100, seen([100.0; 10], &quiet));
+    one.case.job.latency = Some(LatencyTarget { target_ms: 2.0, window_s: 1.0, percentile: 99.0 });
+    let (.., series) = series(std::slice::from_ref(&one), "a").remove(0);
+    assert_eq!(find(&one.case, &series, &one.observation, None, false).cause, Cause::LatencyTarget);
+}
+
+#[test]
+fn efficiency_is_of_the_bound_that_counts_and_losses_of_the_same_job() {
+    let quiet = [("gabion", 0.4), ("load", 0.1), ("others", 0.5)];
+    let results = [
+        measured(RAW, 0, 9900.0, 100, seen([990.0; 10], &quiet)),
+        measured("a", 0, 9600.0, 100, seen([960.0; 10], &quiet)),
+        measured("a", 1, 5000.0, 100, seen([960.0; 10], &quiet)),
+        measured("a", 5, 4800.0, 400, seen([960.0; 10], &quiet)),
+    ];
+    let analysis = analyse(&plan(), &systems(), &results);
+    let share = |index: usize, bound: usize| {
+        let efficiency = &analysis.cases[index].efficiency[bound];
+        (efficiency.bound.name.clone(), (efficiency.share * 1000.0).round() / 1000.0)
+    };
+    assert_eq!(share(0, 0), ("drives' reads".into(), 0.99));
+    assert_eq!(share(1, 0), ("drives' reads".into(), 0.96));
+    // Half a processor for 9,600 a second: two give 38,400, and others do not count.
+    assert_eq!(share(1, 1), ("processors".into(), 0.25));
+    assert!((analysis.cases[1].cpu_us.unwrap() - 0.5e6 / 9600.0).abs() < 1e-9);
+    assert_eq!(share(2, 0), ("in place".into(), 2.0), "ten drives, 500 writes, two for each");
+    let lost = &analysis.lost[0];
+    assert_eq!((lost.rate, lost.p9995, lost.healthy.as_str()), (0.5, Some(4.0), "4k random read"));
+    assert_eq!(analysis.doubts.len(), 1, "{:?}", analysis.doubts);
+    assert!(analysis.doubts[0].starts_with("too short to tell"));
+}
+
+#[test]
+fn without_a_lab_the_drives_own_results_are_the_limits() {
+    let quiet = [("gabion", 0.4)];
+    let mut plan = plan();
+    plan.limits = None;
+    let results = [
+        measured(RAW, 0, 9000.0, 100, seen([900.0; 10], &quiet)),
+        measured("a", 0, 4500.0, 100, seen([450.0; 10], &quiet)),
+    ];
+    let analysis = analyse(&plan, &systems(), &results);
+    assert_eq!(analysis.limits.as_ref().unwrap().limits.read_iops, 900);
+    assert!((analysis.cases[1].efficiency[0].share - 0.5).abs() < 1e-9);
+    let none = analyse(&plan, &systems(), &results[1..]);
+    assert!(
+        none.limits.is_none() && none.cases[0].efficiency.iter().all(|one| one.bound.name == "processors")
+    );
+}
+
+#[test]
+fn the_knee_is_where_more_load_no_longer_helps() {
+    let points = |rates: &[f64]| -> Vec<Point> {
+        let point = |(load, rate): (u32, &f64)| Point { load, rate: *rate, mean_us: 0.0, p9995_us: 0.0 };
+        (1..).zip(rates).map(point).collect()
+    };
+    assert_eq!(knee(&points(&[10.0, 50.0, 92.0, 100.0, 99.0])), Some(3));
+    assert_eq!(knee(&points(&[10.0, 20.0, 40.0])), None, "it still grows");
+    assert_eq!(knee(&points(&[0.0, 0.0])), None);
+    let mut cases = Vec::new();
+    for (instances, iops) in [(4, 400.0), (1, 100.0), (2, 390.0)] {
+        let mut one = measured("a", 0, iops, 100, Observation::default());
+        one.case.instances = instances;
+        one.case.name = format!("4k random read, {instances}");
+        cases.push(one);
+    }
+    let analysis = analyse(&plan(), &systems(), &cases);
+    let [curve] = analysis.curves.as_slice() else { panic!("{:?}", analysis.curves) };
+    let loads: Vec<u32> = curve.points.iter().map(|point| point.load).collect();
+    assert_eq!((loads, curve.along, curve.knee), (vec![1, 2, 4], Along::Instances, Some(2)));
+}
