@@ -169,7 +169,12 @@ pub fn run(
         None => Vec::new(),
         Some(log) => {
             let path = folder.join(format!("{log}_iops.log"));
-            output::parse_log(&std::fs::read_to_string(&path).map_err(failed(&path))?)
+            let mut seconds = output::parse_log(&std::fs::read_to_string(&path).map_err(failed(&path))?);
+            // Behind the end only what was under way still comes in.
+            if let Length::Seconds { run, .. } = load.length {
+                seconds.retain(|second| second.at <= run);
+            }
+            seconds
         }
     };
     Ok(Ran { output, seconds })

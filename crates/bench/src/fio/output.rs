@@ -47,7 +47,8 @@ struct JsonJob {
 #[derive(Deserialize)]
 struct JsonSide {
     total_ios: u64,
-    iops: f64,
+    /// Milliseconds.
+    runtime: u64,
     bw_bytes: f64,
     clat_ns: JsonLatency,
     lat_ns: JsonMean,
@@ -90,16 +91,21 @@ impl Output {
 
 impl JsonSide {
     fn direction(&self) -> Option<Direction> {
-        if self.total_ios == 0 {
-            return None;
-        }
         let bins = self.clat_ns.bins.iter();
         let latencies: Histogram =
             bins.filter_map(|(nanos, count)| Some((nanos.parse().ok()?, *count))).collect();
+        // fio's own count and rate of operations leave out those that were under way when the measurement began; its bytes and
+        // latencies have them, as do the drives' counters.
+        let ios = self.total_ios.max(latencies.count());
+        if ios == 0 {
+            return None;
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let iops = ios as f64 * 1000.0 / self.runtime.max(1) as f64;
         Some(Direction {
-            iops: self.iops,
+            iops,
             bytes_per_s: self.bw_bytes,
-            ios: self.total_ios,
+            ios,
             mean_us: self.lat_ns.mean / 1000.0,
             latencies,
         })

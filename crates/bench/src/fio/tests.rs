@@ -74,8 +74,10 @@ fn names_with_colons_are_one_name() {
 #[test]
 fn output_is_read_behind_warnings_and_instances_are_kept_apart() {
     let side = |ios: u64, nanos: u64| {
+        // Some were under way when the measurement began.
+        let begun = ios / 2;
         format!(
-            r#"{{"total_ios": {ios}, "iops": 2.5, "bw_bytes": 4096, "lat_ns": {{"mean": 3000.0}},
+            r#"{{"total_ios": {begun}, "runtime": 2000, "bw_bytes": 4096, "lat_ns": {{"mean": 3000.0}},
             "clat_ns": {{"bins": {{"{nanos}": {ios}}}}}}}"#
         )
     };
@@ -83,7 +85,7 @@ fn output_is_read_behind_warnings_and_instances_are_kept_apart() {
         format!(
             r#"{{"jobname": "0", "error": {error}, "read": {}, "write": {}}}"#,
             side(ios, nanos),
-            r#"{"total_ios": 0, "iops": 0, "bw_bytes": 0, "lat_ns": {"mean": 0}, "clat_ns": {}}"#
+            r#"{"total_ios": 0, "runtime": 0, "bw_bytes": 0, "lat_ns": {"mean": 0}, "clat_ns": {}}"#
         )
     };
     let text =
@@ -92,7 +94,7 @@ fn output_is_read_behind_warnings_and_instances_are_kept_apart() {
     assert_eq!((output.version.as_str(), output.instances.len()), ("fio-3.33", 2));
     assert_eq!(output.instances[0].write, None);
     let read = output.merged().read.unwrap().side();
-    assert_eq!((read.iops, read.mean_us, read.p50_us, read.p99_us), (5.0, 3.0, 1.0, 9.0));
+    assert_eq!((read.iops, read.mean_us, read.p50_us, read.p99_us), (200.0, 3.0, 1.0, 9.0));
     let error = Output::parse("j", &text(&job(1, 1, 5))).unwrap_err().to_string();
     assert!(error.contains("Input/output error"), "{error}");
     assert!(Output::parse("j", "fio: no such device").is_err());
