@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lab::DriveLimits;
 use crate::suite::Job;
+use crate::words;
 
 /// A pool as far as bounds depend on it: `drives` drives in groups of k+m.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +117,7 @@ pub fn bounds(job: &Job, limits: &DriveLimits, layout: Layout, network: Option<f
             name: "network".into(),
             iops,
             saturates: "the network".into(),
-            formula: format!("{:.2} GB/s / {} B", bps / 1e9, job.block_bytes),
+            formula: format!("{:.2} GB/s / {}", bps / 1e9, words::size(job.block_bytes)),
         });
     }
     bounds
@@ -136,7 +137,7 @@ fn reads(job: &Job, drive: &PerDrive, layout: Layout) -> Vec<Bound> {
             name: "drives' reads".into(),
             iops: drives * drive.reads,
             saturates: drive.read_by.into(),
-            formula: format!("{} drives x {:.0}", layout.drives, drive.reads),
+            formula: format!("{} drives x {}", layout.drives, count(drive.reads)),
         }];
     }
     // One drive of each pool is lost.
@@ -145,7 +146,7 @@ fn reads(job: &Job, drive: &PerDrive, layout: Layout) -> Vec<Bound> {
         name: "remaining drives' reads".into(),
         iops: left * drive.reads,
         saturates: drive.read_by.into(),
-        formula: format!("{left} drives x {:.0}", drive.reads),
+        formula: format!("{left} drives x {}", count(drive.reads)),
     };
     // A read of a lost block takes one of each of k others. A long read has most of them anyway.
     let each = drives / f64::from(layout.pools);
@@ -155,7 +156,7 @@ fn reads(job: &Job, drive: &PerDrive, layout: Layout) -> Vec<Bound> {
         name: "remaining drives, computing lost blocks".into(),
         iops: left * drive.reads / reads_each,
         saturates: drive.read_by.into(),
-        formula: format!("{left} drives x {:.0} / {reads_each:.2} reads for each", drive.reads),
+        formula: format!("{left} drives x {} / {reads_each:.2} reads for each", count(drive.reads)),
     };
     vec![rebuilt, sum]
 }
@@ -168,13 +169,23 @@ fn writes(job: &Job, limits: &DriveLimits, drive: &PerDrive, layout: Layout) -> 
         iops: drives * drive.sequential_writes * layout.share(),
         saturates: "the drives' write bandwidth".into(),
         formula: format!(
-            "{drives} drives x {:.1} MB/s x {}/{} / {} B",
+            "{drives} drives x {:.1} MB/s x {}/{} / {}",
             megabytes(limits.write_bps),
             layout.data,
             layout.data + layout.parity,
-            job.block_bytes
+            words::size(job.block_bytes)
         ),
     };
+    let sum = Bound {
+        name: "drives' writes".into(),
+        iops: drives * drive.random_writes,
+        saturates: drive.write_by.into(),
+        formula: format!("{drives} drives x {}", count(drive.random_writes)),
+    };
+    if layout.data == 1 && layout.parity == 0 {
+        // Drives by themselves: nobody joins what is written one after the other.
+        return vec![sum];
+    }
     if !job.random {
         return vec![full];
     }
@@ -187,13 +198,7 @@ fn writes(job: &Job, limits: &DriveLimits, drive: &PerDrive, layout: Layout) -> 
         name: "in place".into(),
         iops: by_writes.min(by_reads),
         saturates: if by_writes <= by_reads { drive.write_by } else { drive.read_by }.into(),
-        formula: format!("{drives} drives x {:.0} / {touched} writes for each", drive.random_writes),
-    };
-    let sum = Bound {
-        name: "drives' writes".into(),
-        iops: drives * drive.random_writes,
-        saturates: drive.write_by.into(),
-        formula: format!("{drives} drives x {:.0}", drive.random_writes),
+        formula: format!("{drives} drives x {} / {touched} writes for each", count(drive.random_writes)),
     };
     vec![in_place, sum, full]
 }
@@ -222,6 +227,11 @@ fn mixed(job: &Job, limits: &DriveLimits, drive: &PerDrive, layout: Layout, shar
 fn reads_of_writes(job: &Job, layout: Layout, write: &Bound, share: f64) -> f64 {
     let reads = write.name == "in place" && job.random && layout.data > 1;
     if reads { (1.0 - share) * f64::from(1 + layout.parity) } else { 0.0 }
+}
+
+/// Operations a second of one drive: few of them with a decimal.
+fn count(value: f64) -> String {
+    if value < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -265,6 +275,16 @@ mod tests {
         let mixed = of("4k random 70:30");
         // Of ten operations three are written, with two reads and two writes each.
         close(mixed[0].iops, (3.5e6f64 / 0.3).min(27e6 / (0.7 + 0.3 * 2.0)));
+    }
+
+    #[test]
+    fn small_writes_in_sequence_are_joined_by_systems_not_by_drives() {
+        let suite = Suite::find("io-blender").unwrap();
+        let write = suite.jobs.iter().find(|job| job.name == "IOPS: sequential write").unwrap();
+        let limits = DriveLimits { read_iops: 1, write_iops: 300, read_bps: 1 << 40, write_bps: 4096 * 1000 };
+        let of = |layout| tightest(&bounds(write, &limits, layout, None)).unwrap().iops;
+        close(of(Layout { drives: 10, data: 1, parity: 0, pools: 1 }), 3000.0);
+        close(of(Layout::parse("4+1", 10, 2).unwrap()), 8000.0);
     }
 
     #[test]

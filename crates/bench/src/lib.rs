@@ -16,12 +16,14 @@ mod machine;
 mod memory_pool;
 pub mod nbd;
 pub mod observe;
+pub mod report;
 mod result;
 pub mod run;
 mod sample;
 mod suite;
 pub mod system;
 pub mod vhost;
+pub mod words;
 
 pub use histogram::Histogram;
 pub use machine::machine;

@@ -127,6 +127,16 @@ fn files_are_measured_in_turns_and_only_overwritten_if_that_may_be() {
     let id = summary["run"].as_str().unwrap();
     let compared = json(&home.bench(&["compare", &format!("{id}:left"), &format!("{id}:right"), "--json"]));
     assert!(compared[0]["change"].is_f64(), "{compared}");
+    let written = home.bench(&["report", id]);
+    assert!(written.status.success(), "{}", text(&written.stderr));
+    let files: Vec<String> = text(&written.stdout).lines().map(str::to_owned).collect();
+    let endings: Vec<&str> = files.iter().filter_map(|file| Some(file.rsplit_once('.')?.1)).collect();
+    assert_eq!(endings, ["html", "md", "csv", "json"]);
+    let page = std::fs::read_to_string(&files[0]).unwrap();
+    assert!(page.contains("<h2>In short</h2>") && page.contains("left") && page.contains("</html>"));
+    let report: Value = serde_json::from_slice(&std::fs::read(&files[3]).unwrap()).unwrap();
+    assert_eq!(report["plan"]["id"], id);
+    assert!(report["analysis"]["cases"][0]["bottleneck"]["what"].is_string());
 
     let run = [&run[..], &["--overwrite", "--repeats", "2", "--only", "write"]].concat();
     let summary = json(&home.bench(&run));

@@ -9,6 +9,7 @@ use crate::compare::Series;
 use crate::lab::DriveLimits;
 use crate::observe::{DriveWork, Observation};
 use crate::suite::Case;
+use crate::words;
 
 /// What is used to this share of what there is, is full.
 const FULL: f64 = 0.9;
@@ -159,11 +160,9 @@ fn cause(case: &Case, series: &Series, seen: &Observation, drives: Option<&Drive
     if let Some((kind, _)) = seen.cpu.iter().find(|(kind, used)| by_us(kind) && one_thread(**used)) {
         return (Cause::OneThread, format!("likely one thread of '{kind}', which uses one processor whole"));
     }
-    let mean = mean_us(series);
-    let what = format!(
-        "latency: {} operations under way, {mean:.0} us each, and nothing else is full",
-        under_way(case)
-    );
+    let mean = words::time(mean_us(series));
+    let what =
+        format!("latency: {} operations under way, {mean} each, and nothing else is full", under_way(case));
     (Cause::Latency, what)
 }
 
@@ -206,9 +205,9 @@ fn waiting(case: &Case, series: &Series, seen: &Observation) -> Option<String> {
     }
     (count > 0.0).then(|| {
         format!(
-            "an operation takes {:.0} us, one of a drive {:.0} us; {} are kept under way",
-            mean_us(series),
-            time / count,
+            "an operation takes {}, one of a drive {}; {} are kept under way",
+            words::time(mean_us(series)),
+            words::time(time / count),
             under_way(case)
         )
     })

@@ -6,7 +6,7 @@
 mod bottleneck;
 mod growth;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use serde::Serialize;
 
@@ -16,12 +16,15 @@ pub use growth::{Along, Curve, Point};
 use crate::bounds::{Bound, Layout, bounds, tightest};
 use crate::compare::{Series, series};
 use crate::lab::DriveLimits;
-use crate::observe::Observation;
+use crate::observe::{DriveWork, Observation};
 use crate::run::{Described, Measured, RAW, RunPlan};
 use crate::suite::{Case, Job, Order};
 
 /// A drive that did more than this share of its limit was not limited.
 const ABOVE_LIMIT: f64 = 1.05;
+
+/// Seconds of counters from which that can be told.
+const LOOK_MIN_S: f64 = 5.0;
 
 /// Everything that a run's results mean.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -141,6 +144,10 @@ fn finding(
         all.retain(|bound| *bound != first);
         all.insert(0, first);
     }
+    if last.target == RAW {
+        // Drives have no stripes and no parity.
+        all.truncate(1);
+    }
     all.retain(|bound| bound.iops.is_finite() && bound.iops > 0.0);
     let cpu_us = cpu_us(iops, &last.observation).filter(|_| !mixed);
     all.extend(cpu_us.and_then(|cost| processors(cost, &last.observation)));
@@ -245,6 +252,11 @@ fn doubts(plan: &RunPlan, results: &[Measured]) -> Vec<String> {
         }
     };
     let with: Vec<&Measured> = results.iter().filter(|one| one.all.is_some()).collect();
+    let mut all: Vec<(&str, &str)> =
+        with.iter().map(|one| (one.target.as_str(), one.case.name.as_str())).collect();
+    all.sort_unstable();
+    all.dedup();
+    let count = all.len();
     let named = |is: &dyn Fn(&Measured) -> bool| {
         let mut names: Vec<String> = Vec::new();
         for one in with.iter().filter(|one| is(one)) {
@@ -253,7 +265,12 @@ fn doubts(plan: &RunPlan, results: &[Measured]) -> Vec<String> {
                 names.push(name);
             }
         }
-        names
+        // A list of everything is no list.
+        if names.len() > 2 && names.len() == count {
+            vec![format!("all {count} measurements")]
+        } else {
+            names
+        }
     };
     say(
         "somebody else used the machine, so that these may be too low",
@@ -263,12 +280,19 @@ fn doubts(plan: &RunPlan, results: &[Measured]) -> Vec<String> {
     say("too short to tell whether they had settled", named(&|one| one.steady.is_none()));
     if let (Some(limits), Some(_)) = (plan.limits, &plan.lab) {
         let above = named(&|one| {
-            let fullness = |drive| bottleneck::fullness(drive, &limits).1;
-            one.observation.drives.iter().any(|drive| fullness(drive) > ABOVE_LIMIT)
+            let fullness = |drive| fullness(drive, &limits);
+            // Budgets come in pieces of a tenth of a second, of which a short look sees one more or less.
+            let long = one.observation.seconds >= LOOK_MIN_S;
+            long && one.observation.drives.iter().any(|drive| fullness(drive) > ABOVE_LIMIT)
         });
         say("a drive did more than the lab's limit, which did not hold for all that used it", above);
     }
     doubts
+}
+
+/// How full a drive was, as a share of the limit that it was nearest to.
+pub fn fullness(drive: &DriveWork, limits: &DriveLimits) -> f64 {
+    bottleneck::fullness(drive, limits).1
 }
 
 /// Operations that a case keeps under way.

@@ -14,7 +14,7 @@ use crate::system::{About, Promises};
 const LIMITS: DriveLimits =
     DriveLimits { read_iops: 1000, write_iops: 500, read_bps: 1 << 30, write_bps: 1 << 29 };
 
-fn plan() -> RunPlan {
+pub(crate) fn plan() -> RunPlan {
     let suite = Suite::raid_vm();
     let scaling = Scaling::default();
     RunPlan {
@@ -38,7 +38,7 @@ fn plan() -> RunPlan {
     }
 }
 
-fn systems() -> Vec<Described> {
+pub(crate) fn systems() -> Vec<Described> {
     let about = About {
         name: "a".into(),
         what: String::new(),
@@ -51,7 +51,7 @@ fn systems() -> Vec<Described> {
 }
 
 /// Ten drives that read, each so many a second, and who uses how much of two processors.
-fn seen(reads: [f64; 10], cpu: &[(&str, f64)]) -> Observation {
+pub(crate) fn seen(reads: [f64; 10], cpu: &[(&str, f64)]) -> Observation {
     let drive = |(number, reads): (usize, f64)| DriveWork {
         name: format!("d{number}"),
         read_iops: reads,
@@ -69,7 +69,13 @@ fn seen(reads: [f64; 10], cpu: &[(&str, f64)]) -> Observation {
     }
 }
 
-fn measured(target: &str, job: usize, iops: f64, micros: u64, observation: Observation) -> Measured {
+pub(crate) fn measured(
+    target: &str,
+    job: usize,
+    iops: f64,
+    micros: u64,
+    observation: Observation,
+) -> Measured {
     let job = Suite::raid_vm().jobs[job].clone();
     #[allow(clippy::cast_precision_loss)]
     let direction = Direction {

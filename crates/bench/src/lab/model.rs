@@ -91,6 +91,13 @@ impl From<Fraction> for String {
     }
 }
 
+impl Fraction {
+    /// As a number, above 0 and at most 1.
+    pub fn value(self) -> f64 {
+        f64::from(self.part) / f64::from(self.of)
+    }
+}
+
 impl fmt::Display for Fraction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.part == self.of { f.write_str("1") } else { write!(f, "{}/{}", self.part, self.of) }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RunPlan;
 use crate::suite::{Case, Engine, Job, Order};
+use crate::words;
 
 /// The target's name of measurements of the drives themselves.
 pub const RAW: &str = "drives";
@@ -83,11 +84,7 @@ pub fn raw_cases(cases: &[Case], drives: usize) -> Vec<Case> {
 
 /// A kind of operation in words, as "4 KiB random read".
 fn shape(job: &Job) -> String {
-    let size = match job.block_bytes {
-        bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        bytes if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
-        bytes => format!("{bytes} B"),
-    };
+    let size = words::size(job.block_bytes);
     let order = if job.random { "random" } else { "sequential" };
     let direction = match job.read_percent {
         100 => "read".to_owned(),

@@ -369,6 +369,19 @@ impl Unit {
         }
     }
 
+    /// Bytes a second, or else operations a second, of operations of so many bytes, from a value in this unit.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn back(self, value: f64, block_bytes: u64, bandwidth: bool) -> f64 {
+        let block = block_bytes as f64;
+        let bytes = match self {
+            Self::Iops => value * block,
+            Self::KiloIops => value * 1e3 * block,
+            Self::MibPerS => value * f64::from(1 << 20),
+            Self::GbPerS => value * 1e9,
+        };
+        if bandwidth { bytes } else { bytes / block }
+    }
+
     /// Its symbol.
     pub fn symbol(self) -> &'static str {
         match self {

@@ -34,6 +34,7 @@ pub(crate) enum BenchCommand {
         place: ResultsArgs,
     },
     Compare(CompareArgs),
+    Report(ReportArgs),
     /// The storage engine on one core and memory drives: random and sequential, healthy and with a drive lost
     #[command(after_long_help = "\
 Examples:
@@ -275,6 +276,26 @@ pub(crate) struct CompareArgs {
     /// Compare although the drives were not the same
     #[arg(long)]
     pub(crate) anyway: bool,
+    #[command(flatten)]
+    pub(crate) place: ResultsArgs,
+}
+
+/// Write a run's report: a page with charts, Markdown, CSV and JSON
+///
+/// How near each job came to what its drives allow, what held it back and how that is known, beside what was published. The
+/// page is one file that needs nothing else, in light and dark, on paper and on a phone. --json prints the report instead.
+#[derive(Args, Debug, Clone)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench report raid-vm-20260102-030405
+  gabion bench report raid-vm-20260102-030405 --out /tmp/report")]
+pub(crate) struct ReportArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub(crate) id: String,
+    /// The folder that the files are written to [default: the run's own, 'report']
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: ResultsArgs,
 }

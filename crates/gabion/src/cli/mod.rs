@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{
-    BenchArgs, BenchCommand, CompareArgs, DrivesArgs, PlanArgs, ResultsArgs, RunArgs, ScaleArgs, VhostArgs,
+    BenchArgs, BenchCommand, CompareArgs, DrivesArgs, PlanArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs,
+    VhostArgs,
 };
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};

@@ -34,6 +34,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
         BenchCommand::Resume { id, place } => suites::resume(global, id, place),
         BenchCommand::Runs { place } => suites::runs(global, place),
         BenchCommand::Compare(arguments) => suites::compare(global, arguments),
+        BenchCommand::Report(arguments) => suites::report(global, arguments),
     }
 }
 

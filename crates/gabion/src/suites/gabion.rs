@@ -129,7 +129,8 @@ impl Gabion {
         let drives = u32::try_from(each)?.saturating_mul(pools);
         self.layout = Layout::parse(&scheme, drives, pools).ok();
         self.shape = format!(
-            "{pools} pools {scheme} on {} drives, volumes of {} % of their room, by NBD on a Unix socket",
+            "{pools} {} {scheme} on {} drives, volumes of {} % of their room, by NBD on a Unix socket",
+            if pools == 1 { "pool" } else { "pools" },
             each * pools as usize,
             self.fill
         );

@@ -5,6 +5,7 @@
 mod gabion;
 mod list;
 mod plan;
+mod report;
 mod runs;
 mod show;
 mod start;
@@ -12,6 +13,7 @@ mod target;
 
 pub(crate) use list::list;
 pub(crate) use plan::plan;
+pub(crate) use report::report;
 pub(crate) use runs::{compare, runs};
 pub(crate) use start::{resume, run};
 

@@ -4,31 +4,14 @@ use std::collections::BTreeMap;
 
 use bench::compare::{Series, series};
 use bench::run::{Measured, Missing, RAW, RunPlan};
+pub(super) use bench::words::rate;
+use bench::words::time;
 use bench::{Job, Side};
-
-/// A rate: operations or bytes a second.
-pub(super) fn rate(value: f64, bandwidth: bool) -> String {
-    match (bandwidth, value) {
-        (true, value) if value >= 1e9 => format!("{:.2} GB/s", value / 1e9),
-        (true, value) => format!("{:.1} MB/s", value / 1e6),
-        (false, value) if value >= 1e7 => format!("{:.2} M/s", value / 1e6),
-        (false, value) if value >= 1e4 => format!("{:.1} K/s", value / 1e3),
-        (false, value) => format!("{value:.0} /s"),
-    }
-}
 
 /// A count for a computation of rates.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn float(value: u64) -> f64 {
     value as f64
-}
-
-fn time(micros: f64) -> String {
-    match micros {
-        micros if micros >= 100_000.0 => format!("{:.0} ms", micros / 1000.0),
-        micros if micros >= 10_000.0 => format!("{:.1} ms", micros / 1000.0),
-        micros => format!("{micros:.0} us"),
-    }
 }
 
 /// Lines, each so far from the margin.

@@ -1,0 +1,35 @@
+//! Rates, sizes and times as people read them.
+
+/// A rate: operations or bytes a second.
+pub fn rate(value: f64, bandwidth: bool) -> String {
+    match (bandwidth, value) {
+        (true, value) if value >= 1e9 => format!("{:.2} GB/s", value / 1e9),
+        (true, value) => format!("{:.1} MB/s", value / 1e6),
+        (false, value) if value >= 1e7 => format!("{:.2} M/s", value / 1e6),
+        (false, value) if value >= 1e4 => format!("{:.1} K/s", value / 1e3),
+        (false, value) => format!("{value:.0} /s"),
+    }
+}
+
+/// A time, given in microseconds.
+pub fn time(micros: f64) -> String {
+    match micros {
+        micros if micros >= 100_000.0 => format!("{:.0} ms", micros / 1000.0),
+        micros if micros >= 10_000.0 => format!("{:.1} ms", micros / 1000.0),
+        micros => format!("{micros:.0} us"),
+    }
+}
+
+/// A share in percent.
+pub fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// A size of operations, in the largest unit that it is a multiple of.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        bytes if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} B"),
+    }
+}
