@@ -36,6 +36,7 @@ pub(crate) struct Services {
     pub(crate) exports: Arc<Exports>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) reactors: Arc<Reactors>,
+    cores: Vec<u32>,
     started: Instant,
     ready: AtomicBool,
 }
@@ -114,6 +115,8 @@ async fn start(config: &Config) -> Result<(Arc<Services>, Arc<State>)> {
         exports,
         operations: Operations::new(),
         reactors,
+        // The kernel's limit is far below this number's.
+        cores: config.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect(),
         started: Instant::now(),
         ready: AtomicBool::new(false),
     };
@@ -207,6 +210,7 @@ impl Services {
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
             reactors: self.reactors.all().len() as u64,
+            cores: self.cores.clone(),
             io: self.reactors.backend().to_string(),
             ready: self.ready.load(Ordering::Relaxed),
             nbd_socket,

@@ -36,6 +36,8 @@ pub struct Daemon {
     pub uptime_seconds: u64,
     /// Reactor threads.
     pub reactors: u64,
+    /// The core that each of them stays on, in their order. None if they are not tied to cores.
+    pub cores: Vec<u32>,
     /// How they do I/O: `io_uring` or `threads`.
     pub io: String,
     /// True once every pool that it opens at start has been opened, or has failed to.
