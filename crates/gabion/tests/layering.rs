@@ -14,7 +14,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("export", &["reactor"]),
     ("server", &["engine", "export", "format", "reactor"]),
     ("bench", &["codec", "engine", "export", "format", "reactor"]),
-    ("gabion", &["bench", "format", "server"]),
+    ("vm", &[]),
+    ("gabion", &["bench", "format", "server", "vm"]),
 ];
 
 /// What tests may use besides.

@@ -1,0 +1,240 @@
+//! QEMU's words for a machine.
+//!
+//! Always true: no text of a machine becomes a word of its own or an option of another (commas are doubled, as QEMU asks).
+//! Pure; must not know whether any of it is there.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::accelerator::Accelerator;
+use crate::machine::{Boot, Forward, Machine, Network, Protocol};
+
+/// The program.
+pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
+
+/// Where a machine's things are while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// The vhost-user sockets of its disks, in their order.
+    pub(crate) disks: Vec<PathBuf>,
+    /// Where QEMU listens for what it is told.
+    pub(crate) qmp: PathBuf,
+    /// Where its serial console listens.
+    pub(crate) console: PathBuf,
+    /// Where all that it prints there is kept.
+    pub(crate) console_log: PathBuf,
+    /// The disk for cloud-init, if it has one.
+    pub(crate) seed: Option<PathBuf>,
+}
+
+/// A program and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// The program.
+    pub(crate) program: String,
+    /// Its arguments.
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// How a machine is started: standing still, until it is told to go on.
+pub(crate) fn command(
+    machine: &Machine,
+    places: &Places,
+    accelerator: Accelerator,
+    node: Option<u32>,
+) -> Command {
+    let mut words = Words::default();
+    words.add("-name", format!("guest={},debug-threads=on", machine.name));
+    words.add("-uuid", machine.uuid.clone());
+    words.alone("-S");
+    words.alone("-nodefaults");
+    words.alone("-no-user-config");
+    words.add("-display", "none");
+    words.add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
+    words.add("-machine", format!("q35,accel={},memory-backend=memory", accelerator.name()));
+    words.add("-cpu", if accelerator == Accelerator::Kvm { "host" } else { "max" });
+    let shape = machine.cpus;
+    let (sockets, cores, threads) = (shape.sockets, shape.cores, shape.threads);
+    words.add("-smp", format!("{},sockets={sockets},cores={cores},threads={threads}", shape.count()));
+    memory(&mut words, machine, node);
+    words.add("-rtc", "base=utc");
+    socket(&mut words, "qmp", &places.qmp, None);
+    words.add("-mon", "chardev=qmp,mode=control");
+    socket(&mut words, "console", &places.console, Some(&places.console_log));
+    words.add("-serial", "chardev:console");
+    disks(&mut words, machine, places);
+    network(&mut words, &machine.network);
+    words.add("-device", "virtio-rng-pci");
+    if let Boot::Kernel { kernel, initramfs, append } = &machine.boot {
+        words.add("-kernel", kernel.as_os_str());
+        if let Some(initramfs) = initramfs {
+            words.add("-initrd", initramfs.as_os_str());
+        }
+        words.add("-append", append.clone());
+    }
+    words.0.extend(machine.qemu.iter().map(OsString::from));
+    Command { program: PROGRAM.into(), arguments: words.0 }
+}
+
+fn memory(words: &mut Words, machine: &Machine, node: Option<u32>) {
+    let mebibytes = machine.memory.bytes >> 20;
+    words.add("-m", format!("{mebibytes}M"));
+    let huge = machine.memory.pages.huge();
+    let huge =
+        huge.map(|size| format!(",hugetlb=on,hugetlbsize={}M,prealloc=on", size >> 20)).unwrap_or_default();
+    let node = node.map(|node| format!(",host-nodes={node},policy=preferred")).unwrap_or_default();
+    words.add("-object", format!("memory-backend-memfd,id=memory,size={mebibytes}M,share=on{huge}{node}"));
+}
+
+fn socket(words: &mut Words, id: &str, path: &Path, log: Option<&Path>) {
+    let mut value = OsString::from(format!("socket,id={id},server=on,wait=off,path="));
+    value.push(escaped(path));
+    if let Some(log) = log {
+        value.push(",logappend=off,logfile=");
+        value.push(escaped(log));
+    }
+    words.add("-chardev", value);
+}
+
+fn disks(words: &mut Words, machine: &Machine, places: &Places) {
+    for (index, path) in places.disks.iter().enumerate() {
+        let mut value = OsString::from(format!("socket,id=disk{index},reconnect=1,path="));
+        value.push(escaped(path));
+        words.add("-chardev", value);
+        let queues = machine.cpus.count().min(64);
+        let first = if index == 0 && machine.boot == Boot::Disk { ",bootindex=1" } else { "" };
+        words.add(
+            "-device",
+            format!("vhost-user-blk-pci,id=vd{index},chardev=disk{index},num-queues={queues}{first}"),
+        );
+    }
+    if let Some(seed) = &places.seed {
+        let mut value =
+            OsString::from("driver=raw,node-name=seed,read-only=on,file.driver=file,file.filename=");
+        value.push(escaped(seed));
+        words.add("-blockdev", value);
+        words.add("-device", "virtio-blk-pci,id=seed,drive=seed,serial=cidata");
+    }
+}
+
+fn network(words: &mut Words, network: &Network) {
+    let forward = |forward: &Forward| {
+        let protocol = match forward.protocol {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        };
+        let address = match forward.address {
+            std::net::IpAddr::V4(address) => address.to_string(),
+            std::net::IpAddr::V6(address) => format!("[{address}]"),
+        };
+        format!(",hostfwd={protocol}:{address}:{}-:{}", forward.host, forward.guest)
+    };
+    let mac = match network {
+        Network::None => return,
+        Network::User { mac, forwards } => {
+            let forwards: String = forwards.iter().map(forward).collect();
+            words.add("-netdev", format!("user,id=net0{forwards}"));
+            mac
+        }
+        Network::Tap { mac, interface } => {
+            words.add("-netdev", format!("tap,id=net0,ifname={interface},script=no,downscript=no"));
+            mac
+        }
+    };
+    // Without the firmware's own network start, which takes seconds and is not wanted.
+    words.add("-device", format!("virtio-net-pci,netdev=net0,mac={mac},romfile="));
+}
+
+#[derive(Default)]
+struct Words(Vec<OsString>);
+
+impl Words {
+    fn alone(&mut self, word: &str) {
+        self.0.push(word.into());
+    }
+
+    fn add(&mut self, option: &str, value: impl Into<OsString>) {
+        self.alone(option);
+        self.0.push(value.into());
+    }
+}
+
+/// A path within a list of options.
+fn escaped(path: &Path) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let mut bytes = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        bytes.push(*byte);
+        if *byte == b',' {
+            bytes.push(b',');
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Memory, Pages};
+    use crate::testing::machine;
+
+    fn places() -> Places {
+        let at = |name: &str| PathBuf::from(format!("/run/a,b/{name}"));
+        Places {
+            disks: vec![at("one.sock"), at("two.sock")],
+            qmp: at("qmp"),
+            console: at("console"),
+            console_log: at("log"),
+            seed: Some(at("seed")),
+        }
+    }
+
+    /// The values of an option.
+    fn values(command: &Command, option: &str) -> Vec<String> {
+        let pairs = command.arguments.windows(2).filter(|pair| pair[0] == option);
+        pairs.map(|pair| pair[1].to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn disks_are_sockets_and_memory_is_shared() {
+        let command = command(&machine(), &places(), Accelerator::Tcg, None);
+        assert_eq!(values(&command, "-object"), ["memory-backend-memfd,id=memory,size=2048M,share=on"]);
+        assert_eq!(values(&command, "-smp"), ["4,sockets=1,cores=4,threads=1"]);
+        assert!(
+            values(&command, "-chardev")
+                .contains(&"socket,id=disk1,reconnect=1,path=/run/a,,b/two.sock".into())
+        );
+        let devices = values(&command, "-device");
+        assert!(devices.contains(&"vhost-user-blk-pci,id=vd0,chardev=disk0,num-queues=4,bootindex=1".into()));
+        assert!(devices.contains(&"vhost-user-blk-pci,id=vd1,chardev=disk1,num-queues=4".into()));
+        assert!(devices.contains(&"virtio-net-pci,netdev=net0,mac=52:54:00:01:02:03,romfile=".into()));
+        assert_eq!(values(&command, "-netdev"), ["user,id=net0,hostfwd=tcp:127.0.0.1:2222-:22"]);
+        assert!(values(&command, "-blockdev")[0].ends_with("file.filename=/run/a,,b/seed"));
+        assert_eq!(values(&command, "-kernel"), [""; 0]);
+    }
+
+    #[test]
+    fn huge_pages_a_node_a_kernel_and_a_tap_are_told() {
+        let mut machine = machine();
+        machine.memory = Memory { bytes: 4 << 30, pages: Pages::Huge1G };
+        machine.boot =
+            Boot::Kernel { kernel: "/k".into(), initramfs: Some("/i".into()), append: "a b,c".into() };
+        machine.network = Network::Tap { mac: machine.network.mac().unwrap(), interface: "tap0".into() };
+        machine.cpus = "2x4x2".parse().unwrap();
+        machine.qemu = vec!["-device".into(), "usb-ehci".into()];
+        let command = command(&machine, &Places { seed: None, ..places() }, Accelerator::Kvm, Some(1));
+        assert_eq!(
+            values(&command, "-object"),
+            ["memory-backend-memfd,id=memory,size=4096M,share=on,hugetlb=on,hugetlbsize=1024M,prealloc=on,\
+              host-nodes=1,policy=preferred"]
+        );
+        assert_eq!(values(&command, "-netdev"), ["tap,id=net0,ifname=tap0,script=no,downscript=no"]);
+        assert_eq!(
+            (values(&command, "-cpu"), values(&command, "-append")),
+            (vec!["host".into()], vec!["a b,c".into()])
+        );
+        assert!(values(&command, "-device").iter().all(|device| !device.contains("bootindex")));
+        assert_eq!(values(&command, "-blockdev"), [""; 0]);
+        assert_eq!(command.arguments.last().unwrap(), "usb-ehci");
+    }
+}
