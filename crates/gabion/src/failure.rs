@@ -39,8 +39,9 @@ impl std::error::Error for Usage {}
 /// Tells why a command failed, and gives its exit status.
 pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     let status = if error.is::<Usage>() { 2 } else { 1 };
-    let known = match error.downcast_ref::<Error>() {
-        Some(known) => known.clone(),
+    let of_machines = error.downcast_ref::<vm::Error>().map(known_of_machines);
+    let known = match error.downcast_ref::<Error>().cloned().or(of_machines) {
+        Some(known) => known,
         None => {
             let kind = if status == 2 { ErrorKind::Invalid } else { ErrorKind::Internal };
             Error::new(kind, format!("{error:#}"))
@@ -56,4 +57,20 @@ pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
         }
     }
     ExitCode::from(status)
+}
+
+/// An error of a machine in the words of the API.
+fn known_of_machines(error: &vm::Error) -> Error {
+    let kind = match error.kind() {
+        vm::ErrorKind::Invalid => ErrorKind::Invalid,
+        vm::ErrorKind::NotFound => ErrorKind::NotFound,
+        vm::ErrorKind::Exists => ErrorKind::Exists,
+        vm::ErrorKind::Busy => ErrorKind::Busy,
+        vm::ErrorKind::Io | vm::ErrorKind::Qemu => ErrorKind::Io,
+    };
+    let known = Error::new(kind, error.to_string());
+    match error.hint_text() {
+        Some(hint) => known.hint(hint),
+        None => known,
+    }
 }

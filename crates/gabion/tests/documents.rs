@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use project::{files, read, root, sources};
 
 /// The pages that tell of the code.
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "README.md",
     "crates/export/comparison/README.md",
     "docs/performance.md",
@@ -23,6 +23,7 @@ const PAGES: [&str; 11] = [
     "docs/exports.md",
     "docs/format.md",
     "docs/invariants.md",
+    "docs/vm.md",
 ];
 
 /// The text of a page outside of blocks of code.

@@ -8,6 +8,7 @@ mod name;
 mod pool;
 mod quickstart;
 mod serve;
+mod vm;
 mod volume;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(crate) use name::VolumeName;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
 pub(crate) use serve::ServeArgs;
+pub(crate) use vm::{CreateVmArgs, DiskWords, TemplateCommand, VmCommand};
 pub(crate) use volume::VolumeCommand;
 
 /// Software-defined storage: one protected pool out of a server's drives, served as volumes.
@@ -53,6 +55,9 @@ Examples:
   gabion pool create fast --scheme 4+1 --drives /dev/nvme{0..4}n1
   gabion volume create fast/vm01 --size 500G
   gabion export create fast/vm01 --nbd
+
+  # A virtual machine on a volume of its own, from a cloud image
+  gabion vm create web --boot fast/web --image debian-12-generic.qcow2 --start
 
   # The same on files, to try it out
   gabion pool create try --level 5 --files /var/tmp/try --file-size 2G --count 5
@@ -100,6 +105,8 @@ pub(crate) enum Command {
     Drive(DriveCommand),
     #[command(subcommand)]
     Export(ExportCommand),
+    #[command(subcommand)]
+    Vm(VmCommand),
     /// Verify a closed pool, without writing a byte
     ///
     /// Reads everything that the pool stores: every checksum, every row of parity, every record and table, and that no

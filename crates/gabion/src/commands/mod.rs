@@ -9,6 +9,7 @@ pub(crate) mod lab;
 mod pool;
 mod serve;
 mod version;
+pub(crate) mod vm;
 mod volume;
 
 use std::future::Future;
@@ -46,6 +47,9 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
         Command::Drive(command) => drive::run(&global, command),
         Command::Export(command) => {
             with_daemon(&global, async |setting| export::run(&setting, command).await)
+        }
+        Command::Vm(command) => {
+            with_daemon(&global, async |setting| vm::run(&setting, &global, command).await)
         }
         Command::Check { drives } => check::run(&global, &drives),
         Command::Bench(command) => bench::run(&global, &command),

@@ -53,6 +53,13 @@ pub(crate) fn socket(global: &Global) -> PathBuf {
     configured.unwrap_or_else(|_| given().unwrap_or_else(|| Config::defaults().socket))
 }
 
+/// Where the daemon keeps its state, and the commands what they keep, as every other command finds it.
+pub(crate) fn state_dir(global: &Global) -> PathBuf {
+    let configured = load(global, &ServeArgs::default()).map(|config| config.state_dir);
+    let given = || std::env::var_os("GABION_STATE_DIR").map(PathBuf::from);
+    configured.unwrap_or_else(|_| given().unwrap_or_else(|| Config::defaults().state_dir))
+}
+
 fn start_log(config: &Config) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -8,6 +8,7 @@ mod lab;
 mod pool;
 mod table;
 mod time;
+mod vm;
 mod volume;
 
 use serde::Serialize;
@@ -18,6 +19,7 @@ pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use export::exports;
 pub(crate) use lab::{lab_models, labs};
 pub(crate) use pool::{opening, pool_statuses, pools};
+pub(crate) use vm::{host, machine, machine_made, machine_started, machines, templates};
 pub(crate) use volume::{volume, volumes};
 
 /// The word by which the API calls a state.

@@ -87,7 +87,9 @@ impl Home {
 
     /// Runs a command against the daemon of this place.
     pub(crate) fn gabion(&self, arguments: &[&str]) -> Ran {
-        run(command(arguments).env("GABION_SOCKET", self.socket()))
+        let mut command = command(arguments);
+        command.env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", self.socket());
+        run(command.env("GABION_STATE_DIR", self.path("state")))
     }
 
     /// Starts the daemon, and waits until it has opened what it opens.

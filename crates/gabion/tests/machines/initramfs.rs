@@ -1,0 +1,165 @@
+//! A first file system for the guest: busybox, the modules that its disks need, fio and mkfs with their libraries.
+//!
+//! `./run setup` puts the kernel and busybox beside what cargo builds; the rest is this host's.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the guest's kernel has to load, and what needs it.
+const MODULES: [&str; 7] = ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii"];
+/// This host's programs that the guest has, too.
+const PROGRAMS: [&str; 4] = ["blkid", "fio", "mkfs.ext4", "resize2fs"];
+
+const INIT: &str = r#"#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t devtmpfs none /dev
+mount -t proc none /proc
+mount -t sysfs none /sys
+for module in $(cat /modules/order); do insmod /modules/$module.ko; done
+# The power button: what must not be lost is written, and off.
+mkdir -p /etc/acpi/PWRF
+printf '#!/bin/sh\numount /mnt\npoweroff -f\n' > /etc/acpi/PWRF/00000080
+chmod +x /etc/acpi/PWRF/00000080
+acpid -l /dev/null -p /acpid.pid
+# Not at the terminal itself: a shell there edits lines and prompts.
+exec < /dev/ttyS0 > /dev/ttyS0 2>&1
+stty -echo -onlcr
+echo 'the guest is ready'
+while true; do cat | sh; done
+"#;
+
+/// The kernel and the first file system of guests; none where they are not installed.
+pub(crate) struct System {
+    pub(crate) kernel: PathBuf,
+    pub(crate) initramfs: PathBuf,
+    _home: tempfile::TempDir,
+}
+
+impl System {
+    /// What guests start from. Without it the tests have nothing to run; a failure if `GABION_REQUIRE_CLIENTS` is 1.
+    pub(crate) fn make() -> Option<Self> {
+        let mut places = Path::new(env!("CARGO_BIN_EXE_gabion")).ancestors().map(|path| path.join("guest"));
+        let Some(guest) = places.find(|path| path.join("boot").is_dir()) else {
+            let required = std::env::var("GABION_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
+            assert!(!required, "no kernel for guests is installed: run './run setup'");
+            eprintln!("no kernel for guests is installed: no machine is tested; './run setup' installs one");
+            return None;
+        };
+        let kernel = one(&guest.join("boot"), "vmlinuz-");
+        let home = tempfile::tempdir().unwrap();
+        let initramfs = home.path().join("initramfs");
+        let mut archive = Archive(std::io::BufWriter::new(std::fs::File::create(&initramfs).unwrap()));
+        fill(&mut archive, &guest);
+        archive.end();
+        Some(Self { kernel, initramfs, _home: home })
+    }
+}
+
+/// The one entry of a directory whose name begins so.
+fn one(directory: &Path, prefix: &str) -> PathBuf {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> =
+        names.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix)).collect();
+    found.sort();
+    found.pop().unwrap_or_else(|| panic!("{}: no {prefix}", directory.display()))
+}
+
+fn fill(archive: &mut Archive, guest: &Path) {
+    for directory in ["bin", "dev", "proc", "sys", "etc", "mnt", "tmp", "seed", "modules"] {
+        archive.directory(Path::new(directory));
+    }
+    archive.file(Path::new("init"), INIT.as_bytes());
+    archive.file(Path::new("bin/busybox"), &std::fs::read(guest.join("bin/busybox")).unwrap());
+    let mut order = Vec::new();
+    let all = find(&one(&guest.join("lib/modules"), "").join("kernel"));
+    for name in MODULES {
+        module(archive, &all, name, &mut order);
+    }
+    archive.file(Path::new("modules/order"), order.join(" ").as_bytes());
+    let mut files = BTreeSet::new();
+    for program in PROGRAMS {
+        let path = ["/usr/bin", "/usr/sbin", "/sbin"].map(|place| Path::new(place).join(program));
+        let path = path.into_iter().find(|path| path.exists());
+        files.extend(libraries(&path.unwrap_or_else(|| panic!("{program} is not installed"))));
+    }
+    let mut made = BTreeSet::new();
+    for file in files {
+        let inside = file.strip_prefix("/").unwrap();
+        let above: Vec<_> = inside.ancestors().skip(1).filter(|path| *path != Path::new("")).collect();
+        for directory in above.into_iter().rev().filter(|path| *path != Path::new("bin")) {
+            if made.insert(directory.to_owned()) {
+                archive.directory(directory);
+            }
+        }
+        archive.file(inside, &std::fs::read(&file).unwrap());
+    }
+}
+
+/// A program and all that the loader finds for it.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let output = Command::new("ldd").arg(program).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let words = text.split_whitespace().filter(|word| word.starts_with('/'));
+    std::iter::once(program.to_owned()).chain(words.map(PathBuf::from)).collect()
+}
+
+fn find(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(find(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+/// Adds a module behind those that it needs, which it names itself. One that is built into the kernel has no file.
+fn module(archive: &mut Archive, all: &[PathBuf], name: &str, order: &mut Vec<String>) {
+    let file = all.iter().find(|path| {
+        let stem = path.file_name().unwrap().to_str().unwrap().strip_suffix(".ko");
+        stem.is_some_and(|stem| stem.replace('-', "_") == name)
+    });
+    let Some(file) = file.filter(|_| !order.contains(&name.to_owned())) else { return };
+    let bytes = std::fs::read(file).unwrap();
+    let mark = b"\0depends=";
+    let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap() + mark.len();
+    let depends = String::from_utf8(bytes[at..].split(|byte| *byte == 0).next().unwrap().to_vec()).unwrap();
+    for other in depends.split(',').filter(|other| !other.is_empty()) {
+        module(archive, all, other, order);
+    }
+    archive.file(&Path::new("modules").join(format!("{name}.ko")), &bytes);
+    order.push(name.to_owned());
+}
+
+/// The format that the kernel unpacks (cpio, "newc").
+struct Archive(std::io::BufWriter<std::fs::File>);
+
+impl Archive {
+    fn directory(&mut self, path: &Path) {
+        self.add(path.to_str().unwrap(), 0o040_755, &[]);
+    }
+
+    fn file(&mut self, path: &Path, bytes: &[u8]) {
+        self.add(path.to_str().unwrap(), 0o100_755, bytes);
+    }
+
+    fn end(mut self) {
+        self.add("TRAILER!!!", 0, &[]);
+        self.0.flush().unwrap();
+    }
+
+    fn add(&mut self, path: &str, mode: u32, bytes: &[u8]) {
+        // Inode, mode, owner, group, links, time, size, four device numbers, length of the name, no sum.
+        let fields = [0, mode, 0, 0, 1, 0, bytes.len() as u32, 0, 0, 0, 0, path.len() as u32 + 1, 0];
+        let fields: String = fields.iter().map(|field| format!("{field:08X}")).collect();
+        let header = format!("070701{fields}{path}\0");
+        self.padded(header.as_bytes());
+        self.padded(bytes);
+    }
+
+    fn padded(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+        self.0.write_all(&[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()]).unwrap();
+    }
+}

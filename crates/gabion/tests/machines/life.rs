@@ -1,0 +1,172 @@
+//! A machine's life on a disk of Gabion's: file system, verified load, a daemon killed, a drive lost, a disk grown, space
+//! given back, and the power button.
+//!
+//! One machine for all of it: its start is what takes long where processors are translated.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::guest::Guest;
+use super::harness::{Daemon, Home, command, run, until};
+use super::initramfs::System;
+
+/// Ends what a failed test leaves: machines are not children of it.
+struct Machines<'a>(&'a Home);
+
+impl Drop for Machines<'_> {
+    fn drop(&mut self) {
+        let mut stop = command(&["vm", "stop", "web", "--force"]);
+        stop.env("GABION_STATE_DIR", self.0.path("state")).env("GABION_SOCKET", self.0.socket());
+        run(&mut stop);
+    }
+}
+
+/// What the pool has written for users, in blocks.
+fn written(daemon: &Daemon) -> u64 {
+    daemon.pool("fast")["counters"]["user_blocks"].as_u64().unwrap()
+}
+
+fn stored(daemon: &Daemon) -> u64 {
+    daemon.json(&["volume", "show", "fast/data"])["stored"].as_u64().unwrap()
+}
+
+fn start(home: &Home) -> Daemon<'_> {
+    home.start_with(&["--cores", "0"])
+}
+
+fn make(daemon: &Daemon, home: &Home, system: &System) {
+    let drives = home.arg("drives");
+    let pool = [
+        "pool",
+        "create",
+        "fast",
+        "--scheme",
+        "4+1",
+        "--files",
+        &drives,
+        "--file-size",
+        "256M",
+        "--count",
+        "5",
+    ];
+    daemon.ok(&pool);
+    let user_data = home.arg("mine.yaml");
+    std::fs::write(&user_data, "#cloud-config\nhostname: ${vm.name}\nname: ${user}\n").unwrap();
+    daemon.ok(&["vm", "template", "set", "user-data", "mine", &user_data]);
+    let (kernel, initramfs) = (system.kernel.to_str().unwrap(), system.initramfs.to_str().unwrap());
+    let mut create = vec!["vm", "create", "web", "--kernel", kernel, "--initramfs", initramfs];
+    create.extend([
+        "--append",
+        "console=ttyS0 quiet loglevel=2 random.trust_cpu=on",
+        "--disk",
+        "fast/data:256M",
+    ]);
+    create.extend(["--cpus", "1x2x1", "--memory", "768M", "--accelerator", "tcg"]);
+    create.extend(["--user-data", "mine", "--network-data", "dhcp", "--set", "user=ada"]);
+    let made = daemon.json(&create);
+    assert_eq!((&made["state"], &made["disks"][0]["made"]), (&"stopped".into(), &true.into()));
+}
+
+#[test]
+fn a_machine_lives_through_all_that_its_disk_does() {
+    let Some(system) = System::make() else { return };
+    let home = Home::new();
+    let daemon = start(&home);
+    let machines = Machines(&home);
+    make(&daemon, &home, &system);
+    let started = daemon.json(&["vm", "start", "web"]);
+    assert_eq!(started["state"], "running");
+    check_processors(&started);
+    let refusal = daemon.refused(&["vm", "start", "web"]);
+    assert!(refusal.contains("runs already"), "{refusal}");
+    let mut guest = Guest::attach(&home, "web");
+    assert_eq!(guest.run("cat /sys/block/vda/serial"), "fast-data");
+
+    it_is_told_what_the_templates_say(&mut guest);
+    guest.run("mkfs.ext4 -q /dev/vda && mount /dev/vda /mnt");
+    guest.run(&fio("first", "--size=16m --rw=randwrite"));
+    let daemon = the_daemon_is_killed_under_load(&home, daemon, &mut guest);
+    a_drive_is_lost_under_load(&daemon, &mut guest);
+    the_disk_grows(&daemon, &mut guest);
+    space_is_given_back(&daemon, &mut guest);
+
+    // All of it still is what was written, read by a daemon that knows nothing from before.
+    guest.run("echo 3 > /proc/sys/vm/drop_caches; umount /mnt && mount /dev/vda /mnt");
+    guest.run(&fio("killed", "--size=32m --rw=read --verify_only=1"));
+    drop(guest);
+    daemon.ok(&["vm", "stop", "web", "--timeout", "60"]);
+    assert_eq!(daemon.json(&["vm", "list"])[0]["state"], "stopped");
+    let log = daemon.ok(&["vm", "console", "web", "--log"]);
+    assert!(log.contains("the guest is ready"), "{log}");
+    let refusal = daemon.refused(&["vm", "console", "web"]);
+    assert!(refusal.contains("does not run"), "{refusal}");
+    daemon.ok(&["vm", "delete", "web", "--volumes", "--yes"]);
+    assert_eq!(daemon.json(&["volume", "list"]), serde_json::json!([]));
+    assert_eq!(daemon.json(&["export", "list"]), serde_json::json!([]));
+    drop(machines);
+}
+
+/// A load that writes what it can verify, and does.
+fn fio(name: &str, more: &str) -> String {
+    format!(
+        "fio --name={name} --filename=/mnt/{name} --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
+         --verify_fatal=1 --thread --output-format=terse --output=/tmp/fio {more} || {{ cat /tmp/fio; false; }}"
+    )
+}
+
+/// The daemon has the first processor, so the machine has the others, if there are any.
+fn check_processors(started: &Value) {
+    let (pid, placement) = (&started["running"]["pid"], &started["running"]["placement"]);
+    let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    match placement["cpus"].as_array().unwrap().as_slice() {
+        [] => assert!(placement["why"].as_str().unwrap().contains("no processor beside"), "{placement}"),
+        _ => assert_eq!(allowed, placement["rest"].as_str().unwrap()),
+    }
+}
+
+fn it_is_told_what_the_templates_say(guest: &mut Guest) {
+    guest.run("mount -t vfat -o ro /dev/vdb /seed");
+    assert!(guest.run("blkid /dev/vdb").contains("LABEL=\"CIDATA\""));
+    let user_data = guest.run("cat /seed/user-data");
+    assert!(user_data.contains("hostname: web\nname: ada"), "{user_data}");
+    let network = guest.run("cat /seed/network-config");
+    assert!(network.contains("macaddress: \"52:54:00:"), "{network}");
+    assert!(guest.run("cat /seed/meta-data").contains("local-hostname: web"));
+}
+
+fn the_daemon_is_killed_under_load<'a>(home: &'a Home, daemon: Daemon<'a>, guest: &mut Guest) -> Daemon<'a> {
+    let before = written(&daemon);
+    guest.begin(&fio("killed", "--size=32m --rw=randwrite --rate=12m"));
+    until("the load is under way", || written(&daemon) > before + 1000);
+    daemon.kill();
+    let daemon = start(home);
+    guest.end();
+    daemon
+}
+
+fn a_drive_is_lost_under_load(daemon: &Daemon, guest: &mut Guest) {
+    let before = written(daemon);
+    guest.begin(&fio("degraded", "--size=16m --rw=randrw --rate=8m"));
+    until("the load is under way", || written(daemon) > before + 500);
+    daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
+    guest.end();
+    assert_eq!(daemon.pool("fast")["health"], "degraded");
+}
+
+fn the_disk_grows(daemon: &Daemon, guest: &mut Guest) {
+    daemon.ok(&["volume", "resize", "fast/data", "--size", "512M"]);
+    guest.run("until [ $(cat /sys/block/vda/size) = 1048576 ]; do usleep 10000; done");
+    guest.run("resize2fs /dev/vda > /tmp/grown 2>&1 || { cat /tmp/grown; false; }");
+    let room = guest.run("df -m /mnt | tail -1");
+    let mebibytes: u64 = room.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(mebibytes > 400, "{room}");
+}
+
+fn space_is_given_back(daemon: &Daemon, guest: &mut Guest) {
+    let before = stored(daemon);
+    guest.run("rm /mnt/first /mnt/degraded && sync && fstrim /mnt");
+    let after = stored(daemon);
+    assert!(before - after >= 32 << 20, "{before} {after}");
+}
