@@ -12,6 +12,7 @@
 mod address;
 mod error;
 mod ids;
+mod layers;
 pub mod limits;
 mod mac;
 mod record;
@@ -31,10 +32,13 @@ pub use mac::PoolKey;
 pub use record::{Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use superblock::{DriveRecord, DriveState, Lineage, ShardRecord, Superblock, UnverifiedSuperblock};
+pub use layers::{
+    LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers,
+};
 pub use tables::{
-    CheckpointRoot, INDEX_ENTRIES, LAYERS_PER_BLOCK, LIVE_PER_BLOCK, LayerRecord, NODE_ENTRIES, SegmentClass,
-    SegmentColumn, SegmentRecord, SegmentState, TableCounts, decode_entries, decode_layers, decode_live,
-    decode_segments, encode_entries, encode_layers, encode_live, encode_segments, recent_segments_max,
+    CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass,
+    SegmentColumn, SegmentRecord, SegmentState, TableCounts, decode_entries, decode_live,
+    decode_segments, encode_entries, encode_live, encode_segments, recent_segments_max,
     segments_per_block,
 };
 pub use volume::{VolumeKind, VolumeRecord, VolumeState};

@@ -80,6 +80,17 @@ pub enum Item {
         /// The layer.
         layer: LayerId,
     },
+    /// What `from` has in blocks `block..block + count` goes to `into`, except where that has something itself. No payload.
+    Merge {
+        /// The layer that is given up.
+        from: LayerId,
+        /// The layer above it.
+        into: LayerId,
+        /// The first block.
+        block: LayerBlock,
+        /// Number of blocks, at least 1.
+        count: u32,
+    },
 }
 
 impl Item {
@@ -89,20 +100,21 @@ impl Item {
     const NODE: u8 = 4;
     const TABLE: u8 = 5;
     const DROP_LAYER: u8 = 6;
+    const MERGE: u8 = 7;
 
     /// Payload blocks that belong to this item.
     pub const fn payload(&self) -> u32 {
         match *self {
             Self::Write { count, .. } | Self::Move { count, .. } => count as u32,
             Self::Node { .. } | Self::Table { .. } => 1,
-            Self::Unmap { .. } | Self::DropLayer { .. } => 0,
+            Self::Unmap { .. } | Self::DropLayer { .. } | Self::Merge { .. } => 0,
         }
     }
 
     /// Bytes that the item takes in a header, without its CRCs.
     pub const fn encoded_bytes(&self) -> usize {
         match self {
-            Self::Move { .. } | Self::Unmap { .. } => 24,
+            Self::Move { .. } | Self::Unmap { .. } | Self::Merge { .. } => 24,
             _ => 16,
         }
     }
@@ -129,6 +141,11 @@ impl Item {
             Self::Node { layer, level, index } => fixed(Self::NODE, level, 1, layer.get(), index),
             Self::Table { index } => fixed(Self::TABLE, 0, 1, 0, u64::from(index)),
             Self::DropLayer { layer } => fixed(Self::DROP_LAYER, 0, 0, layer.get(), 0),
+            Self::Merge { from, into, block, count } => {
+                fixed(Self::MERGE, 0, 0, from.get(), block.get());
+                out.u32(into.get());
+                out.u32(count);
+            }
         }
     }
 
@@ -170,6 +187,15 @@ impl Item {
                 Ok(Self::Table { index })
             }
             Self::DROP_LAYER => Ok(Self::DropLayer { layer }),
+            Self::MERGE => {
+                let into = LayerId::new(input.u32()?);
+                let count = input.u32()?;
+                bounded(u64::from(count))?;
+                if into == layer {
+                    return Err(FormatError::Invalid("layer merged into itself"));
+                }
+                Ok(Self::Merge { from: layer, into, block, count })
+            }
             _ => Err(FormatError::Invalid("item kind")),
         }
     }

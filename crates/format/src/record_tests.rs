@@ -26,13 +26,17 @@ fn item() -> impl Strategy<Value = Item> {
         Address::new(SegmentId::new(segment), Column::new(column), Row::new(row))
     });
     let mode = prop_oneof![Just(UnmapMode::Absent), Just(UnmapMode::Zero)];
-    (0..6, layer, block, 1u16..20, from, mode, any::<u8>()).prop_map(
+    (0..7, layer, block, 1u16..20, from, mode, any::<u8>()).prop_map(
         |(kind, layer, block, count, from, mode, level)| match kind {
             0 => Item::Write { layer, block, count },
             1 => Item::Move { layer, block, count, from },
             2 => Item::Unmap { layer, block, count: u64::from(count), mode },
             3 => Item::Node { layer, level, index: block.get() },
             4 => Item::Table { index: layer.get() },
+            5 => {
+                let into = LayerId::new(layer.get().wrapping_add(1));
+                Item::Merge { from: layer, into, block, count: u32::from(count) }
+            }
             _ => Item::DropLayer { layer },
         },
     )

@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::wire::{Reader, Writer};
 use crate::{
-    Column, DriveIndex, FORMAT_VERSION, FormatError, Incarnation, LayerId, MapEntry, Row, Scheme, Sequence,
+    Column, DriveIndex, FORMAT_VERSION, FormatError, Incarnation, MapEntry, Row, Scheme, Sequence,
     ShardIndex, ZoneIndex,
 };
 
@@ -20,16 +20,13 @@ pub const NODE_ENTRIES: usize = BLOCK / MapEntry::BYTES;
 pub const INDEX_ENTRIES: usize = NODE_ENTRIES;
 /// Live counts in a table block.
 pub const LIVE_PER_BLOCK: usize = BLOCK / 4;
-/// Layer records in a table block.
-pub const LAYERS_PER_BLOCK: usize = BLOCK / LAYER_BYTES;
 
-const LAYER_BYTES: usize = 32;
 const SEGMENT_FIXED: usize = 16;
 const COLUMN_BYTES: usize = 12;
 /// A column that was never on any drive: written with a hole.
 const NO_DRIVE: u16 = u16::MAX;
 
-const _: () = assert!(NODE_ENTRIES == 256 && LAYERS_PER_BLOCK == 128 && LIVE_PER_BLOCK == 1024);
+const _: () = assert!(NODE_ENTRIES == 256 && LIVE_PER_BLOCK == 1024);
 
 /// Whether a segment still takes records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,62 +225,6 @@ pub fn encode_live(counts: &[u32]) -> Vec<u8> {
 pub fn decode_live(block: &[u8]) -> Result<Vec<u32>, FormatError> {
     let mut input = Reader::new(block);
     (0..LIVE_PER_BLOCK).map(|_| input.u32()).collect()
-}
-
-/// A layer as it is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerRecord {
-    /// Which layer.
-    pub layer: LayerId,
-    /// Levels of its map: 0 for an empty one, 1 for a single leaf.
-    pub height: u8,
-    /// Its root node; absent if the height is 0.
-    pub root: MapEntry,
-    /// Blocks that it stores.
-    pub stored: u64,
-}
-
-/// Levels that the largest layer needs.
-const HEIGHT_MAX: u8 = 5;
-
-/// A table block of layers. Give at most [`LAYERS_PER_BLOCK`].
-pub fn encode_layers(layers: &[LayerRecord]) -> Vec<u8> {
-    assert!(layers.len() <= LAYERS_PER_BLOCK, "layers of a table block");
-    let mut bytes = Vec::with_capacity(BLOCK);
-    let mut out = Writer::new(&mut bytes);
-    for layer in layers {
-        out.u32(layer.layer.get());
-        out.u8(layer.height);
-        out.raw(&[0; 3]);
-        write_entry(&mut out, layer.root);
-        out.u64(layer.stored);
-    }
-    out.pad_to(BLOCK);
-    bytes
-}
-
-/// The layers of a table block.
-///
-/// # Errors
-/// When a record is not one that a writer stores.
-pub fn decode_layers(block: &[u8]) -> Result<Vec<LayerRecord>, FormatError> {
-    let mut input = Reader::new(block);
-    let mut layers = Vec::new();
-    for _ in 0..LAYERS_PER_BLOCK {
-        let layer = LayerId::new(input.u32()?);
-        let height = input.u8()?;
-        input.raw(3)?;
-        let root = read_entry(&mut input)?;
-        let stored = input.u64()?;
-        if layer.get() == 0 {
-            continue;
-        }
-        if height > HEIGHT_MAX || (height == 0) != root.address().is_none() {
-            return Err(FormatError::Invalid("layer height"));
-        }
-        layers.push(LayerRecord { layer, height, root, stored });
-    }
-    Ok(layers)
 }
 
 pub(crate) fn write_entry(out: &mut Writer<'_>, entry: MapEntry) {

@@ -41,15 +41,9 @@ fn segment_tables_round_trip_at_every_width() {
 }
 
 #[test]
-fn live_counts_and_layers_round_trip() {
+fn live_counts_round_trip() {
     let counts: Vec<u32> = (0..1024).map(|count| count * 77).collect();
     assert_eq!(decode_live(&encode_live(&counts)), Ok(counts));
-    let root = MapEntry::block(Address::new(SegmentId::new(4), Column::new(1), Row::new(2)), 9);
-    let layers = [
-        LayerRecord { layer: LayerId::new(1), height: 0, root: MapEntry::ABSENT, stored: 0 },
-        LayerRecord { layer: LayerId::new(20), height: 3, root, stored: 12345 },
-    ];
-    assert_eq!(decode_layers(&encode_layers(&layers)), Ok(layers.to_vec()));
 }
 
 #[test]
@@ -83,7 +77,6 @@ proptest! {
     fn no_block_panics_a_decoder(bytes in prop::collection::vec(any::<u8>(), 0..=BLOCK), width in 1u8..=32) {
         let _ = decode_segments(&bytes, width);
         let _ = decode_live(&bytes);
-        let _ = decode_layers(&bytes);
         let _ = decode_entries(&bytes);
         let _ = CheckpointRoot::decode(&bytes);
         let _ = crate::VolumeRecord::decode(&bytes);

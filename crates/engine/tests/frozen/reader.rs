@@ -10,7 +10,7 @@ use format::limits::{BLOCK, BLOCK_BYTES, SLICE, SUPERBLOCK_SLOT};
 use format::{
     Address, CheckpointRoot, DriveState, Header, Item, LayerId, MapEntry, SegmentId, SegmentRecord,
     ShardRecord, Slot, Superblock, UnverifiedHeader, UnverifiedSuperblock, VolumeRecord, VolumeState,
-    decode_entries, decode_layers, decode_segments,
+    LayerEntry, decode_entries, decode_layers, decode_segments,
 };
 
 use crate::history::Contents;
@@ -113,7 +113,9 @@ impl Reader {
             }
         }
         for table in &tables[segments + live..root.tables.total()] {
-            for layer in decode_layers(&self.block(shard, *table)).unwrap() {
+            for entry in decode_layers(&self.block(shard, *table)).unwrap() {
+                // Where merged layers went matters to the cleaner alone.
+                let LayerEntry::Layer(layer) = entry else { continue };
                 if let Some(level) = layer.height.checked_sub(1) {
                     let before = shard.map.len() as u64;
                     self.load_node(shard, layer.layer, level, 0, layer.root);

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use format::limits::BLOCK;
 use format::{
     Address, CheckpointRoot, Column, FORMAT_VERSION, Header, Incarnation, Item, LayerBlock, LayerId,
-    LayerRecord, MapEntry, NODE_ENTRIES, PoolId, PoolKey, RecordPlace, Row, SegmentId, Sequence, ShardIndex,
+    LayerEntry, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, RecordPlace, Row, SegmentId, Sequence, ShardIndex,
     TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind, VolumeRecord, VolumeState, decode_layers,
     encode_entries, encode_layers, encode_live, header_blocks_for,
 };
@@ -98,6 +98,7 @@ fn check_items(page: &Checked) {
         Item::Node { layer, level: 9, index: 0x41_4243_4445 },
         Item::Table { index: 0x5152_5354 },
         Item::DropLayer { layer },
+        Item::Merge { from: layer, into: LayerId::new(0x6162_6364), block, count: 0x7172_7374 },
     ];
     let bytes = encode(&items);
     let crcs: u32 = items.iter().map(Item::payload).sum();
@@ -124,6 +125,14 @@ fn check_items(page: &Checked) {
         rest = match kind {
             2 => page.fields("Move item, rest", rest, &[("from", &from)]),
             3 => page.fields("Unmap item, rest", rest, &[("blocks", &0x31_3233_3435u64.to_le_bytes())]),
+            7 => {
+                let into = 0x6162_6364u32.to_le_bytes();
+                page.fields(
+                    "Merge item, rest",
+                    rest,
+                    &[("into", &into), ("blocks", &0x7172_7374u32.to_le_bytes())],
+                )
+            }
             _ => rest,
         };
         u64::from(start[0])
@@ -136,6 +145,7 @@ fn check_items(page: &Checked) {
         ("Node", item(4, 9, 1, layer, 0x41_4243_4445)),
         ("Table", item(5, 0, 1, 0, 0x5152_5354)),
         ("DropLayer", item(6, 0, 0, layer, 0)),
+        ("Merge", item(7, 0, 0, layer, block)),
     ];
     assert_eq!(rest[..4 * crcs as usize].chunks(4).next(), Some(&0xC0C0_0000u32.to_le_bytes()[..]));
     page.values("Item kinds", &kinds);
@@ -176,25 +186,52 @@ fn check_root(page: &Checked) {
     assert_eq!(CheckpointRoot::decode(&bytes), Ok(root));
 }
 
+fn check_merged(page: &Checked) {
+    let until = Some(Incarnation::new(0x2122_2324_2526_2728));
+    let (layer, into) = (LayerId::new(0x0102_0304), LayerId::new(0x1112_1314));
+    let merged = LayerEntry::Merged(MergedRecord { layer, into, until });
+    let bytes = encode_layers(&[merged]);
+    let rest = page.fields(
+        "Merged layer record",
+        &bytes,
+        &[
+            ("layer", &0x0102_0304u32.to_le_bytes()),
+            ("kind", &[2]),
+            ("reserved", &[0; 3]),
+            ("into", &0x1112_1314u32.to_le_bytes()),
+            ("reserved", &[0; 12]),
+            ("until", &0x2122_2324_2526_2728u64.to_le_bytes()),
+        ],
+    );
+    assert!(rest.iter().all(|byte| *byte == 0) && bytes.len() == BLOCK);
+    assert_eq!(decode_layers(&bytes), Ok(vec![merged]));
+    let empty = LayerRecord { layer, height: 0, root: MapEntry::ABSENT, stored: 0 };
+    let kind = |entry| u64::from(encode_layers(&[entry])[4]);
+    page.values("Layer kinds", &[("Layer", kind(LayerEntry::Layer(empty))), ("Merged", kind(merged))]);
+}
+
 fn check_tables(page: &Checked) {
     let root = entry(0x1112_1314, 0x15, 0x16_1718, 0x191A_1B1C);
     let layer =
         LayerRecord { layer: LayerId::new(0x0102_0304), height: 5, root, stored: 0x2122_2324_2526_2728 };
-    let bytes = encode_layers(&[layer]);
+    let entry = LayerEntry::Layer(layer);
+    let bytes = encode_layers(&[entry]);
     let rest = page.fields(
         "Layer record",
         &bytes,
         &[
             ("layer", &0x0102_0304u32.to_le_bytes()),
+            ("kind", &[1]),
             ("height", &[5]),
-            ("reserved", &[0; 3]),
+            ("reserved", &[0; 2]),
             ("root", &root.to_bytes()),
             ("stored", &0x2122_2324_2526_2728u64.to_le_bytes()),
         ],
     );
     assert!(rest.iter().all(|byte| *byte == 0) && bytes.len() == BLOCK);
-    assert_eq!(decode_layers(&bytes), Ok(vec![layer]));
-    assert_eq!(encode_layers(&[layer; 128]).len(), BLOCK);
+    assert_eq!(decode_layers(&bytes), Ok(vec![entry]));
+    assert_eq!(encode_layers(&[entry; 128]).len(), BLOCK);
+    check_merged(page);
 
     let live = encode_live(&[0x0102_0304, 0x0506_0708]);
     assert_eq!(live[..8], [4, 3, 2, 1, 8, 7, 6, 5]);

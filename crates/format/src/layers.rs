@@ -1,0 +1,128 @@
+//! The layer table of a checkpoint: which layers a shard has, and where the blocks of given-up ones went.
+
+use crate::limits::BLOCK;
+use crate::tables::{read_entry, write_entry};
+use crate::wire::{Reader, Writer};
+use crate::{FormatError, Incarnation, LayerId, MapEntry};
+
+/// Layer records in a table block.
+pub const LAYERS_PER_BLOCK: usize = BLOCK / LAYER_BYTES;
+
+const LAYER_BYTES: usize = 32;
+
+/// A layer as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerRecord {
+    /// Which layer.
+    pub layer: LayerId,
+    /// Levels of its map: 0 for an empty one, 1 for a single leaf.
+    pub height: u8,
+    /// Its root node; absent if the height is 0.
+    pub root: MapEntry,
+    /// Blocks that it stores.
+    pub stored: u64,
+}
+
+/// A layer whose blocks went to another one: headers of records still name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergedRecord {
+    /// The layer that was given up.
+    pub layer: LayerId,
+    /// Where its blocks went.
+    pub into: LayerId,
+    /// The newest segment whose records may name it; `None` while blocks are still going over.
+    pub until: Option<Incarnation>,
+}
+
+/// A record of the layer table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerEntry {
+    /// A layer.
+    Layer(LayerRecord),
+    /// One that was merged into another.
+    Merged(MergedRecord),
+}
+
+/// Levels that the largest layer needs.
+const HEIGHT_MAX: u8 = 5;
+
+const LAYER: u8 = 1;
+const MERGED: u8 = 2;
+
+/// A table block of layers. Give at most [`LAYERS_PER_BLOCK`].
+pub fn encode_layers(entries: &[LayerEntry]) -> Vec<u8> {
+    assert!(entries.len() <= LAYERS_PER_BLOCK, "layers of a table block");
+    let mut bytes = Vec::with_capacity(BLOCK);
+    let mut out = Writer::new(&mut bytes);
+    for entry in entries {
+        match entry {
+            LayerEntry::Layer(layer) => {
+                out.u32(layer.layer.get());
+                out.u8(LAYER);
+                out.u8(layer.height);
+                out.u16(0);
+                write_entry(&mut out, layer.root);
+                out.u64(layer.stored);
+            }
+            LayerEntry::Merged(merged) => {
+                out.u32(merged.layer.get());
+                out.u8(MERGED);
+                out.raw(&[0; 3]);
+                out.u32(merged.into.get());
+                out.raw(&[0; 12]);
+                out.u64(merged.until.map_or(0, Incarnation::get));
+            }
+        }
+    }
+    out.pad_to(BLOCK);
+    bytes
+}
+
+/// The layers of a table block.
+///
+/// # Errors
+/// When a record is not one that a writer stores.
+pub fn decode_layers(block: &[u8]) -> Result<Vec<LayerEntry>, FormatError> {
+    let mut input = Reader::new(block);
+    let mut entries = Vec::new();
+    for _ in 0..LAYERS_PER_BLOCK {
+        let layer = LayerId::new(input.u32()?);
+        let kind = input.u8()?;
+        if layer.get() == 0 {
+            input.raw(27)?;
+            continue;
+        }
+        entries.push(match kind {
+            LAYER => LayerEntry::Layer(read_layer(layer, &mut input)?),
+            MERGED => LayerEntry::Merged(read_merged(layer, &mut input)?),
+            _ => return Err(FormatError::Invalid("layer kind")),
+        });
+    }
+    Ok(entries)
+}
+
+fn read_layer(layer: LayerId, input: &mut Reader<'_>) -> Result<LayerRecord, FormatError> {
+    let height = input.u8()?;
+    input.u16()?;
+    let root = read_entry(input)?;
+    let stored = input.u64()?;
+    if height > HEIGHT_MAX || (height == 0) != root.address().is_none() {
+        return Err(FormatError::Invalid("layer height"));
+    }
+    Ok(LayerRecord { layer, height, root, stored })
+}
+
+fn read_merged(layer: LayerId, input: &mut Reader<'_>) -> Result<MergedRecord, FormatError> {
+    input.raw(3)?;
+    let into = LayerId::new(input.u32()?);
+    input.raw(12)?;
+    let until = Some(Incarnation::new(input.u64()?)).filter(|until| until.get() != 0);
+    if into.get() == 0 || into == layer {
+        return Err(FormatError::Invalid("merged layer"));
+    }
+    Ok(MergedRecord { layer, into, until })
+}
+
+#[cfg(test)]
+#[path = "layers_tests.rs"]
+mod tests;
