@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Exists,
     /// It is in use.
     Busy,
+    /// It is a snapshot.
+    ReadOnly,
     /// The drives hold no pool, or parts of different ones, or too few of one.
     NotAPool,
     /// Written by another version of the format.

@@ -37,6 +37,16 @@ impl Geometry {
         u32::try_from(self.zone_bytes / BLOCK_BYTES).unwrap_or(u32::MAX)
     }
 
+    /// Data blocks of a segment.
+    pub(crate) fn segment_blocks(&self) -> u64 {
+        u64::from(self.rows()) * u64::from(self.scheme.data())
+    }
+
+    /// Blocks of a segment that can live when it is packed as well as may be: each record has a header.
+    pub(crate) fn segment_payload(&self) -> u64 {
+        self.segment_blocks() - self.segment_blocks().div_ceil(self.meta_blocks() as u64 + 1)
+    }
+
     /// Blocks up to which a write goes into one record, so that it is there whole after a crash or not at all: 64, less
     /// where segments are tiny.
     pub(crate) fn atomic_blocks(&self) -> u32 {

@@ -103,9 +103,20 @@ impl Ledger {
         }
     }
 
+    /// What is in leaves of one layer goes over to those of another, which has one for each of them.
+    pub(crate) fn merge(&self, from: &[NodeRef], into: &[NodeRef]) {
+        let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
+        for leaf in from {
+            let target = leaf_of(&map, into, map.leaf_start(*leaf));
+            let superseded = map.merge_leaf(*leaf, target);
+            superseded.into_iter().for_each(|entry| segments.replaced(entry, MapEntry::ABSENT));
+        }
+    }
+
     /// A layer, empty by now, is gone.
     pub(crate) fn drop_layer(&self, layer: LayerId) {
-        self.map.borrow_mut().drop_layer(layer);
+        let newest = self.rows.segments.borrow().newest_incarnation();
+        self.map.borrow_mut().drop_layer(layer, newest);
         self.forget_dropped();
     }
 

@@ -27,8 +27,8 @@ pub use control::SpaceCounters;
 pub use error::{Error, ErrorKind, Place, Result};
 pub use log::LogCounters;
 pub use pool::{
-    CreateOptions, DriveSource, DriveStatus, FoundOnDrive, Member, OpenOptions, OpenReport, Pool,
-    PoolOnDrive, PoolStatus, Tuning, VolumeInfo, check_name, create, erase, identify, open,
+    Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, Member, OpenOptions, OpenReport, Pool,
+    PoolOnDrive, PoolStatus, Tuning, VolumeInfo, VolumeUsage, check_name, create, erase, identify, open,
 };
 pub use shard::ShardCounters;
 pub use volume::{AttachedVolume, Extent, Volume};

@@ -7,8 +7,8 @@
 //!   and no read of it is running.
 
 use format::{
-    Address, Column, DriveIndex, MapEntry, Row, SegmentClass, SegmentId, SegmentRecord, SegmentState,
-    ZoneIndex,
+    Address, Column, DriveIndex, Incarnation, MapEntry, Row, SegmentClass, SegmentId, SegmentRecord,
+    SegmentState, ZoneIndex,
 };
 
 use crate::geometry::Geometry;
@@ -571,7 +571,21 @@ impl Segments {
     }
 
     fn newest(&self) -> u64 {
-        self.slots.iter().flatten().map(|segment| segment.record.incarnation.get()).max().unwrap_or(0)
+        self.incarnations().max().unwrap_or(0)
+    }
+
+    fn incarnations(&self) -> impl Iterator<Item = u64> {
+        self.slots.iter().flatten().map(|segment| segment.record.incarnation.get())
+    }
+
+    /// The newest segment.
+    pub(crate) fn newest_incarnation(&self) -> Incarnation {
+        Incarnation::new(self.newest())
+    }
+
+    /// The oldest segment that is not gone.
+    pub(crate) fn oldest_incarnation(&self) -> Incarnation {
+        Incarnation::new(self.incarnations().min().unwrap_or(u64::MAX))
     }
 
     /// The checkpoint begun at `mark` is about to be published: recoveries look from the mark on.

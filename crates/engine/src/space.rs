@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use format::{Scheme, Superblock};
 
+use crate::geometry::Geometry;
 use crate::segments::Privilege;
 
 /// See the module. Shared by the reactors of a pool.
@@ -18,8 +19,8 @@ pub(crate) struct Space {
     available: AtomicU32,
     /// Segments kept back for cleaning, trims and checkpoints.
     reserve: AtomicU32,
-    /// Data blocks of a segment.
-    segment_blocks: u64,
+    /// Blocks of a segment that can live.
+    segment_payload: u64,
     /// Live blocks of each shard.
     live: Vec<ShardLive>,
 }
@@ -32,6 +33,11 @@ struct ShardLive(AtomicU64);
 /// Segments of the reserve that each shard needs at least: for checkpoints, for trims, for the cleaner, and for crashes in
 /// the middle of all that, each of which ends the open segments early.
 const RESERVE_PER_SHARD: u32 = 16;
+/// Blocks of it that are for each shard's checkpoints at least: for two of them, because what the second frees comes back
+/// only after it. Takes more segments where these are tiny.
+const CHECKPOINT_BLOCKS_MIN: u64 = 160;
+/// Blocks that a checkpoint stores besides nodes, or cannot use: tables, headers, the ends of segments.
+const CHECKPOINT_OVERHEAD: u64 = 20;
 /// Parts that the reserve has.
 const LEVELS: u32 = 4;
 /// Segments of slack that each shard needs beside what lives: the open ones, and those on their way to be free.
@@ -40,12 +46,12 @@ const SLACK_PER_SHARD: u32 = 4;
 const BREATHING_PART: u32 = 20;
 
 impl Space {
-    pub(crate) fn new(shards: usize, segment_blocks: u64) -> Self {
+    pub(crate) fn new(shards: usize, segment_payload: u64) -> Self {
         Self {
             total: AtomicU32::new(0),
             available: AtomicU32::new(0),
             reserve: AtomicU32::new(0),
-            segment_blocks,
+            segment_payload,
             live: (0..shards).map(|_| ShardLive::default()).collect(),
         }
     }
@@ -98,7 +104,7 @@ impl Space {
         let usable = total.saturating_sub(self.reserve.load(Ordering::Relaxed));
         let slack = (total / BREATHING_PART).max(SLACK_PER_SHARD * shards);
         // Tiny pools: a quarter at most is kept back.
-        u64::from(usable - slack.min(usable / 4)) * self.segment_blocks
+        u64::from(usable - slack.min(usable / 4)) * self.segment_payload
     }
 
     /// True if the pool holds as much as it takes.
@@ -131,7 +137,10 @@ impl Reserve {
         let zones: u64 = superblock.drives.iter().map(|drive| u64::from(drive.zones)).sum();
         let all = u32::try_from(zones / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);
         let drives = u32::try_from(superblock.drives.len()).unwrap_or(u32::MAX);
-        Self::new((all / 32).max(RESERVE_PER_SHARD * shards), superblock.scheme, drives)
+        let checkpoints = CHECKPOINT_BLOCKS_MIN.div_ceil(Geometry::of(superblock).segment_blocks());
+        let checkpoints = u32::try_from(checkpoints).unwrap_or(u32::MAX / LEVELS);
+        let per_shard = RESERVE_PER_SHARD.max((LEVELS * checkpoints).min(all / 4 / shards));
+        Self::new((all / 32).max(per_shard * shards), superblock.scheme, drives)
     }
 
     fn new(segments: u32, scheme: Scheme, drives: u32) -> Self {
@@ -149,9 +158,12 @@ impl Reserve {
         }
     }
 
-    /// Those that are for checkpoints alone.
-    pub(crate) fn for_checkpoints(self) -> u32 {
-        self.segments / LEVELS
+    /// Nodes of the map that a shard may change between two checkpoints, `recent` segments being the most that one may fill: what a
+    /// checkpoint stores must fit its part of the reserve, beside what the one before stored.
+    pub(crate) fn dirty_nodes(self, geometry: &Geometry, shards: u64, recent: u64) -> u64 {
+        let segments = (u64::from(self.segments / LEVELS) / shards).clamp(1, recent.max(1));
+        let half = (segments * geometry.segment_payload() / 2).saturating_sub(CHECKPOINT_OVERHEAD);
+        (half * 7 / 8).max(1)
     }
 
     /// Who may open a segment, with `available` of them and this many drives in use.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use format::LayerId;
+use format::VolumeId;
 use format::limits::{BLOCK, SLICE};
 use reactor::{Buffer, Home, Span};
 use smallvec::SmallVec;
@@ -43,6 +43,19 @@ impl Slices {
         let slice = block / Self::BLOCKS;
         let shard = usize::try_from(slice % self.shards).unwrap_or(0);
         (shard, slice / self.shards * Self::BLOCKS + block % Self::BLOCKS)
+    }
+
+    /// The volume's blocks that a run of blocks in `shard` is, as runs.
+    pub(crate) fn global(&self, shard: usize, block: u64, count: u64) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut next = block;
+        while next < block + count {
+            let (slice, within) = (next / Self::BLOCKS, next % Self::BLOCKS);
+            let until = ((slice + 1) * Self::BLOCKS).min(block + count);
+            runs.push(((slice * self.shards + shard as u64) * Self::BLOCKS + within, until - next));
+            next = until;
+        }
+        runs
     }
 
     /// The first block in `shard` at or behind the volume's block `block`.
@@ -93,6 +106,11 @@ impl Volume {
     /// Sector size that it offers, in bytes.
     pub fn sector(&self) -> u32 {
         self.shared.sector
+    }
+
+    /// True if it is a snapshot, which is read and never written.
+    pub fn is_snapshot(&self) -> bool {
+        self.shared.is_snapshot
     }
 
     /// The pool that it belongs to.
@@ -158,7 +176,7 @@ impl AttachedVolume {
         if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
             let (shard, block) = self.slices.place(offset / BLOCK as u64);
             return match self.shard(shard)? {
-                ShardAccess::Here(shard) => shard.read_one(self.shared.layer, block, into).await,
+                ShardAccess::Here(shard) => shard.read_block(self.shared.id, block, into).await,
                 ShardAccess::There(home) => Box::pin(self.read_one_there(home, block, into)).await,
             };
         }
@@ -171,26 +189,26 @@ impl AttachedVolume {
 
     /// What lies at `offset` will be read or written soon: a hint, which costs little and finds what has to be waited for.
     pub fn expect(&self, offset: u64) {
-        self.with_block(offset, |shard, layer, block| shard.expect(layer, block));
+        self.with_block(offset, |shard, volume, block| shard.expect(volume, block));
     }
 
     /// What lies at `offset` will be read next: a hint, as [`Self::expect`].
     pub fn expect_read(&self, offset: u64) {
-        self.with_block(offset, |shard, layer, block| shard.expect_read(layer, block));
+        self.with_block(offset, |shard, volume, block| shard.expect_read(volume, block));
     }
 
     /// Runs `step` with the block at `offset` if it belongs to a shard of this reactor.
-    fn with_block(&self, offset: u64, step: impl FnOnce(&Shard, LayerId, u64)) {
+    fn with_block(&self, offset: u64, step: impl FnOnce(&Shard, VolumeId, u64)) {
         let (shard, block) = self.slices.place(offset / BLOCK as u64);
         if let Some(ShardAccess::Here(shard)) = self.shards.get(shard) {
-            step(shard, self.shared.layer, block);
+            step(shard, self.shared.id, block);
         }
     }
 
     /// As small a task there as it can be: it is made and dropped with every block.
     async fn read_one_there(&self, home: &Home<Shard>, block: u64, into: &Span) -> Result<()> {
-        let (layer, into) = (self.shared.layer, into.clone());
-        home.call(move |shard| async move { shard.read_one(layer, block, &into).await }).await?
+        let (volume, into) = (self.shared.id, into.clone());
+        home.call(move |shard| async move { shard.read_block(volume, block, &into).await }).await?
     }
 
     async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
@@ -213,11 +231,11 @@ impl AttachedVolume {
     }
 
     async fn read_piece(&self, piece: Piece, into: Span) -> Result<()> {
-        let layer = self.shared.layer;
+        let volume = self.shared.id;
         match self.shard(piece.shard)? {
-            ShardAccess::Here(shard) => shard.read(layer, piece.block, &into).await,
+            ShardAccess::Here(shard) => shard.read(volume, piece.block, &into).await,
             ShardAccess::There(home) => {
-                home.call(move |shard| async move { shard.read(layer, piece.block, &into).await }).await?
+                home.call(move |shard| async move { shard.read(volume, piece.block, &into).await }).await?
             }
         }
     }
@@ -227,7 +245,7 @@ impl AttachedVolume {
     /// # Errors
     /// `Invalid` beyond the end; `NoSpace` in a full pool; `PoolFailed` when too many drives are lost.
     pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
-        self.check(offset, data.len() as u64)?;
+        self.check_write(offset, data.len() as u64)?;
         if !is_aligned(offset, data.len()) {
             // On the heap, as in `read`.
             return Box::pin(self.write_unaligned(offset, data)).await;
@@ -235,7 +253,7 @@ impl AttachedVolume {
         if data.len() == BLOCK {
             let (shard, block) = self.slices.place(offset / BLOCK as u64);
             if let ShardAccess::Here(shard) = self.shard(shard)? {
-                return shard.write(self.shared.layer, block, data).await;
+                return shard.write(self.shared.id, block, data).await;
             }
         }
         Box::pin(self.write_aligned(offset, data)).await
@@ -250,11 +268,11 @@ impl AttachedVolume {
     }
 
     async fn write_piece(&self, piece: Piece, data: Span) -> Result<()> {
-        let layer = self.shared.layer;
+        let volume = self.shared.id;
         match self.shard(piece.shard)? {
-            ShardAccess::Here(shard) => shard.write(layer, piece.block, &data).await,
+            ShardAccess::Here(shard) => shard.write(volume, piece.block, &data).await,
             ShardAccess::There(home) => {
-                home.call(move |shard| async move { shard.write(layer, piece.block, &data).await }).await?
+                home.call(move |shard| async move { shard.write(volume, piece.block, &data).await }).await?
             }
         }
     }
@@ -283,12 +301,12 @@ impl AttachedVolume {
     async fn write_part(&self, offset: u64, data: Span) -> Result<()> {
         let (shard, block) = self.slices.place(offset / BLOCK as u64);
         let within = usize::try_from(offset % BLOCK as u64).unwrap_or(usize::MAX);
-        let layer = self.shared.layer;
+        let volume = self.shared.id;
         match self.shard(shard)? {
-            ShardAccess::Here(shard) => shard.write_part(layer, block, within, &data).await,
+            ShardAccess::Here(shard) => shard.write_part(volume, block, within, &data).await,
             ShardAccess::There(home) => {
                 let write = move |shard: Rc<Shard>| async move {
-                    shard.write_part(layer, block, within, &data).await
+                    shard.write_part(volume, block, within, &data).await
                 };
                 home.call(write).await?
             }
@@ -300,7 +318,7 @@ impl AttachedVolume {
     /// # Errors
     /// `Invalid` beyond the end; `PoolFailed` when too many drives are lost.
     pub async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
-        self.check(offset, length)?;
+        self.check_write(offset, length)?;
         let (first, end) =
             (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
         if first >= end {
@@ -315,11 +333,11 @@ impl AttachedVolume {
             if from >= to {
                 continue;
             }
-            let layer = self.shared.layer;
+            let volume = self.shared.id;
             match shard {
-                ShardAccess::Here(shard) => shard.unmap(layer, from, to - from).await?,
+                ShardAccess::Here(shard) => shard.unmap(volume, from, to - from).await?,
                 ShardAccess::There(home) => {
-                    home.call(move |shard| async move { shard.unmap(layer, from, to - from).await })
+                    home.call(move |shard| async move { shard.unmap(volume, from, to - from).await })
                         .await??;
                 }
             }
@@ -342,7 +360,7 @@ impl AttachedVolume {
     /// # Errors
     /// As [`Self::write_zeroes`].
     pub async fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.check(offset, length)?;
+        self.check_write(offset, length)?;
         let (first, end) =
             (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
         if first >= end {
@@ -374,12 +392,12 @@ impl AttachedVolume {
         let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
         let mut extents: Vec<Extent> = Vec::new();
         for piece in self.cut(first, end - first, SLICE) {
-            let layer = self.shared.layer;
+            let volume = self.shared.id;
             let found = match self.shard(piece.shard)? {
-                ShardAccess::Here(shard) => shard.extents(layer, piece.block, piece.blocks).await?,
+                ShardAccess::Here(shard) => shard.extents(volume, piece.block, piece.blocks).await?,
                 ShardAccess::There(home) => {
                     let look = move |shard: Rc<Shard>| async move {
-                        shard.extents(layer, piece.block, piece.blocks).await
+                        shard.extents(volume, piece.block, piece.blocks).await
                     };
                     home.call(look).await??
                 }
@@ -411,6 +429,13 @@ impl AttachedVolume {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         Ok(())
+    }
+
+    fn check_write(&self, offset: u64, length: u64) -> Result<()> {
+        if self.shared.is_snapshot {
+            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot is never written"));
+        }
+        self.check(offset, length)
     }
 
     /// Cuts a range of blocks at slice borders, into pieces of at most `most` bytes.
@@ -459,7 +484,7 @@ fn trim_to(extents: &mut Vec<Extent>, skip: u64, length: u64) {
 }
 
 /// Runs futures side by side; gives the first error, after all have ended.
-async fn all<F: Future<Output = Result<()>>>(futures: impl Iterator<Item = F>) -> Result<()> {
+pub(crate) async fn all<F: Future<Output = Result<()>>>(futures: impl Iterator<Item = F>) -> Result<()> {
     let mut running: Vec<Option<Pin<Box<F>>>> = futures.map(|future| Some(Box::pin(future))).collect();
     let mut result = Ok(());
     std::future::poll_fn(|context| {

@@ -28,18 +28,15 @@ pub use ids::{
     Column, DriveId, DriveIndex, Generation, Incarnation, LayerBlock, LayerId, PoolId, Row, SegmentId,
     Sequence, ShardIndex, VolumeId, ZoneIndex,
 };
+pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
 pub use mac::PoolKey;
 pub use record::{Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use superblock::{DriveRecord, DriveState, Lineage, ShardRecord, Superblock, UnverifiedSuperblock};
-pub use layers::{
-    LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers,
-};
 pub use tables::{
-    CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass,
-    SegmentColumn, SegmentRecord, SegmentState, TableCounts, decode_entries, decode_live,
-    decode_segments, encode_entries, encode_live, encode_segments, recent_segments_max,
-    segments_per_block,
+    CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass, SegmentColumn, SegmentRecord,
+    SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,
+    encode_segments, recent_segments_max, segments_per_block,
 };
 pub use volume::{VolumeKind, VolumeRecord, VolumeState};
 

@@ -8,6 +8,8 @@ pub const BLOCK_BYTES: u64 = BLOCK as u64;
 pub const COLUMNS_MAX: usize = 32;
 /// Smallest zone in bytes: 16 rows. Products use 1 MiB and more; the simulator uses small ones to wrap around often.
 pub const ZONE_MIN: u64 = 64 << 10;
+/// Fewest data blocks of a segment: of smaller ones, headers and checkpoints leave too little for the cleaner to gain.
+pub const SEGMENT_BLOCKS_MIN: u64 = 32;
 /// Largest zone in bytes.
 pub const ZONE_MAX: u64 = 64 << 20;
 /// Rows of the largest zone.

@@ -185,6 +185,23 @@ impl VolumeModel {
         Ok(())
     }
 
+    /// Counts no more as durable than another model does.
+    pub fn durable_as(&mut self, other: &Self) {
+        self.flushed = other.flushed;
+    }
+
+    /// Takes what a snapshot holds, which was begun at `start`, as the truth, if it may be: with a write, it must hold everything that was
+    /// acknowledged before that one began.
+    ///
+    /// # Errors
+    /// What is wrong, if it is.
+    pub fn adopt_snapshot(&mut self, bytes: &[u8], start: u64) -> Result<(), String> {
+        // A value is the moment at which its write began.
+        let last = bytes.chunks(self.sector as usize).map(tag_of).max().unwrap_or(0);
+        self.flushed = start.max(last);
+        self.adopt_after_crash(bytes)
+    }
+
     /// A write that must be there whole or not at all, and that nobody has touched since, is.
     fn check_atomic(&self, found: &[u64]) -> Result<(), String> {
         for (number, write) in

@@ -3,6 +3,8 @@
 //! Whole kinds of operations and faults are switched off in most runs (swarm testing, Groce et al., 2012): rare
 //! combinations come up because the common ones do not drown them.
 
+mod snapshots;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -69,9 +71,14 @@ enum Op {
     Resize,
     LoseDrive,
     Rest,
+    Snapshot,
+    ReadSnapshot,
+    DeleteSnapshot,
+    Clone,
+    RollBack,
 }
 
-const OPS: [(Op, u32); 12] = [
+const OPS: [(Op, u32); 17] = [
     (Op::Write, 40),
     (Op::Read, 20),
     (Op::Flush, 8),
@@ -84,6 +91,11 @@ const OPS: [(Op, u32); 12] = [
     (Op::Resize, 2),
     (Op::LoseDrive, 1),
     (Op::Rest, 2),
+    (Op::Snapshot, 2),
+    (Op::ReadSnapshot, 2),
+    (Op::DeleteSnapshot, 2),
+    (Op::Clone, 1),
+    (Op::RollBack, 1),
 ];
 
 /// A seed's plan.
@@ -108,7 +120,9 @@ fn plan(random: &Random) -> Plan {
     let parity: usize = parity.parse().unwrap_or(0);
     let width = data.parse::<usize>().unwrap_or(1) + parity;
     let drives = width + usize::try_from(random.below(3)).unwrap_or(0);
-    let zone_bytes = *random.choose(&[64 << 10, 128 << 10, 256 << 10]);
+    // Not smaller than segments may be.
+    let least = if data == "1" { 128 << 10 } else { 64 << 10 };
+    let zone_bytes = (*random.choose(&[64 << 10, 128 << 10, 256 << 10])).max(least);
     let zones = random.between(40, 160);
     let sizes = (0..drives).map(|_| (4 << 20) + zone_bytes * (zones + random.below(8)));
     let all_volatile = random.below(3);
@@ -178,6 +192,12 @@ struct Life {
     volumes: RefCell<BTreeMap<String, VolumeModel>>,
     /// Volumes that were being created or deleted: they may exist or not.
     uncertain: RefCell<BTreeSet<String>>,
+    /// The snapshots, which never change.
+    snapshots: RefCell<BTreeMap<String, VolumeModel>>,
+    /// What was being done to snapshots, or with them.
+    undecided: RefCell<BTreeMap<String, snapshots::Undecided>>,
+    /// Volumes that a crash may have found rolled back to this, or not.
+    rolled_back: RefCell<BTreeMap<String, VolumeModel>>,
     /// How many work on each volume.
     users: RefCell<BTreeMap<String, u32>>,
     names: Cell<u32>,
@@ -204,6 +224,9 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
         clock: Cell::new(1),
         volumes: RefCell::default(),
         uncertain: RefCell::default(),
+        snapshots: RefCell::default(),
+        undecided: RefCell::default(),
+        rolled_back: RefCell::default(),
         users: RefCell::default(),
         names: Cell::new(0),
         stats: Cell::default(),
@@ -338,14 +361,23 @@ impl Life {
             stats.replayed += report.replayed as u64;
             stats.completed += report.completed;
         });
+        self.reconcile_snapshots(&pool).await?;
         self.reconcile(&pool).await?;
         let names: Vec<String> = self.volumes.borrow().keys().cloned().collect();
         for name in names {
             let volume = pool.open_volume(&name).await.map_err(|error| format!("open {name}: {error:?}"))?;
             let volume = Stretched::new(volume.attach(), self.plan.stretch);
             let bytes = read_all(&volume).await.map_err(|error| format!("read {name}: {error:?}"))?;
-            if let Some(model) = self.volumes.borrow_mut().get_mut(&name) {
-                model.adopt_after_crash(&bytes).map_err(|error| format!("volume {name}: {error}"))?;
+            let mut volumes = self.volumes.borrow_mut();
+            let Some(model) = volumes.get_mut(&name) else { continue };
+            let adopted = model.adopt_after_crash(&bytes);
+            match self.rolled_back.borrow_mut().remove(&name) {
+                Some(mut other) if adopted.is_err() => {
+                    let adopted = other.adopt_after_crash(&bytes);
+                    adopted.map_err(|error| format!("volume {name}, rolled back or not: {error}"))?;
+                    *model = other;
+                }
+                _ => adopted.map_err(|error| format!("volume {name}: {error}"))?,
             }
         }
         Ok(pool)
@@ -355,7 +387,7 @@ impl Life {
     async fn reconcile(&self, pool: &Pool) -> Result<(), String> {
         let inside = |info: VolumeInfo| VolumeInfo { size: self.plan.stretch.inside(info.size), ..info };
         let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
-        let found: Vec<VolumeInfo> = found.into_iter().map(inside).collect();
+        let found: Vec<VolumeInfo> = found.into_iter().filter(|info| !info.snapshot).map(inside).collect();
         let uncertain = std::mem::take(&mut *self.uncertain.borrow_mut());
         let mut volumes = self.volumes.borrow_mut();
         for name in &uncertain {
@@ -366,7 +398,10 @@ impl Life {
                         .entry(name.clone())
                         .or_insert_with(|| VolumeModel::new(info.size, info.sector));
                     if model.size() != info.size {
-                        model.resize(info.size);
+                        match self.rolled_back.borrow_mut().remove(name) {
+                            Some(other) => *model = other,
+                            None => model.resize(info.size),
+                        }
                     }
                 }
                 _ => {
@@ -420,6 +455,11 @@ impl Life {
             Op::LoseDrive => return self.lose_drive(pool).await,
             Op::Delete => return self.delete(pool).await,
             Op::Resize => return self.resize(pool).await,
+            Op::Snapshot => return self.snapshot(pool).await,
+            Op::ReadSnapshot => return self.look_at_snapshot(pool).await,
+            Op::DeleteSnapshot => return self.delete_snapshot(pool).await,
+            Op::Clone => return self.clone_snapshot(pool).await,
+            Op::RollBack => return self.roll_back(pool).await,
             Op::Rest => {
                 // Long enough for what the engine does when nobody wants anything from it.
                 return Reactor::current().sleep(Duration::from_secs(self.random.between(1, 20))).await;
@@ -482,6 +522,10 @@ impl Life {
 
     async fn delete(&self, pool: &Pool) {
         let Some(name) = self.claim() else { return };
+        if self.has_snapshots(&name) {
+            self.uncertain.borrow_mut().remove(&name);
+            return;
+        }
         let result = pool.delete_volume(&name).await;
         self.say(|| format!("delete {name}: {result:?}"));
         match &result {
@@ -707,7 +751,9 @@ impl Life {
         let life = self.clone();
         let ended = self.machine.boot(async move || {
             let pool = life.clone().open_and_verify().await?;
-            let names: Vec<String> = life.volumes.borrow().keys().cloned().collect();
+            let volumes: Vec<String> = life.volumes.borrow().keys().cloned().collect();
+            let mut names: Vec<String> = life.snapshots.borrow().keys().cloned().collect();
+            names.extend(volumes);
             for name in names {
                 match pool.delete_volume(&name).await {
                     Ok(()) => {}

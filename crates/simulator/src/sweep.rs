@@ -3,6 +3,8 @@
 //! Each point is tried with several outcomes of the cut (what the caches keep), on several schemes. (As SPDK's blobstore
 //! tests do for its metadata; here the pool is verified and its data compared after every cut.)
 
+use std::time::Duration;
+
 use engine::{AttachedVolume, Pool};
 use reactor::{Buffer, Reactor};
 
@@ -37,12 +39,20 @@ pub enum Swept {
     TakeDriveOut,
     /// Overwriting in a pool so full that the cleaner works.
     Clean,
+    /// Taking a snapshot, and writing on.
+    Snapshot,
+    /// Deleting a snapshot that lies below its volume: its blocks go over.
+    DeleteSnapshot,
+    /// Making a volume from a snapshot, and writing to it.
+    Clone,
+    /// Rolling a volume back to its snapshot, and writing on.
+    RollBack,
     /// Closing the pool.
     Close,
 }
 
 /// All of them.
-pub const ALL: [Swept; 13] = [
+pub const ALL: [Swept; 17] = [
     Swept::Open,
     Swept::WriteSmall,
     Swept::WriteLarge,
@@ -55,6 +65,10 @@ pub const ALL: [Swept; 13] = [
     Swept::LoseDrive,
     Swept::TakeDriveOut,
     Swept::Clean,
+    Swept::Snapshot,
+    Swept::DeleteSnapshot,
+    Swept::Clone,
+    Swept::RollBack,
     Swept::Close,
 ];
 
@@ -67,6 +81,11 @@ impl Swept {
         }
     }
 
+    /// True if there is a snapshot of the volume, older than its last writes.
+    const fn has_snapshot(self) -> bool {
+        matches!(self, Self::DeleteSnapshot | Self::Clone | Self::RollBack)
+    }
+
     /// The pool that it works on.
     fn setup(self, scheme: &str, drives: usize) -> Setup {
         let setup = Setup::small(scheme, drives);
@@ -75,9 +94,10 @@ impl Swept {
         }
         // So few segments that the volume leaves little room: the reserve, and what it fills to three quarters.
         let (data, width) = (u64::from(parsed(scheme).data()), u64::from(parsed(scheme).width()));
-        let segments = 20 + 72 / data;
+        let zone_bytes = if data == 1 { 128 << 10 } else { 64 << 10 };
+        let segments = 20 + (72 << 16) / (data * zone_bytes);
         let zones = (segments * width).div_ceil(drives as u64) + 1;
-        Setup { drives: vec![(4 << 20) + zones * (64 << 10); drives], zone_bytes: 64 << 10, ..setup }
+        Setup { drives: vec![(4 << 20) + zones * zone_bytes; drives], zone_bytes, ..setup }
     }
 }
 
@@ -125,6 +145,8 @@ pub fn sweep(
 struct Expected {
     /// The volume's content, before and, once it was begun, after the operation.
     model: VolumeModel,
+    /// What the snapshot holds, or the clone of it.
+    snapshot: Option<VolumeModel>,
     /// The operation was acknowledged as durable.
     done: bool,
 }
@@ -132,8 +154,9 @@ struct Expected {
 /// Prepares a pool, cuts the power within the operation, and looks at what is left. True if the operation got through.
 fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64) -> Result<bool, String> {
     let machine = Machine::new(&operation.setup(scheme, drives), crate::random::mix(cut ^ outcome << 32));
-    let mut expected = Expected { model: VolumeModel::new(operation.volume_bytes(), SECTOR), done: false };
-    prepare(operation, &machine, &mut expected.model)?;
+    let model = VolumeModel::new(operation.volume_bytes(), SECTOR);
+    let mut expected = Expected { model, snapshot: None, done: false };
+    prepare(operation, &machine, &mut expected)?;
     let ended = machine.boot(async || {
         if operation == Swept::Open {
             machine.cut_after(cut);
@@ -142,7 +165,7 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
         if operation != Swept::Open {
             machine.cut_after(cut);
         }
-        perform(operation, &machine, &pool, &mut expected.model).await?;
+        perform(operation, &machine, &pool, &mut expected).await?;
         if operation == Swept::Close {
             return pool.close().await;
         }
@@ -174,7 +197,8 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
 }
 
 /// A pool with a volume of known content, left as a crash leaves it.
-fn prepare(operation: Swept, machine: &Machine, model: &mut VolumeModel) -> Result<(), String> {
+fn prepare(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
+    let Expected { model, snapshot, .. } = expected;
     let work = async || {
         machine.create().await?;
         let (pool, _) = machine.open().await?;
@@ -197,11 +221,18 @@ fn prepare(operation: Swept, machine: &Machine, model: &mut VolumeModel) -> Resu
         volume.flush().await?;
         model.flushed(100);
         pool.checkpoint().await?;
+        if operation.has_snapshot() {
+            pool.snapshot_volume("v@before", 0).await?;
+            *snapshot = Some(model.clone());
+        }
         for (value, offset, length) in [(7, 16 << 10, 8192), (8, 900 << 10, 20 << 10)] {
             write(&volume, model, value, offset, length).await?;
         }
         volume.flush().await?;
         model.flushed(101);
+        if operation == Swept::Snapshot {
+            *snapshot = Some(model.clone());
+        }
         Ok::<_, engine::Error>(())
     };
     match machine.boot(work) {
@@ -234,9 +265,10 @@ async fn perform(
     operation: Swept,
     machine: &Machine,
     pool: &Pool,
-    model: &mut VolumeModel,
+    expected: &mut Expected,
 ) -> engine::Result<()> {
     let volume = pool.open_volume("v").await?.attach();
+    let model = &mut expected.model;
     match operation {
         Swept::Open | Swept::Close => return Ok(()),
         Swept::WriteSmall => write(&volume, model, 60, 8192, 4096).await?,
@@ -271,6 +303,31 @@ async fn perform(
             }
             write(&volume, model, 60, 4096, 200 << 10).await?;
         }
+        Swept::Snapshot => {
+            pool.snapshot_volume("v@during", 0).await?;
+            write(&volume, model, 60, 8192, 64 << 10).await?;
+        }
+        Swept::DeleteSnapshot => {
+            pool.delete_volume("v@before").await?;
+            while pool.volumes().await?.len() > 1 {
+                Reactor::current().sleep(Duration::from_micros(100)).await;
+            }
+            write(&volume, model, 60, 8192, 8192).await?;
+        }
+        Swept::Clone => {
+            pool.clone_volume("v@before", "w", 0).await?;
+            let clone = pool.open_volume("w").await?.attach();
+            let Some(model) = expected.snapshot.as_mut() else { return Ok(()) };
+            write(&clone, model, 60, 8192, 64 << 10).await?;
+            clone.flush().await?;
+            model.flushed(1000);
+            return Ok(());
+        }
+        Swept::RollBack => {
+            pool.roll_back_volume("v@before", 0).await?;
+            *model = expected.snapshot.clone().unwrap_or_else(|| panic!("there is a snapshot"));
+            write(&volume, model, 60, 8192, 64 << 10).await?;
+        }
         Swept::TakeDriveOut => {
             let pool = pool.clone();
             let taken = Reactor::current().spawn(async move { pool.fail_drive(0).await });
@@ -285,6 +342,40 @@ async fn perform(
     volume.flush().await?;
     model.flushed(1000);
     Ok(())
+}
+
+/// All of a volume or snapshot.
+async fn read_all(pool: &Pool, name: &str) -> Result<Vec<u8>, String> {
+    let volume = pool.open_volume(name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
+    let buffer = Buffer::new(usize::try_from(volume.size()).unwrap_or(0));
+    volume.read(0, &buffer.span()).await.map_err(|error| format!("read {name}: {error:?}"))?;
+    Ok(buffer.as_slice().to_vec())
+}
+
+/// Compares snapshots and clones that may be there with what they hold.
+async fn verify_snapshots(
+    operation: Swept,
+    pool: &Pool,
+    volumes: &[engine::VolumeInfo],
+    expected: &mut Expected,
+) -> Result<(), String> {
+    let is_there = |name: &str| volumes.iter().any(|info| info.name == name && !info.deleting);
+    let (done, must_be, may_be) = match operation {
+        Swept::Snapshot => (expected.done, "v@during", true),
+        Swept::Clone => (expected.done, "w", true),
+        Swept::DeleteSnapshot => (false, "v@before", !expected.done),
+        Swept::RollBack => (true, "v@before", true),
+        _ => return Ok(()),
+    };
+    match (is_there(must_be), done, may_be) {
+        (false, true, _) => return Err(format!("{must_be} is gone")),
+        (true, _, false) => return Err(format!("{must_be} was deleted and is there")),
+        (false, ..) => return Ok(()),
+        (true, ..) => {}
+    }
+    let bytes = read_all(pool, must_be).await?;
+    let held = expected.snapshot.as_mut().map(|model| model.adopt_after_crash(&bytes));
+    held.unwrap_or(Ok(())).map_err(|error| format!("{must_be}: {error}"))
 }
 
 /// Opens the pool again and compares it with what may be there.
@@ -307,10 +398,15 @@ async fn verify(operation: Swept, machine: &Machine, expected: &mut Expected) ->
         (_, size) if operation != Swept::Resize && size == operation.volume_bytes() => {}
         (_, size) => return Err(format!("the volume has {size} bytes")),
     }
-    let volume = pool.open_volume("v").await.map_err(|error| format!("open v: {error:?}"))?.attach();
-    let buffer = Buffer::new(usize::try_from(volume.size()).unwrap_or(0));
-    volume.read(0, &buffer.span()).await.map_err(|error| format!("read: {error:?}"))?;
-    expected.model.adopt_after_crash(buffer.as_slice())?;
-    drop(volume);
+    let bytes = read_all(&pool, "v").await?;
+    let held = expected.model.adopt_after_crash(&bytes);
+    match &mut expected.snapshot {
+        // Rolled back already, or still.
+        Some(snapshot) if operation == Swept::RollBack && held.is_err() => {
+            snapshot.clone().adopt_after_crash(&bytes)?
+        }
+        _ => held?,
+    }
+    verify_snapshots(operation, &pool, &volumes, expected).await?;
     pool.close().await.map_err(|error| format!("close: {error:?}"))
 }

@@ -161,6 +161,7 @@ impl Log {
     /// Answers everything that a stream has queued with an error.
     fn refuse_all(&self, stream: Stream, error: &Error) {
         self.pace.served(stream);
+        self.refused_before.set(self.next.get());
         let refused = std::mem::take(self.queues.borrow_mut().of_mut(stream));
         let count = refused.iter().filter(|request| request.reply.is_some()).count();
         for request in refused {
@@ -340,9 +341,13 @@ impl Log {
             for item in &request.items {
                 self.land_item(&flight, &mut at, item, leaves, &mut entries);
             }
-            if let Effect::Nodes(nodes) = &request.effect {
-                let stored = entries.split_off(first);
-                nodes.iter().zip(stored).for_each(|(node, entry)| self.ledger.node_stored(*node, entry));
+            match &request.effect {
+                Effect::Nodes(nodes) => {
+                    let stored = entries.split_off(first);
+                    nodes.iter().zip(stored).for_each(|(node, entry)| self.ledger.node_stored(*node, entry));
+                }
+                Effect::Merge { from, into } => self.ledger.merge(from, into),
+                Effect::Leaves(_) | Effect::Nothing => {}
             }
         }
         self.applied.set(flight.sequence);
@@ -377,6 +382,8 @@ impl Log {
             Item::Unmap { block, count, mode, .. } => self.ledger.unmap(leaves, block, count, mode),
             Item::Node { .. } | Item::Table { .. } => entries.push(payload.entry(0)),
             Item::DropLayer { layer } => self.ledger.drop_layer(layer),
+            // Of two layers: the request has the leaves of both.
+            Item::Merge { .. } => {}
         }
     }
 
@@ -387,8 +394,13 @@ impl Log {
         self.ledger.unpin(&batch.borrowed);
         let mut entries = entries.into_iter();
         for request in batch.requests {
-            if let Effect::Leaves(pins) = &request.effect {
-                self.ledger.unpin(pins);
+            match &request.effect {
+                Effect::Leaves(pins) => self.ledger.unpin(pins),
+                Effect::Merge { from, into } => {
+                    self.ledger.unpin(from);
+                    self.ledger.unpin(into);
+                }
+                Effect::Nodes(_) | Effect::Nothing => {}
             }
             let tables = request.items.iter().filter(|item| matches!(item, Item::Table { .. })).count();
             let own: Vec<_> = entries.by_ref().take(tables).collect();

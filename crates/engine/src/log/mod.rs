@@ -123,6 +123,8 @@ pub(crate) struct Log {
     queued: Cell<PerStream<u64>>,
     answered: Cell<PerStream<u64>>,
     settled: WaitList,
+    /// Records before this one may hold front parts of requests that were refused.
+    refused_before: Cell<Sequence>,
 }
 
 /// What a log starts with.
@@ -180,6 +182,7 @@ impl Log {
             queued: Cell::default(),
             answered: Cell::default(),
             settled: WaitList::default(),
+            refused_before: Cell::default(),
         })
     }
 
@@ -216,10 +219,12 @@ impl Log {
         self.work.notify();
     }
 
-    /// Waits until everything queued by now has been answered.
+    /// Waits until everything queued by now has landed or will never.
     pub(crate) async fn settle(&self) {
         let queued = self.queued.get();
-        let reached = || self.answered.get().iter().zip(queued.iter()).all(|(done, all)| done >= all);
+        let answered = || self.answered.get().iter().zip(queued.iter()).all(|(done, all)| done >= all);
+        // The front part of a request that was refused may still be on its way.
+        let reached = || answered() && self.applied.get().next() >= self.refused_before.get();
         self.settled.until(|| (self.failure().is_some() || reached()).then_some(())).await;
     }
 
@@ -340,6 +345,10 @@ impl Log {
     fn refuse(&self, request: Request, error: &Error) {
         match &request.effect {
             Effect::Leaves(pins) => self.ledger.unpin(pins),
+            Effect::Merge { from, into } => {
+                self.ledger.unpin(from);
+                self.ledger.unpin(into);
+            }
             Effect::Nodes(nodes) => {
                 nodes.iter().for_each(|node| self.ledger.map.borrow_mut().node_failed(*node));
             }

@@ -155,9 +155,11 @@ impl Log {
             id
         };
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");
-        // What is on its way to be free comes with a checkpoint: before the last of what is free is taken.
+        // What is on its way to be free comes with a checkpoint: before the last of what is free is taken. Not with one after the other:
+        // each costs what it stores besides nodes.
         let coming = self.rows.segments.borrow().freed_count();
-        if self.recent_is_due() || self.pace.wants_checkpoint(coming) {
+        let is_wanted = class != SegmentClass::Map && self.pace.wants_checkpoint(coming);
+        if self.recent_is_due() || is_wanted {
             self.checkpoint_due.notify();
         }
         let published = self.link.publish(self.shard_record()).await;

@@ -20,6 +20,13 @@ pub(crate) const REQUEST_BLOCKS_MAX: u32 = 256;
 pub(crate) enum Effect {
     /// Items change these leaves, which are pinned.
     Leaves(Pins),
+    /// What is in the leaves of one layer goes over to those of another; both are pinned.
+    Merge {
+        /// The layer that is given up.
+        from: Pins,
+        /// A leaf for each of those, at least.
+        into: Pins,
+    },
     /// The payload blocks are these nodes, handed out by a checkpoint.
     Nodes(Vec<NodeRef>),
     /// The items concern no node in memory: table blocks, dropped layers.

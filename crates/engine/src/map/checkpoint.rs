@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use format::{LayerId, LayerRecord, MapEntry, NODE_ENTRIES};
+use format::{LayerEntry, LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES};
 
 use super::{Map, Node, NodeRef};
 
@@ -24,8 +24,8 @@ pub(crate) struct NodeImage {
     pub(crate) entries: Option<Box<[MapEntry; NODE_ENTRIES]>>,
 }
 
-/// The layers as they were at the freeze, their roots updated as nodes are stored.
-pub(crate) type FrozenLayers = Vec<LayerRecord>;
+/// The layers as they were at the freeze, their roots updated as nodes are stored, and where merged ones had gone.
+pub(crate) type FrozenLayers = Vec<LayerEntry>;
 
 struct FrozenLayer {
     record: LayerRecord,
@@ -37,6 +37,7 @@ pub(super) struct Freeze {
     /// The period whose dirty nodes are being written.
     period: u64,
     layers: BTreeMap<LayerId, FrozenLayer>,
+    merged: Vec<MergedRecord>,
     /// Nodes still to be handed out, by level.
     levels: Vec<Vec<NodeRef>>,
 }
@@ -75,7 +76,8 @@ impl Map {
             };
             (*id, FrozenLayer { record, root: layer.root })
         });
-        self.freeze = Some(Freeze { period: self.period, layers: layers.collect(), levels });
+        let merged = self.family.records().copied().collect();
+        self.freeze = Some(Freeze { period: self.period, layers: layers.collect(), merged, levels });
         self.period += 1;
     }
 
@@ -158,9 +160,9 @@ impl Map {
         assert_eq!(freeze.remaining(), 0, "a checkpoint ended before its nodes were stored");
         let layers = freeze.layers.into_values().map(|layer| {
             let height = if layer.record.root.address().is_some() { layer.record.height } else { 0 };
-            LayerRecord { height, ..layer.record }
+            LayerEntry::Layer(LayerRecord { height, ..layer.record })
         });
-        layers.collect()
+        layers.chain(freeze.merged.into_iter().map(LayerEntry::Merged)).collect()
     }
 
     /// Gives up the running checkpoint: everything it had not stored is dirty again.

@@ -14,16 +14,18 @@
 
 mod checkpoint;
 mod evict;
+mod family;
 mod node;
 mod walk;
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use format::{LayerId, LayerRecord, MapEntry, NODE_ENTRIES};
+use format::{Incarnation, LayerEntry, LayerId, MapEntry, NODE_ENTRIES};
 use reactor::WaitList;
 
 pub(crate) use checkpoint::NodeImage;
+pub(crate) use family::ChainPins;
 pub(crate) use node::NodeRef;
 use node::{Node, Nodes};
 pub(crate) use walk::Pins;
@@ -73,6 +75,7 @@ pub(crate) struct Map {
     loading: HashMap<Load, Rc<WaitList>>,
     /// Layers dropped while a checkpoint runs.
     dropped: Vec<LayerId>,
+    family: family::Family,
     hand: usize,
 }
 
@@ -89,12 +92,17 @@ impl Map {
             freeze: None,
             loading: HashMap::new(),
             dropped: Vec::new(),
+            family: family::Family::default(),
             hand: 0,
         }
     }
 
-    /// Adds a layer as a checkpoint stored it.
-    pub(crate) fn restore_layer(&mut self, record: &LayerRecord) {
+    /// Adds a layer as a checkpoint stored it, or where one went.
+    pub(crate) fn restore_layer(&mut self, entry: &LayerEntry) {
+        let record = match entry {
+            LayerEntry::Layer(record) => record,
+            LayerEntry::Merged(record) => return self.family.restore(record),
+        };
         let layer =
             Layer { height: record.height, root: None, root_entry: record.root, stored: record.stored };
         let old = self.layers.insert(record.layer, layer);
@@ -111,9 +119,34 @@ impl Map {
         self.layers.get(&layer).map_or(0, |layer| layer.stored)
     }
 
-    /// Forgets a layer that stores nothing, with [`Map::forget_dropped`].
-    pub(crate) fn drop_layer(&mut self, layer: LayerId) {
+    /// Forgets a layer that stores nothing, with [`Map::forget_dropped`]. No segment is newer than `newest`.
+    pub(crate) fn drop_layer(&mut self, layer: LayerId, newest: Incarnation) {
         self.dropped.push(layer);
+        self.end_of_layer(layer, newest);
+    }
+
+    /// Lets what a leaf of a layer has go over to the leaf of another one that covers the same blocks, except where that has something
+    /// itself. Gives the entries that are nobody's any more.
+    ///
+    /// # Panics
+    /// If the leaves do not cover the same blocks.
+    pub(crate) fn merge_leaf(&mut self, from: NodeRef, into: NodeRef) -> Vec<MapEntry> {
+        assert_eq!(self.nodes[from].index, self.nodes[into].index, "leaves of the same blocks are merged");
+        self.begin_merge(self.nodes[from].layer, self.nodes[into].layer);
+        let mut superseded = Vec::new();
+        for slot in 0..NODE_ENTRIES {
+            let entry = self.entry(from, slot);
+            if entry.is_absent() {
+                continue;
+            }
+            self.replace(from, slot, MapEntry::ABSENT);
+            if self.entry(into, slot).is_absent() {
+                self.replace(into, slot, entry);
+            } else {
+                superseded.push(entry);
+            }
+        }
+        superseded
     }
 
     /// Forgets the layers that were dropped, unless a running checkpoint still writes them. Gives the places of their

@@ -117,6 +117,7 @@ impl Harness {
     fn read_back(&self, layers: &FrozenLayers) -> BTreeMap<(LayerId, u64), MapEntry> {
         let mut found = BTreeMap::new();
         for layer in layers {
+            let LayerEntry::Layer(layer) = layer else { continue };
             if layer.height > 0 {
                 self.walk(layer.layer, layer.root, layer.height - 1, 0, &mut found);
             }
@@ -256,8 +257,9 @@ fn an_empty_layer_leaves_nothing_behind() {
     let mut level = 0;
     while harness.step(&mut level, 100) {}
     let layers = harness.map.thaw();
-    assert_eq!(layers, [LayerRecord { layer: A, height: 0, root: MapEntry::ABSENT, stored: 0 }]);
-    harness.map.drop_layer(A);
+    let empty = format::LayerRecord { layer: A, height: 0, root: MapEntry::ABSENT, stored: 0 };
+    assert_eq!(layers, [LayerEntry::Layer(empty)]);
+    harness.map.drop_layer(A, format::Incarnation::new(1));
     assert_eq!(harness.map.forget_dropped(), []);
     assert_eq!(harness.map.node_count(), 0);
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use format::limits::{DRIVE_PATH_MAX, DRIVES_MAX, NAME_MAX, SHARDS_MAX, SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN};
+use format::limits::{
+    BLOCK_BYTES, DRIVE_PATH_MAX, DRIVES_MAX, NAME_MAX, SEGMENT_BLOCKS_MIN, SHARDS_MAX, SUPERBLOCK_SLOT,
+    ZONE_MAX, ZONE_MIN,
+};
 use format::{
     DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId, PoolKey, Scheme,
     ShardRecord, Superblock,
@@ -123,6 +126,14 @@ fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Re
     {
         return invalid(format!(
             "a zone of {zone} bytes: it must be a power of two, {ZONE_MIN} to {ZONE_MAX}"
+        ));
+    }
+    let data = options.scheme.data();
+    if let Some(zone) = options.zone_bytes
+        && zone / BLOCK_BYTES * u64::from(data) < SEGMENT_BLOCKS_MIN
+    {
+        return invalid(format!(
+            "zones of {zone} bytes with {data} data columns: a segment would have fewer than {SEGMENT_BLOCKS_MIN} blocks"
         ));
     }
     Ok(())

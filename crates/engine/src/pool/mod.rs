@@ -14,8 +14,8 @@ use std::sync::Arc;
 use format::{DriveState, PoolId, Scheme};
 use reactor::{Drive, Home};
 
-pub use catalogue::VolumeInfo;
 pub(crate) use catalogue::{Catalogue, VolumeShared};
+pub use catalogue::{Change, VolumeInfo, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
 pub use open::{OpenOptions, OpenReport, open};
@@ -222,5 +222,7 @@ impl Pool {
     }
 }
 
+#[cfg(test)]
+mod snapshot_tests;
 #[cfg(test)]
 mod tests;

@@ -167,8 +167,7 @@ async fn open_parts(
         options.reactors.clone()
     };
     let geometry = Geometry::of(&superblock);
-    let segment_blocks = u64::from(geometry.rows()) * u64::from(geometry.scheme.data());
-    let space = Arc::new(Space::new(superblock.shards.len(), segment_blocks));
+    let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state == DriveState::Online)));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
@@ -267,11 +266,8 @@ pub(crate) fn plan_shard(
     // Small pools make checkpoints more often: what is freed comes back only with one.
     let checkpoint_blocks = (tuning.checkpoint_bytes / 4096).min(pool_blocks / shards / 8).max(256);
     let map_nodes = (tuning.map_bytes / 4096 / shards).max(64);
-    // What a checkpoint stores must fit its part of the reserve, with what the one before stored, and the segments that a shard may open before the next one.
-    let reserve = u64::from(Reserve::of(superblock).for_checkpoints()) / shards;
     let recent_max = format::recent_segments_max(superblock.shards.len(), superblock.table_width);
-    let segments = reserve.clamp(1, recent_max as u64 / 4);
-    let dirty_nodes = segments * u64::from(geometry.rows()) * u64::from(geometry.scheme.data()) * 3 / 8;
+    let dirty_nodes = Reserve::of(superblock).dirty_nodes(&geometry, shards, recent_max as u64 / 4);
     ShardPlan {
         identity: Identity { pool: superblock.pool, key: superblock.key, shard },
         geometry,

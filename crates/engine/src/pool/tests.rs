@@ -20,13 +20,13 @@ impl DriveSource for Source {
     }
 }
 
-fn drives(count: usize, bytes: usize) -> Vec<Arc<dyn DriveSource>> {
+pub(super) fn drives(count: usize, bytes: usize) -> Vec<Arc<dyn DriveSource>> {
     (0..count)
         .map(|index| Arc::new(Source(Memory::new(bytes).unwrap(), index)) as Arc<dyn DriveSource>)
         .collect()
 }
 
-fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
+pub(super) fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
     let result = reactor.run(work());
@@ -34,7 +34,7 @@ fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
     result
 }
 
-fn create_options(scheme: &str) -> CreateOptions {
+pub(super) fn create_options(scheme: &str) -> CreateOptions {
     CreateOptions {
         name: "pool".into(),
         scheme: scheme.parse().unwrap(),
@@ -45,11 +45,11 @@ fn create_options(scheme: &str) -> CreateOptions {
     }
 }
 
-fn open_options() -> OpenOptions {
+pub(super) fn open_options() -> OpenOptions {
     OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce: 5 }
 }
 
-fn pattern(seed: u64, length: usize) -> Buffer {
+pub(super) fn pattern(seed: u64, length: usize) -> Buffer {
     let mut buffer = Buffer::new(length);
     let mut state = seed | 1;
     for byte in buffer.as_mut_slice() {
@@ -59,7 +59,7 @@ fn pattern(seed: u64, length: usize) -> Buffer {
     buffer
 }
 
-async fn read(volume: &crate::AttachedVolume, offset: u64, length: usize) -> Vec<u8> {
+pub(super) async fn read(volume: &crate::AttachedVolume, offset: u64, length: usize) -> Vec<u8> {
     let buffer = Buffer::new(length);
     volume.read(offset, &buffer.span()).await.unwrap();
     buffer.as_slice().to_vec()

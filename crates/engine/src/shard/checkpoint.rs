@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use format::limits::BLOCK;
-use format::{CheckpointRoot, Item, LayerRecord, MapEntry, Sequence};
+use format::{CheckpointRoot, Item, LayerEntry, MapEntry, Sequence};
 use reactor::{Buffer, LocalReceiver, Reactor, local_oneshot};
 use smallvec::SmallVec;
 
@@ -80,6 +80,7 @@ impl Shard {
         self.checkpoints.set(self.checkpoints.get() + 1);
         self.log.checkpoint_ended(result.is_ok());
         self.checkpointed.wake_all();
+        self.unpinned.wake_all();
         result
     }
 
@@ -119,7 +120,11 @@ impl Shard {
         };
         mark.leave_out(&self.tables.pointers());
         *self.ledger.mark.borrow_mut() = Some(mark);
-        self.ledger.map.borrow_mut().freeze();
+        {
+            let mut map = self.ledger.map.borrow_mut();
+            map.forget_merged(self.rows.segments.borrow().oldest_incarnation());
+            map.freeze();
+        }
         let nodes = self.ledger.map.borrow().dirty_count();
         tracing::debug!(shard = %self.identity.shard, nodes, "a checkpoint begins");
         replayed.unwrap_or_else(|| self.log.applied())
@@ -176,7 +181,7 @@ impl Shard {
     }
 
     /// Stores the tables and makes everything durable. Again, if a drive was lost on the way: the tables must say so.
-    async fn store_tables(self: &Rc<Self>, sequence: Sequence, layers: &[LayerRecord]) -> Result<MapEntry> {
+    async fn store_tables(self: &Rc<Self>, sequence: Sequence, layers: &[LayerEntry]) -> Result<MapEntry> {
         loop {
             let (contents, version) = self.table_contents(sequence, layers)?;
             let root = self.tables.store(&self.log, &self.rows, &contents).await?;
@@ -187,7 +192,7 @@ impl Shard {
         }
     }
 
-    fn table_contents(&self, sequence: Sequence, layers: &[LayerRecord]) -> Result<(TableContents, u64)> {
+    fn table_contents(&self, sequence: Sequence, layers: &[LayerEntry]) -> Result<(TableContents, u64)> {
         let segments = self.rows.segments.borrow();
         let mark = self.ledger.mark.borrow();
         let Some(mark) = mark.as_ref() else {

@@ -25,6 +25,8 @@ use crate::segments::CHUNK_BLOCKS;
 
 /// Blocks that lie together and are moved as one at most.
 const RUN_BLOCKS: usize = 16;
+/// Segments of nodes that are emptied before a checkpoint is asked for, if there are as many.
+const MAP_SEGMENTS_AT_ONCE: usize = 4;
 /// Chunks under way at once.
 const CHUNKS_IN_FLIGHT: usize = 4;
 
@@ -85,6 +87,8 @@ impl Shard {
             segments.free_emptied();
         }
         match cleaned {
+            // Several together: what a checkpoint stores besides their nodes, and leaves unused at its end, is paid once.
+            Ok(()) if of_map && self.emptied_by_checkpoint.get() < MAP_SEGMENTS_AT_ONCE => true,
             Ok(()) => {
                 self.log.cleaning_ended(true);
                 true
@@ -186,7 +190,7 @@ impl Shard {
                     nodes.push((Some(Load { layer, level, index }), place(0)));
                 }
                 Item::Table { .. } => nodes.push((None, place(0))),
-                Item::Unmap { .. } | Item::DropLayer { .. } => {}
+                Item::Unmap { .. } | Item::DropLayer { .. } | Item::Merge { .. } => {}
             }
             first += count;
         }
@@ -200,7 +204,8 @@ impl Shard {
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
             self.log.cleaner_moves(1);
-            if self.ledger.map.borrow().is_checkpoint_due() {
+            // Not before it must be: each checkpoint costs about a segment where segments are small.
+            if self.ledger.map.borrow().is_over_budget() {
                 self.wait_for_map().await;
             }
         }
@@ -217,10 +222,26 @@ impl Shard {
         layout: &RecordLayout,
         all: &mut Vec<Live>,
     ) -> Result<()> {
-        // What is being dropped goes by itself.
-        if self.dying.borrow().contains(&layer) {
-            return Ok(());
+        // The layer may have been merged into others since, or be about to.
+        let heirs = self.ledger.map.borrow().heirs(layer);
+        for layer in heirs {
+            // What is being dropped goes by itself.
+            if !self.dying.borrow().contains(&layer) {
+                self.live_in_layer(layer, block, segment, (first, count), layout, all).await?;
+            }
         }
+        Ok(())
+    }
+
+    async fn live_in_layer(
+        &self,
+        layer: LayerId,
+        block: u64,
+        segment: SegmentId,
+        (first, count): (u32, u32),
+        layout: &RecordLayout,
+        all: &mut Vec<Live>,
+    ) -> Result<()> {
         let mut entries = SmallVec::new();
         self.walk(|map| map.lookup(layer, block, count as usize, &mut entries)).await?;
         for ((block, index), entry) in (block..).zip(first..).zip(&entries) {
@@ -314,7 +335,7 @@ impl Shard {
             let pins = self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await?;
             // Nothing is waited for between this look and queueing: whoever drops a layer waits for what is queued.
             if pins.is_empty() || self.dying.borrow().contains(&live.layer) {
-                self.ledger.unpin(&pins);
+                self.unpin(&pins);
                 continue;
             }
             let count = u16::try_from(live.crcs.len()).unwrap_or(u16::MAX);

@@ -62,7 +62,9 @@ impl Shard {
 
     /// Moves one block, unless it has been overwritten meanwhile.
     async fn heal(&self, layer: LayerId, block: u64, entry: MapEntry) -> Result<()> {
-        if self.walk(|map| map.lookup_one(layer, block)).await? != entry {
+        let (layer, found) =
+            self.look_through((layer, block, 1), |map| map.lookup_one_through(layer, block)).await?;
+        if found != entry {
             return Ok(());
         }
         let Slot::Block { address: from, crc } = entry.slot() else { return Ok(()) };
@@ -76,7 +78,7 @@ impl Shard {
         // The leaf exists while the entry does; a layer that is being dropped is left alone.
         let pins = self.prepare_unmap(layer, block, 1).await?;
         if pins.is_empty() || self.dying.borrow().contains(&layer) {
-            self.ledger.unpin(&pins);
+            self.unpin(&pins);
             return Ok(());
         }
         let request = Request {

@@ -7,25 +7,29 @@
 
 mod checkpoint;
 mod clean;
+mod contents;
 mod heal;
 mod locks;
+mod merge;
 mod read;
 mod replay;
 mod scan;
 mod start;
 mod tables;
 mod verify;
+mod volumes;
+mod walk;
 mod write;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use format::limits::BLOCK;
-use format::{DriveIndex, LayerId};
-use reactor::{Buffer, WaitList};
+use format::{DriveIndex, LayerId, VolumeId};
+use reactor::WaitList;
 use smallvec::SmallVec;
 
+pub(crate) use contents::{Above, Around, Below};
 pub(crate) use start::{Candidate, Examination, ShardPlan};
 pub(crate) use verify::verify_shard;
 
@@ -34,8 +38,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
-use crate::map::{Load, Map};
-use crate::rows::{Rows, Run};
+use crate::rows::Rows;
 
 /// Blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;
@@ -56,6 +59,9 @@ pub(crate) struct Shard {
     checkpointing: Cell<bool>,
     checkpoints: Cell<u64>,
     checkpointed: WaitList,
+    tops: volumes::Tops,
+    /// Nodes are not pinned any more.
+    unpinned: WaitList,
     /// Segments in which nothing lives but nodes and tables that the next checkpoint stores elsewhere.
     emptied_by_checkpoint: Cell<usize>,
     stopping: Cell<bool>,
@@ -98,6 +104,7 @@ impl Shard {
     pub(crate) fn fail(&self, error: &Error) {
         self.log.fail(error);
         self.checkpointed.wake_all();
+        self.release_all();
     }
 
     /// Zones were given back to the pool: who waits for space may look again.
@@ -111,6 +118,11 @@ impl Shard {
     /// When the pool has failed.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.log.flush().await
+    }
+
+    /// Waits until everything queued by now has been answered.
+    pub(crate) async fn settle(&self) {
+        self.log.settle().await;
     }
 
     /// Makes a checkpoint now.
@@ -145,10 +157,17 @@ impl Shard {
     ///
     /// # Errors
     /// Those of reading the map.
-    pub(crate) async fn extents(&self, layer: LayerId, block: u64, blocks: u64) -> Result<Vec<(u64, bool)>> {
+    pub(crate) async fn extents(
+        &self,
+        volume: VolumeId,
+        block: u64,
+        blocks: u64,
+    ) -> Result<Vec<(u64, bool)>> {
+        let layer = self.layer_of(volume)?;
         let mut entries = SmallVec::new();
         let count = usize::try_from(blocks).unwrap_or(usize::MAX);
-        self.walk(|map| map.lookup(layer, block, count, &mut entries)).await?;
+        self.look_through((layer, block, count), |map| map.lookup_through(layer, block, count, &mut entries))
+            .await?;
         let mut extents: Vec<(u64, bool)> = Vec::new();
         for stored in entries.iter().map(|entry| entry.address().is_some()) {
             match extents.last_mut() {
@@ -181,14 +200,14 @@ impl Shard {
         self.ledger.map.borrow().stored(layer)
     }
 
+    /// The highest number of a layer that this shard knows of.
+    pub(crate) fn last_layer(&self) -> Option<LayerId> {
+        self.ledger.map.borrow().last_layer()
+    }
+
     /// The layers that exist in this shard.
     pub(crate) fn layers(&self) -> Vec<LayerId> {
         self.ledger.map.borrow().layer_ids()
-    }
-
-    /// Runs `walk` over the map, reading nodes until it gets through.
-    async fn walk<T>(&self, walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>) -> Result<T> {
-        walk_map(&self.ledger, &self.rows, walk).await
     }
 
     /// Reports drives that said they are gone while they were read.
@@ -202,59 +221,4 @@ impl Shard {
             }
         }
     }
-}
-
-/// Runs `walk` over the map, reading the nodes that it misses, until it gets through.
-async fn walk_map<T>(
-    ledger: &Ledger,
-    rows: &Rows,
-    mut walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>,
-) -> Result<T> {
-    loop {
-        let walked = walk(&mut ledger.map.borrow_mut());
-        match walked {
-            Ok(found) => return Ok(found),
-            Err(load) => load_node(ledger, rows, load).await?,
-        }
-    }
-}
-
-/// Reads a node into the map, or waits for whoever is reading it.
-async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Result<()> {
-    let begun = ledger.map.borrow_mut().begin_load(load);
-    let entry = match begun {
-        None => return Ok(()),
-        Some(Err(waiting)) => {
-            let mut first = true;
-            waiting.until(|| (!std::mem::take(&mut first)).then_some(())).await;
-            return Ok(());
-        }
-        Some(Ok(entry)) => entry,
-    };
-    let read = read_entry(rows, entry).await;
-    let entries = match &read {
-        Ok(block) => format::decode_entries(block.as_slice()).map_err(|error| {
-            let place = crate::error::Place { address: entry.address(), ..Default::default() };
-            Error::corrupt("a map node is damaged", place, Some(error))
-        }),
-        Err(error) => Err(error.clone()),
-    };
-    let (entries, result) = match entries {
-        Ok(entries) => (Some(entries), Ok(())),
-        Err(error) => (None, Err(error)),
-    };
-    ledger.map.borrow_mut().end_load(load, entry, entries);
-    result
-}
-
-/// Reads and verifies the block that an entry points to.
-async fn read_entry(rows: &Rows, entry: format::MapEntry) -> Result<Buffer> {
-    let format::Slot::Block { address, crc } = entry.slot() else {
-        return Err(Error::corrupt("a pointer to nothing", crate::error::Place::default(), None));
-    };
-    let buffer = Buffer::new(BLOCK);
-    rows.segments.borrow_mut().pin(address.segment());
-    let read = rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await;
-    rows.segments.borrow_mut().unpin(address.segment());
-    read.map(|_| buffer)
 }

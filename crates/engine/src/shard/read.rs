@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{LayerBlock, LayerId, MapEntry, Slot};
+use format::{LayerBlock, LayerId, MapEntry, Slot, VolumeId};
 use reactor::{Io, Span};
 use smallvec::SmallVec;
 
 use super::Shard;
 use crate::error::Result;
+use crate::map::Map;
 use crate::rows::{Outcome, Run};
 
 /// A run of the request: where it lies, and which of the request's blocks it is.
@@ -21,17 +22,24 @@ struct Piece {
 }
 
 impl Shard {
-    /// Reads blocks `block..block + count` of a layer into `into`, which is as long. Holes read as zeros.
+    /// Reads blocks `block..block + count` of a volume into `into`, which is as long. Holes read as zeros.
     ///
     /// # Errors
     /// `Corrupt`, with the place, if a block cannot be had from its row; nothing is known of `into` then.
-    pub(crate) async fn read(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
+    pub(crate) async fn read(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
+        let layer = self.layer_of(volume)?;
+        self.read_layer(layer, block, into).await
+    }
+
+    /// As [`Shard::read`], what a layer and those below it show.
+    pub(crate) async fn read_layer(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
         if into.len() == BLOCK {
             return self.read_one(layer, block, into).await;
         }
         let count = into.len() / BLOCK;
         let mut entries = SmallVec::new();
-        self.walk(|map| map.lookup(layer, block, count, &mut entries)).await?;
+        self.look_through((layer, block, count), |map| map.lookup_through(layer, block, count, &mut entries))
+            .await?;
         let mut pieces = plan(&entries, into);
         for index in 0..pieces.len() {
             if let Some(next) = pieces.get(index + 1) {
@@ -48,15 +56,17 @@ impl Shard {
         read
     }
 
-    /// A block will be read or written soon: has the place of its entry fetched.
-    pub(crate) fn expect(&self, layer: LayerId, block: u64) {
+    /// A block of a volume will be read or written soon: has the place of its entry fetched.
+    pub(crate) fn expect(&self, volume: VolumeId, block: u64) {
+        let Ok(layer) = self.layer_of(volume) else { return };
         if let Some(entry) = self.ledger.map.borrow().peek(layer, block) {
             reactor::prefetch(std::ptr::from_ref(entry).cast(), size_of_val(entry));
         }
     }
 
-    /// A block will be read next: has its drive get ready.
-    pub(crate) fn expect_read(&self, layer: LayerId, block: u64) {
+    /// A block of a volume will be read next: has its drive get ready.
+    pub(crate) fn expect_read(&self, volume: VolumeId, block: u64) {
+        let Ok(layer) = self.layer_of(volume) else { return };
         let address = self.ledger.map.borrow().peek(layer, block).and_then(|entry| entry.address());
         if let Some(address) = address {
             self.rows.expect_read(address);
@@ -67,11 +77,19 @@ impl Shard {
     ///
     /// # Errors
     /// As [`Shard::read`].
-    pub(crate) async fn read_one(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
-        let found = self.ledger.map.borrow_mut().lookup_one(layer, block);
-        let entry = match found {
-            Ok(entry) => entry,
-            Err(_) => Box::pin(self.walk(|map| map.lookup_one(layer, block))).await?,
+    pub(crate) async fn read_block(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
+        let layer = self.layer_of(volume)?;
+        self.read_one(layer, block, into).await
+    }
+
+    async fn read_one(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
+        let found = self.ledger.map.borrow_mut().lookup_one_through(layer, block);
+        let (_, entry) = match found {
+            Ok(found) => found,
+            Err(_) => {
+                let look = |map: &mut Map| map.lookup_one_through(layer, block);
+                Box::pin(self.look_through((layer, block, 1), look)).await?
+            }
         };
         let Slot::Block { address, crc } = entry.slot() else {
             into.zero();

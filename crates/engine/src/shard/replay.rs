@@ -1,9 +1,9 @@
 //! Recovery, second half: what the records behind the checkpoint mean for the map.
 
-use format::Item;
+use format::{Item, UnmapMode};
 
 use super::scan::Found;
-use super::walk_map;
+use super::walk::walk_map;
 use crate::error::Result;
 use crate::ledger::{Ledger, Payload};
 use crate::map::Pins;
@@ -46,11 +46,34 @@ async fn replay_item(ledger: &Ledger, rows: &Rows, item: &Item, payload: &Payloa
         }
         Item::Unmap { layer, block, count, mode } => {
             let mut pins = Pins::new();
-            walk_map(ledger, rows, |map| map.prepare_unmap(layer, block.get(), count, &mut pins)).await?;
+            match mode {
+                UnmapMode::Absent => {
+                    walk_map(ledger, rows, |map| map.prepare_unmap(layer, block.get(), count, &mut pins))
+                        .await?;
+                }
+                // What lies below must be covered everywhere.
+                UnmapMode::Zero => {
+                    pins = walk_map(ledger, rows, |map| map.prepare_write(layer, block.get(), count)).await?;
+                }
+            }
             ledger.unmap(&pins, block, count, mode);
             ledger.unpin(&pins);
         }
         Item::DropLayer { layer } => ledger.drop_layer(layer),
+        Item::Merge { from, into, block, count } => {
+            let mut leaves = Pins::new();
+            let count = u64::from(count);
+            walk_map(ledger, rows, |map| map.prepare_unmap(from, block.get(), count, &mut leaves)).await?;
+            let mut targets = Pins::new();
+            for leaf in &leaves {
+                let start = ledger.map.borrow().leaf_start(*leaf);
+                let length = format::NODE_ENTRIES as u64;
+                targets.extend(walk_map(ledger, rows, |map| map.prepare_write(into, start, length)).await?);
+            }
+            ledger.merge(&leaves, &targets);
+            ledger.unpin(&leaves);
+            ledger.unpin(&targets);
+        }
         // Only checkpoints point to these, and this one's are loaded.
         Item::Node { .. } | Item::Table { .. } => {}
     }

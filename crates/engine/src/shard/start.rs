@@ -14,7 +14,7 @@ use reactor::{Home, Reactor, WaitList};
 use super::replay::replay_record;
 use super::scan::{Examined, Found, examine};
 use super::tables::{LoadedTables, StoredTables};
-use super::{Shard, heal, locks};
+use super::{Shard, heal, locks, volumes};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
@@ -209,9 +209,11 @@ impl Candidate {
             tables,
             heal: heal::Healer::default(),
             dying: RefCell::default(),
+            unpinned: WaitList::default(),
             checkpointing: Cell::new(false),
             checkpoints: Cell::new(0),
             checkpointed: WaitList::default(),
+            tops: volumes::Tops::default(),
             emptied_by_checkpoint: Cell::default(),
             stopping: Cell::new(false),
             tasks: Cell::new(0),

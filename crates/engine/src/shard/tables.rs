@@ -9,13 +9,13 @@ use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{
-    Address, CheckpointRoot, INDEX_ENTRIES, Item, LAYERS_PER_BLOCK, LIVE_PER_BLOCK, LayerRecord, MapEntry,
+    Address, CheckpointRoot, INDEX_ENTRIES, Item, LAYERS_PER_BLOCK, LIVE_PER_BLOCK, LayerEntry, MapEntry,
     SegmentId, SegmentRecord, TableCounts, segments_per_block,
 };
 use reactor::Buffer;
 use smallvec::SmallVec;
 
-use super::read_entry;
+use super::walk::read_entry;
 use crate::error::{Error, Place, Result};
 use crate::geometry::Geometry;
 use crate::log::{Effect, Log, Request, Stream};
@@ -51,12 +51,12 @@ pub(super) struct TableContents {
     pub(super) geometry: Geometry,
     pub(super) segments: Vec<Option<SegmentRecord>>,
     pub(super) live: Vec<u32>,
-    pub(super) layers: Vec<LayerRecord>,
+    pub(super) layers: Vec<LayerEntry>,
 }
 
 /// What a recovery reads from tables.
 pub(super) struct LoadedTables {
-    pub(super) layers: Vec<LayerRecord>,
+    pub(super) layers: Vec<LayerEntry>,
     pub(super) stored: StoredTables,
 }
 

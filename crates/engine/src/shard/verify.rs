@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::replay::replay_record;
 use super::start::{Candidate, Dismantled};
-use super::walk_map;
+use super::walk::walk_map;
 use crate::check::{Finding, FindingKind};
 use crate::error::Result;
 use crate::ledger::Ledger;
@@ -161,13 +161,13 @@ fn own(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFind
 fn check_counts(rows: &Rows, owners: &Owners, found: &mut ShardFindings) {
     let segments = rows.segments.borrow();
     let mut counts: BTreeMap<SegmentId, u32> = BTreeMap::new();
-    for address in owners.keys() {
+    for (address, (_, owner)) in owners {
         *counts.entry(address.segment()).or_default() += 1;
         let record = segments.contains(address.segment()).then(|| segments.record(address.segment()));
         if record.is_none_or(|record| {
             address.row().get() >= record.rows || address.column().get() >= record.scheme.data()
         }) {
-            let message = format!("S1: {address} is referred to and does not exist");
+            let message = format!("S1: {address} is referred to by {owner:?} and does not exist");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use codec::is_zero;
 use format::limits::BLOCK;
-use format::{Item, LayerBlock, LayerId, UnmapMode};
+use format::{Item, LayerBlock, LayerId, UnmapMode, VolumeId};
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
@@ -19,14 +19,14 @@ const UNMAP_LEAVES: usize = 128;
 
 impl Shard {
     /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, from block `block` of a
-    /// layer on. Blocks of zeros are stored as holes.
+    /// volume on. Blocks of zeros are stored as holes.
     ///
     /// # Errors
     /// `NoSpace` in a full pool, `PoolFailed` when too many drives are lost.
-    pub(crate) async fn write(&self, layer: LayerId, block: u64, data: &Span) -> Result<()> {
+    pub(crate) async fn write(&self, volume: VolumeId, block: u64, data: &Span) -> Result<()> {
         let count = (data.len() / BLOCK) as u64;
-        let pins = self.prepare(layer, block, count).await?;
-        let request = write_request(layer, block, data, pins);
+        let (layer, pins) = self.prepare(volume, block, count).await?;
+        let request = write_request(layer, block, data, pins, self.trimmed(layer));
         if request.data.is_empty() {
             return self.log.commit(Stream::Trim, request).await.map(|_| ());
         }
@@ -34,13 +34,35 @@ impl Shard {
         self.log.commit(Stream::User, request).await.map(|_| ())
     }
 
-    /// As [`Shard::write`], for the pool's own blocks: they may use the reserve, so that a full pool can be changed.
+    /// Changes blocks of the catalogue, all of them or none: these are written, those go. That may use the reserve, so that a
+    /// full pool can be changed.
     ///
     /// # Errors
     /// As [`Shard::write`], but `NoSpace` only when the reserve is used up too.
-    pub(crate) async fn write_meta(&self, layer: LayerId, block: u64, data: &Span) -> Result<()> {
-        let pins = self.prepare(layer, block, (data.len() / BLOCK) as u64).await?;
-        self.log.commit(Stream::Freeing, write_request(layer, block, data, pins)).await.map(|_| ())
+    pub(crate) async fn change_catalogue(&self, written: &[(u64, Span)], gone: &[u64]) -> Result<()> {
+        let layer = LayerId::SYSTEM;
+        let mut request =
+            Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Nothing, reply: None };
+        let mut pins = Pins::new();
+        for block in written.iter().map(|(block, _)| block).chain(gone) {
+            match self.prepare_unlocked(layer, *block, 1).await {
+                Ok(more) => pins.extend(more),
+                Err(error) => {
+                    self.unpin(&pins);
+                    return Err(error);
+                }
+            }
+        }
+        request.effect = Effect::Leaves(pins);
+        for (block, data) in written {
+            request.items.push(Item::Write { layer, block: LayerBlock::new(*block), count: 1 });
+            request.data.push(data.clone());
+        }
+        for block in gone {
+            let block = LayerBlock::new(*block);
+            request.items.push(Item::Unmap { layer, block, count: 1, mode: UnmapMode::Absent });
+        }
+        self.log.commit(Stream::Freeing, request).await.map(|_| ())
     }
 
     /// Writes part of a block: `data` at byte `offset` of it.
@@ -49,69 +71,154 @@ impl Shard {
     /// As [`Shard::write`], and those of reading the block.
     pub(crate) async fn write_part(
         self: &Rc<Self>,
-        layer: LayerId,
+        volume: VolumeId,
         block: u64,
         offset: usize,
         data: &Span,
     ) -> Result<()> {
-        let _lock = self.locks.lock(layer, block).await;
-        // What was queued before the lock must be in the map before the block is read.
-        self.log.settle().await;
-        let buffer = Buffer::new(BLOCK);
-        self.read(layer, block, &buffer.span()).await?;
-        let mut buffer = buffer;
-        if let Some(place) = buffer.as_mut_slice().get_mut(offset..offset + data.len()) {
-            data.copy_to(0, place);
+        let _lock = self.locks.lock(volume, block).await;
+        loop {
+            let layer = self.layer_for_writing(volume).await?;
+            // What was queued before the lock must be in the map before the block is read.
+            self.log.settle().await;
+            let mut buffer = Buffer::new(BLOCK);
+            self.read_layer(layer, block, &buffer.span()).await?;
+            if let Some(place) = buffer.as_mut_slice().get_mut(offset..offset + data.len()) {
+                data.copy_to(0, place);
+            }
+            let pins = self.prepare_unlocked(layer, block, 1).await?;
+            if !self.writes_to(volume, layer) {
+                self.unpin(&pins);
+                continue;
+            }
+            let request = write_request(layer, block, &buffer.span(), pins, self.trimmed(layer));
+            let request = self.admit(layer, block, 1, request)?;
+            return self.log.commit(Stream::User, request).await.map(|_| ());
         }
-        let pins = self.prepare_unlocked(layer, block, 1).await?;
-        let request = self.admit(layer, block, 1, write_request(layer, block, &buffer.span(), pins))?;
-        self.log.commit(Stream::User, request).await.map(|_| ())
     }
 
-    /// Makes blocks `block..block + count` of a layer read as zeros and frees what they held.
+    /// Makes blocks `block..block + count` of a volume read as zeros and frees what they held.
     ///
     /// # Errors
     /// `PoolFailed` when too many drives are lost; those of reading the map.
-    pub(crate) async fn unmap(&self, layer: LayerId, block: u64, count: u64) -> Result<()> {
-        self.unmap_as(Stream::Trim, layer, block, count).await
-    }
-
-    async fn unmap_as(&self, stream: Stream, layer: LayerId, block: u64, count: u64) -> Result<()> {
+    pub(crate) async fn unmap(&self, volume: VolumeId, block: u64, count: u64) -> Result<()> {
         let end = block + count;
-        // A share of what may be dirty between two checkpoints, because several may be under way.
-        let leaves = (self.ledger.map.borrow().dirty_max() / 16).clamp(1, UNMAP_LEAVES) as u64;
-        let most = leaves * format::NODE_ENTRIES as u64;
+        let most = self.unmap_blocks();
         let mut next = block;
         while next < end {
-            if stream == Stream::Freeing {
-                self.check_stopping()?;
-            }
-            if self.ledger.map.borrow().is_checkpoint_due() {
-                self.wait_for_map().await;
-            }
+            self.make_room_in_map().await;
+            let layer = self.layer_for_writing(volume).await?;
+            let mode = self.trimmed(layer);
             // Long stretches of nothing are passed over without a record.
-            let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? else { return Ok(()) };
-            let until = end.min((found / most + 1) * most);
-            self.unmap_piece(stream, layer, found, until - found).await?;
+            let Some(found) = self.next_leaf_through(layer, next, end).await? else {
+                return Ok(());
+            };
+            let until = match mode {
+                UnmapMode::Absent => end.min((found / most + 1) * most),
+                UnmapMode::Zero => {
+                    self.admit_zeros(layer, found).await?;
+                    let most = if self.log.pace.space.is_full() { LEAF_BLOCKS } else { most };
+                    self.end_of_leaves(layer, found, end.min(found.saturating_add(most))).await?
+                }
+            };
+            let pins = self.prepare_trim(layer, found, until - found, mode).await?;
+            let held = self.locks.any_held(volume, found, until - found);
+            if held || !self.writes_to(volume, layer) || self.trimmed(layer) != mode {
+                self.unpin(&pins);
+                if held {
+                    self.locks.wait(volume, found, until - found).await;
+                }
+                continue;
+            }
+            self.commit_unmap(Stream::Trim, (layer, found, until - found, mode), pins).await?;
             next = until;
         }
         Ok(())
     }
 
-    async fn unmap_piece(&self, stream: Stream, layer: LayerId, block: u64, count: u64) -> Result<()> {
-        let pins = loop {
-            let pins = self.prepare_unmap(layer, block, count).await?;
-            if !self.locks.any_held(layer, block, count) {
-                break pins;
+    /// Lets zeros that cover what lies below into a full pool only where the layer has a leaf for them: they free nothing, and a new leaf
+    /// takes room.
+    async fn admit_zeros(&self, layer: LayerId, block: u64) -> Result<()> {
+        if !self.log.pace.space.is_full() {
+            return Ok(());
+        }
+        match self.walk(|map| map.next_leaf(layer, block, block + 1)).await? {
+            Some(_) => Ok(()),
+            None => Err(Error::new(
+                ErrorKind::NoSpace,
+                "the pool is full: delete snapshots or data, or add a drive",
+            )),
+        }
+    }
+
+    /// As [`Shard::unmap`], for a layer that nobody writes to.
+    pub(super) async fn unmap_layer(
+        &self,
+        stream: Stream,
+        layer: LayerId,
+        block: u64,
+        count: u64,
+    ) -> Result<()> {
+        let end = block + count;
+        let most = self.unmap_blocks();
+        let mut next = block;
+        while next < end {
+            if stream == Stream::Freeing {
+                self.check_stopping()?;
             }
-            self.ledger.unpin(&pins);
-            self.locks.wait(layer, block, count).await;
-        };
+            self.make_room_in_map().await;
+            let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? else { return Ok(()) };
+            let until = end.min((found / most + 1) * most);
+            let mode = UnmapMode::Absent;
+            let pins = self.prepare_trim(layer, found, until - found, mode).await?;
+            self.commit_unmap(stream, (layer, found, until - found, mode), pins).await?;
+            next = until;
+        }
+        Ok(())
+    }
+
+    /// Blocks that one unmap record covers at most.
+    fn unmap_blocks(&self) -> u64 {
+        // A share of what may be dirty between two checkpoints, because several may be under way.
+        let leaves = (self.ledger.map.borrow().dirty_max() / 16).clamp(1, UNMAP_LEAVES) as u64;
+        leaves * format::NODE_ENTRIES as u64
+    }
+
+    pub(super) async fn make_room_in_map(&self) {
+        if self.ledger.map.borrow().is_checkpoint_due() {
+            self.wait_for_map().await;
+        }
+    }
+
+    /// Where the leaves end that lie side by side from `block` on, in a layer and those below it together.
+    async fn end_of_leaves(&self, layer: LayerId, block: u64, end: u64) -> Result<u64> {
+        let leaf = format::NODE_ENTRIES as u64;
+        let mut until = (block / leaf + 1) * leaf;
+        while until < end && self.next_leaf_through(layer, until, end).await? == Some(until) {
+            until += leaf;
+        }
+        Ok(until.min(end))
+    }
+
+    async fn prepare_trim(&self, layer: LayerId, block: u64, count: u64, mode: UnmapMode) -> Result<Pins> {
+        match mode {
+            UnmapMode::Absent => self.prepare_unmap(layer, block, count).await,
+            // What lies below must be covered everywhere.
+            UnmapMode::Zero => self.walk(|map| map.prepare_write(layer, block, count)).await,
+        }
+    }
+
+    async fn commit_unmap(
+        &self,
+        stream: Stream,
+        (layer, block, count, mode): (LayerId, u64, u64, UnmapMode),
+        pins: Pins,
+    ) -> Result<()> {
         if pins.is_empty() {
             return Ok(());
         }
         let request = Request {
-            items: self.unmap_items(layer, block..block + count, &pins),
+            items: self.unmap_items(layer, block..block + count, mode, &pins),
             data: SmallVec::new(),
             effect: Effect::Leaves(pins),
             reply: None,
@@ -121,7 +228,13 @@ impl Shard {
 
     /// Items for the part of a range that is in these leaves, in order. Not for more: a leaf that is made by a write that lands before
     /// them is not changed, and must not be by a replay.
-    fn unmap_items(&self, layer: LayerId, range: Range<u64>, pins: &Pins) -> SmallVec<[Item; 1]> {
+    fn unmap_items(
+        &self,
+        layer: LayerId,
+        range: Range<u64>,
+        mode: UnmapMode,
+        pins: &Pins,
+    ) -> SmallVec<[Item; 1]> {
         let map = self.ledger.map.borrow();
         let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         for leaf in pins {
@@ -136,7 +249,7 @@ impl Shard {
             layer,
             block: LayerBlock::new(run.start),
             count: run.end - run.start,
-            mode: UnmapMode::Absent,
+            mode,
         };
         runs.into_iter().map(item).collect()
     }
@@ -146,31 +259,10 @@ impl Shard {
         let mut pins = Pins::new();
         let walked = self.walk(|map| map.prepare_unmap(layer, block, count, &mut pins)).await;
         if let Err(error) = walked {
-            self.ledger.unpin(&pins);
+            self.unpin(&pins);
             return Err(error);
         }
         Ok(pins)
-    }
-
-    /// Frees everything that a layer holds, and forgets it. Nobody may use the layer any more.
-    ///
-    /// # Errors
-    /// As [`Shard::unmap`].
-    pub(crate) async fn drop_layer(&self, layer: LayerId) -> Result<()> {
-        self.dying.borrow_mut().insert(layer);
-        self.unmap_as(Stream::Freeing, layer, 0, format::limits::LAYER_BLOCKS_MAX).await?;
-        // Blocks of it that were being healed when it began to die.
-        self.log.settle().await;
-        if !self.layers().contains(&layer) {
-            return Ok(());
-        }
-        let request = Request {
-            items: SmallVec::from_elem(Item::DropLayer { layer }, 1),
-            data: SmallVec::new(),
-            effect: Effect::Nothing,
-            reply: None,
-        };
-        self.log.commit(Stream::Freeing, request).await.map(|_| ())
     }
 
     /// Lets a write into a full pool only if it replaces what is there: that needs no more room than it gives back.
@@ -189,38 +281,46 @@ impl Shard {
             return Ok(request);
         }
         if let Effect::Leaves(pins) = &request.effect {
-            self.ledger.unpin(pins);
+            self.unpin(pins);
         }
         Err(Error::new(ErrorKind::NoSpace, "the pool is full: delete or trim data, or add a drive"))
     }
 
-    /// Pins the leaves of a range, with no block of it locked. The caller queues its request without waiting for
-    /// anything in between.
-    async fn prepare(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
-        if let Some(pins) = self.prepare_now(layer, block, count) {
-            return Ok(pins);
+    /// The layer that a volume writes to, and pins of the leaves of a range, with no block of it locked. The caller queues its
+    /// request without waiting for anything in between.
+    async fn prepare(&self, volume: VolumeId, block: u64, count: u64) -> Result<(LayerId, Pins)> {
+        if let Some(prepared) = self.prepare_now(volume, block, count) {
+            return Ok(prepared);
         }
         // On the heap, so that most writes need not have room for it.
-        Box::pin(self.prepare_waiting(layer, block, count)).await
+        Box::pin(self.prepare_waiting(volume, block, count)).await
     }
 
     /// As [`Shard::prepare`], if nothing has to be waited for.
-    fn prepare_now(&self, layer: LayerId, block: u64, count: u64) -> Option<Pins> {
+    fn prepare_now(&self, volume: VolumeId, block: u64, count: u64) -> Option<(LayerId, Pins)> {
+        let layer = self.layer_of(volume).ok()?;
         let mut map = self.ledger.map.borrow_mut();
-        if map.is_checkpoint_due() || self.locks.any_held(layer, block, count) {
+        if map.is_checkpoint_due()
+            || self.locks.any_held(volume, block, count)
+            || !self.writes_to(volume, layer)
+        {
             return None;
         }
-        map.prepare_write(layer, block, count).ok()
+        map.prepare_write(layer, block, count).ok().map(|pins| (layer, pins))
     }
 
-    async fn prepare_waiting(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
+    async fn prepare_waiting(&self, volume: VolumeId, block: u64, count: u64) -> Result<(LayerId, Pins)> {
         loop {
+            let layer = self.layer_for_writing(volume).await?;
             let pins = self.prepare_unlocked(layer, block, count).await?;
-            if !self.locks.any_held(layer, block, count) {
-                return Ok(pins);
+            let held = self.locks.any_held(volume, block, count);
+            if !held && self.writes_to(volume, layer) {
+                return Ok((layer, pins));
             }
-            self.ledger.unpin(&pins);
-            self.locks.wait(layer, block, count).await;
+            self.unpin(&pins);
+            if held {
+                self.locks.wait(volume, block, count).await;
+            }
         }
     }
 
@@ -236,8 +336,8 @@ impl Shard {
     }
 }
 
-/// A request that writes `data`, with holes where it is zero.
-fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins) -> Request {
+/// A request that writes `data`, with holes (`trimmed`) where it is zero.
+fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, trimmed: UnmapMode) -> Request {
     let mut request =
         Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Leaves(pins), reply: None };
     let zeros: SmallVec<[bool; 8]> = data.peek(|bytes| bytes.chunks_exact(BLOCK).map(is_zero).collect());
@@ -246,8 +346,8 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins) -> Request
         let length = zeros.iter().skip(start).take_while(|next| **next == zero).count();
         let first = LayerBlock::new(block + start as u64);
         if zero {
-            let mode = UnmapMode::Absent;
-            request.items.push(Item::Unmap { layer, block: first, count: length as u64, mode });
+            let count = length as u64;
+            request.items.push(Item::Unmap { layer, block: first, count, mode: trimmed });
         } else {
             let count = u16::try_from(length).unwrap_or(u16::MAX);
             request.items.push(Item::Write { layer, block: first, count });

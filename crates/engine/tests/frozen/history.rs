@@ -62,6 +62,9 @@ enum Step {
     Write { volume: &'static str, offset: u64, length: u64, value: u8 },
     Zero { volume: &'static str, offset: u64, length: u64 },
     Discard { volume: &'static str, offset: u64, length: u64 },
+    Snapshot { name: &'static str },
+    Clone { snapshot: &'static str, volume: &'static str },
+    RollBack { snapshot: &'static str },
     Checkpoint,
     FailDrive { drive: u16 },
 }
@@ -75,7 +78,7 @@ const fn write(volume: &'static str, offset: u64, length: u64, value: u8) -> Ste
 }
 
 /// Up to the closing in order.
-const FIRST: [Step; 17] = [
+const FIRST: [Step; 30] = [
     Step::Create { volume: "large", size: 2 * SLICE + 256 * B, sector: 4096 },
     Step::Create { volume: "small", size: 100 * B + 512, sector: 512 },
     Step::Create { volume: "gone", size: 20 * B, sector: 4096 },
@@ -93,10 +96,23 @@ const FIRST: [Step; 17] = [
     Step::Resize { volume: "small", size: 99 * B },
     Step::Discard { volume: "large", offset: SLICE - 2 * B, length: 3 * B },
     write("small", 50 * B, 2 * B, 9),
+    Step::Snapshot { name: "large@kept" },
+    write("large", 6 * B, 3 * B, 15),
+    Step::Discard { volume: "large", offset: 10 * B, length: 2 * B },
+    Step::Snapshot { name: "large@merged" },
+    write("large", 8 * B, 3 * B, 16),
+    Step::Clone { snapshot: "large@kept", volume: "clone" },
+    write("clone", 2 * B, 2 * B, 17),
+    Step::Checkpoint,
+    Step::Delete { volume: "large@merged" },
+    Step::Snapshot { name: "small@back" },
+    write("small", 50 * B, B, 18),
+    Step::RollBack { snapshot: "small@back" },
+    write("small", 60 * B, B, 19),
 ];
 
 /// From the opening behind that to the crash.
-const SECOND: [Step; 8] = [
+const SECOND: [Step; 11] = [
     write("large", 15 * B, 10 * B, 10),
     Step::Checkpoint,
     write("large", SLICE + 8 * B, 4 * B, 11),
@@ -104,6 +120,9 @@ const SECOND: [Step; 8] = [
     write("large", 4 * B, 5 * B, 12),
     Step::Discard { volume: "large", offset: 0, length: B },
     write("small", 7 * B + 1024, 512, 13),
+    Step::Snapshot { name: "clone@merged" },
+    write("clone", 3 * B, 2 * B, 20),
+    Step::Delete { volume: "clone@merged" },
     write("large", 40 * B, 6 * B, 14),
 ];
 
@@ -142,6 +161,17 @@ pub(crate) fn contents(state: State) -> Contents {
             }
             Step::Zero { volume, offset, length } | Step::Discard { volume, offset, length } => {
                 change(volume, offset, &vec![0; usize::try_from(length).unwrap()]);
+            }
+            Step::Snapshot { name } => {
+                let (volume, _) = name.split_once('@').unwrap();
+                contents.insert(name.to_owned(), contents[volume].clone());
+            }
+            Step::Clone { snapshot, volume } => {
+                contents.insert(volume.to_owned(), contents[snapshot].clone());
+            }
+            Step::RollBack { snapshot } => {
+                let (volume, _) = snapshot.split_once('@').unwrap();
+                contents.insert(volume.to_owned(), contents[snapshot].clone());
             }
             Step::Checkpoint | Step::FailDrive { .. } => {}
         }
@@ -221,6 +251,16 @@ async fn apply(pool: &Pool, step: Step) {
         }
         Step::Discard { volume, offset, length } => {
             open(volume).await.discard(offset, length).await.unwrap();
+        }
+        Step::Snapshot { name } => pool.snapshot_volume(name, 1_700_000_002).await.unwrap(),
+        Step::Clone { snapshot, volume } => {
+            pool.clone_volume(snapshot, volume, 1_700_000_003).await.unwrap();
+        }
+        Step::RollBack { snapshot } => {
+            pool.roll_back_volume(snapshot, 1_700_000_004).await.unwrap();
+            while pool.volumes().await.unwrap().iter().any(|info| info.deleting) {
+                Reactor::current().yield_now().await;
+            }
         }
         Step::Checkpoint => pool.checkpoint().await.unwrap(),
         Step::FailDrive { drive } => pool.fail_drive(drive).await.unwrap(),

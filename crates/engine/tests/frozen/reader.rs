@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use codec::{Code, ColumnSet, crc32c};
 use format::limits::{BLOCK, BLOCK_BYTES, SLICE, SUPERBLOCK_SLOT};
 use format::{
-    Address, CheckpointRoot, DriveState, Header, Item, LayerId, MapEntry, SegmentId, SegmentRecord,
-    ShardRecord, Slot, Superblock, UnverifiedHeader, UnverifiedSuperblock, VolumeRecord, VolumeState,
-    LayerEntry, decode_entries, decode_layers, decode_segments,
+    Address, CheckpointRoot, DriveState, Header, Item, LayerEntry, LayerId, MapEntry, SegmentId,
+    SegmentRecord, ShardRecord, Slot, Superblock, UnmapMode, UnverifiedHeader, UnverifiedSuperblock,
+    VolumeRecord, VolumeState, decode_entries, decode_layers, decode_segments,
 };
 
 use crate::history::Contents;
@@ -117,9 +117,10 @@ impl Reader {
                 // Where merged layers went matters to the cleaner alone.
                 let LayerEntry::Layer(layer) = entry else { continue };
                 if let Some(level) = layer.height.checked_sub(1) {
-                    let before = shard.map.len() as u64;
+                    let before = shard.map.values().filter(|entry| entry.address().is_some()).count() as u64;
                     self.load_node(shard, layer.layer, level, 0, layer.root);
-                    assert_eq!(shard.map.len() as u64 - before, layer.stored, "{layer:?}");
+                    let holes = shard.map.values().filter(|entry| entry.address().is_none()).count() as u64;
+                    assert_eq!(shard.map.len() as u64 - holes - before, layer.stored, "{layer:?}");
                 }
             }
         }
@@ -128,7 +129,7 @@ impl Reader {
     /// Reads the tree below a node: number `index` of its level.
     fn load_node(&self, shard: &mut Shard, layer: LayerId, level: u8, index: u64, node: MapEntry) {
         let entries = decode_entries(&self.block(shard, node)).unwrap();
-        for (slot, entry) in (0..).zip(entries.iter()).filter(|(_, entry)| entry.address().is_some()) {
+        for (slot, entry) in (0..).zip(entries.iter()).filter(|(_, entry)| !entry.is_absent()) {
             let number = index * ENTRIES + slot;
             match level {
                 0 => drop(shard.map.insert((layer, number), *entry)),
@@ -242,26 +243,28 @@ impl Reader {
     pub(crate) fn volumes(&self) -> Contents {
         let catalogue = &self.shards[0];
         let records = catalogue.map.range((LayerId::SYSTEM, 0)..(LayerId::new(LayerId::SYSTEM.get() + 1), 0));
-        let mut volumes = Contents::new();
-        for ((_, number), entry) in records {
-            let record = VolumeRecord::decode(&self.block(catalogue, *entry)).unwrap();
-            assert_eq!(u64::from(record.id.get()), *number);
-            if record.state == VolumeState::Ready {
-                volumes.insert(record.name.clone(), self.volume(&record));
-            }
-        }
-        volumes
+        let records: Vec<_> = records
+            .map(|((_, number), entry)| {
+                let record = VolumeRecord::decode(&self.block(catalogue, *entry)).unwrap();
+                assert_eq!(u64::from(record.id.get()), *number);
+                record
+            })
+            .collect();
+        let parents = records.iter().filter_map(|record| Some((record.layer, record.parent?))).collect();
+        let ready = records.iter().filter(|record| record.state == VolumeState::Ready);
+        ready.map(|record| (record.name.clone(), self.volume(record, &parents))).collect()
     }
 
-    fn volume(&self, record: &VolumeRecord) -> Vec<u8> {
+    fn volume(&self, record: &VolumeRecord, parents: &BTreeMap<LayerId, LayerId>) -> Vec<u8> {
         let (shards, slice) = (self.shards.len() as u64, SLICE / BLOCK_BYTES);
         let mut bytes = Vec::new();
         for block in 0..record.size.div_ceil(BLOCK_BYTES) {
             let shard = &self.shards[usize::try_from(block / slice % shards).unwrap()];
             let local = block / slice / shards * slice + block % slice;
-            match shard.map.get(&(record.layer, local)) {
-                Some(entry) => bytes.extend(self.block(shard, *entry)),
-                None => bytes.resize(bytes.len() + BLOCK, 0),
+            let mut layers = std::iter::successors(Some(record.layer), |layer| parents.get(layer).copied());
+            match layers.find_map(|layer| shard.map.get(&(layer, local))) {
+                Some(entry) if entry.address().is_some() => bytes.extend(self.block(shard, *entry)),
+                _ => bytes.resize(bytes.len() + BLOCK, 0),
             }
         }
         bytes.truncate(usize::try_from(record.size).unwrap());
@@ -303,9 +306,20 @@ fn replay(shard: &mut Shard, record: &Record) {
                     }
                 }
             }
-            Item::Unmap { layer, block, count, .. } => {
+            Item::Unmap { layer, block, count, mode } => {
                 let range = (layer, block.get())..(layer, block.get() + count);
                 shard.map.retain(|key, _| !range.contains(key));
+                if mode == UnmapMode::Zero {
+                    let blocks = block.get()..block.get() + count;
+                    shard.map.extend(blocks.map(|block| ((layer, block), MapEntry::ZERO)));
+                }
+            }
+            Item::Merge { from, into, block, count } => {
+                for block in block.get()..block.get() + u64::from(count) {
+                    if let Some(entry) = shard.map.remove(&(from, block)) {
+                        shard.map.entry((into, block)).or_insert(entry);
+                    }
+                }
             }
             Item::DropLayer { .. } | Item::Node { .. } | Item::Table { .. } => {}
         }

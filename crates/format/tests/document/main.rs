@@ -124,6 +124,7 @@ fn the_page_has_every_limit() {
         ("BLOCK", limits::BLOCK as u64),
         ("COLUMNS_MAX", limits::COLUMNS_MAX as u64),
         ("ZONE_MIN", limits::ZONE_MIN),
+        ("SEGMENT_BLOCKS_MIN", limits::SEGMENT_BLOCKS_MIN),
         ("ZONE_MAX", limits::ZONE_MAX),
         ("ROWS_MAX", limits::ROWS_MAX.into()),
         ("DRIVES_MAX", limits::DRIVES_MAX as u64),

@@ -4,10 +4,10 @@ use std::hash::Hasher;
 
 use format::limits::BLOCK;
 use format::{
-    Address, CheckpointRoot, Column, FORMAT_VERSION, Header, Incarnation, Item, LayerBlock, LayerId,
-    LayerEntry, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, RecordPlace, Row, SegmentId, Sequence, ShardIndex,
-    TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind, VolumeRecord, VolumeState, decode_layers,
-    encode_entries, encode_layers, encode_live, header_blocks_for,
+    Address, CheckpointRoot, Column, FORMAT_VERSION, Header, Incarnation, Item, LayerBlock, LayerEntry,
+    LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, RecordPlace, Row, SegmentId,
+    Sequence, ShardIndex, TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind, VolumeRecord,
+    VolumeState, decode_layers, encode_entries, encode_layers, encode_live, header_blocks_for,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 

@@ -1,0 +1,167 @@
+//! What volumes and snapshots hold, and where two of them differ.
+
+use std::rc::Rc;
+
+use format::limits::BLOCK;
+use format::{LayerId, VolumeRecord, VolumeState};
+
+use super::{Catalogue, Pool};
+use crate::error::{Error, ErrorKind, Result};
+use crate::shard::{Above, Around, Below, Shard};
+use crate::volume::Slices;
+
+/// What part of a volume or snapshot holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeUsage {
+    /// Data that it shows; the rest reads as zeros.
+    pub shown: u64,
+    /// Data that only it shows: deleting it frees this.
+    pub alone: u64,
+}
+
+/// A stretch in which a volume or snapshot differs from another one, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub length: u64,
+    /// True if it holds data; otherwise it reads as zeros.
+    pub data: bool,
+}
+
+impl Catalogue {
+    async fn usage(&self, name: String, offset: u64, length: u64) -> Result<VolumeUsage> {
+        let record = self.find(&name)?;
+        let around = Around { above: self.above(record.layer, None), below: self.below(&record) };
+        let (first, end) = blocks(offset, length);
+        let end = end.min(record.size.div_ceil(BLOCK as u64));
+        let slices = Slices::new(self.shards.len());
+        let mut usage = VolumeUsage::default();
+        for (index, shard) in self.shards.iter().enumerate() {
+            let (layer, around) = (record.layer, around.clone());
+            let (from, to) = (slices.local_bound(index, first), slices.local_bound(index, end));
+            let count = move |shard: Rc<Shard>| async move { shard.held(layer, &around, from, to).await };
+            let held = shard.call(count).await??;
+            usage.shown += held.shown * BLOCK as u64;
+            usage.alone += held.alone * BLOCK as u64;
+        }
+        Ok(usage)
+    }
+
+    async fn changes(&self, name: String, base: String, offset: u64, length: u64) -> Result<Vec<Change>> {
+        let (shows, between) = self.between(&name, &base)?;
+        let size = self.find(&name)?.size;
+        let (first, end) = blocks(offset, length);
+        let end = end.min(size.div_ceil(BLOCK as u64));
+        let slices = Slices::new(self.shards.len());
+        let mut changes = Vec::new();
+        for (index, shard) in self.shards.iter().enumerate() {
+            let between = between.clone();
+            let (from, to) = (slices.local_bound(index, first), slices.local_bound(index, end));
+            let find = move |shard: Rc<Shard>| async move { shard.changed(shows, &between, from, to).await };
+            for run in shard.call(find).await?? {
+                for (block, count) in slices.global(index, run.block, run.count) {
+                    let (offset, length) = (block * BLOCK as u64, count * BLOCK as u64);
+                    changes.push(Change { offset, length, data: run.data });
+                }
+            }
+        }
+        changes.sort_by_key(|change: &Change| change.offset);
+        let mut joined: Vec<Change> = Vec::with_capacity(changes.len());
+        for change in changes {
+            match joined.last_mut() {
+                Some(last) if last.offset + last.length == change.offset && last.data == change.data => {
+                    last.length += change.length;
+                }
+                _ => joined.push(change),
+            }
+        }
+        if let Some(last) = joined.last_mut() {
+            last.length = last.length.min(size - last.offset);
+        }
+        Ok(joined)
+    }
+
+    /// The layer of `name`, and the layers that only one of the two is or lies above.
+    fn between(&self, name: &str, base: &str) -> Result<(LayerId, Vec<LayerId>)> {
+        let (changed, base_record) = (self.find(name)?, self.find(base)?);
+        let (ours, theirs) = (self.chain(changed.layer), self.chain(base_record.layer));
+        if ours.last() != theirs.last() {
+            let message = format!(
+                "'{name}' and '{base}' have nothing in common: neither is a snapshot or clone of the other"
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let only_ours = ours.iter().filter(|layer| !theirs.contains(layer));
+        let only_theirs = theirs.iter().filter(|layer| !ours.contains(layer));
+        Ok((changed.layer, only_ours.chain(only_theirs).copied().collect()))
+    }
+
+    /// The layers directly above one but for `except`, and above those of them that are being deleted.
+    fn above(&self, layer: LayerId, except: Option<LayerId>) -> Vec<Above> {
+        let directly = self.records().filter(|record| record.parent == Some(layer));
+        let directly = directly.filter(|record| Some(record.layer) != except);
+        let with_further = directly.map(|record| Above {
+            layer: record.layer,
+            deleting: (record.state == VolumeState::Deleting).then(|| self.above(record.layer, None)),
+        });
+        with_further.collect()
+    }
+
+    /// The layers right below one that are being deleted.
+    fn below(&self, record: &VolumeRecord) -> Vec<Below> {
+        let mut all = Vec::new();
+        let mut above = record.clone();
+        while let Some(next) = above.parent
+            && let Some(record) = self.records().find(|record| record.layer == next)
+            && record.state == VolumeState::Deleting
+        {
+            all.push(Below { layer: next, beside: self.above(next, Some(above.layer)) });
+            above = record;
+        }
+        all
+    }
+
+    /// A layer and all below it, from the top down.
+    fn chain(&self, layer: LayerId) -> Vec<LayerId> {
+        let parent = |layer: &LayerId| self.records().find(|record| record.layer == *layer)?.parent;
+        std::iter::successors(Some(layer), parent).collect()
+    }
+}
+
+fn blocks(offset: u64, length: u64) -> (u64, u64) {
+    (offset / BLOCK as u64, offset.saturating_add(length).div_ceil(BLOCK as u64))
+}
+
+impl Pool {
+    /// What bytes `offset..offset + length` of a volume or snapshot hold. Reads that part of the map.
+    ///
+    /// # Errors
+    /// `NotFound`; those of reading the map.
+    pub async fn volume_usage(&self, name: &str, offset: u64, length: u64) -> Result<VolumeUsage> {
+        let name = name.to_owned();
+        let count =
+            move |catalogue: Rc<Catalogue>| async move { catalogue.usage(name, offset, length).await };
+        self.catalogue().call(count).await?
+    }
+
+    /// Where bytes `offset..offset + length` of a volume or snapshot differ from those of `base`, in order and in whole blocks: what was
+    /// written or trimmed in either since they were one. What lies behind the end of the volume is left out.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` if the two were never one; those of reading the map.
+    pub async fn volume_changes(
+        &self,
+        name: &str,
+        base: &str,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<Change>> {
+        let (name, base) = (name.to_owned(), base.to_owned());
+        let find = move |catalogue: Rc<Catalogue>| async move {
+            catalogue.changes(name, base, offset, length).await
+        };
+        self.catalogue().call(find).await?
+    }
+}

@@ -1,0 +1,270 @@
+//! The catalogue: which volumes and snapshots a pool has. One block each in a layer of its own, on shard 0.
+//!
+//! A change is one record of the log, so it happens whole or not at all, and it is flushed before its caller is answered. Every layer
+//! belongs to one entry, and what lies below it is named there; the shards are told, and keep no such thing themselves.
+//!
+//! Must not know: how shards store anything.
+
+mod contents;
+mod snapshots;
+mod tidy;
+mod volumes;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use format::limits::{BLOCK, NAME_MAX, VOLUMES_MAX};
+use format::{LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
+use reactor::{Buffer, Home, Notify, Reactor, Semaphore, WaitList};
+
+use super::Pool;
+use super::create::check_name;
+use crate::error::{Error, ErrorKind, Result};
+use crate::shard::Shard;
+use crate::volume::all;
+pub use contents::{Change, VolumeUsage};
+pub use volumes::VolumeInfo;
+
+/// Between a volume's name and its snapshot's.
+const AT: char = '@';
+
+/// What every handle on an open volume shares.
+#[derive(Debug)]
+pub(crate) struct VolumeShared {
+    pub(crate) id: VolumeId,
+    pub(crate) name: String,
+    pub(crate) sector: u32,
+    pub(crate) is_snapshot: bool,
+    pub(crate) size: AtomicU64,
+    /// The volume was deleted: handles fail.
+    pub(crate) gone: AtomicBool,
+}
+
+struct Entry {
+    record: VolumeRecord,
+    shared: Arc<VolumeShared>,
+}
+
+/// See the module.
+pub(crate) struct Catalogue {
+    shard: Rc<Shard>,
+    shards: Arc<[Home<Shard>]>,
+    entries: RefCell<BTreeMap<VolumeId, Entry>>,
+    next_layer: Cell<u32>,
+    /// One change at a time.
+    changing: Rc<Semaphore>,
+    /// There is something to free.
+    untidy: Notify,
+    /// What could not be freed, for the next opening.
+    stuck: RefCell<BTreeSet<VolumeId>>,
+    /// What was rid of what none of these layers above it shows.
+    purged: RefCell<BTreeMap<VolumeId, Vec<LayerId>>>,
+    stopping: Cell<bool>,
+    /// [`Catalogue::tidy`] has not ended.
+    tidying: Cell<bool>,
+    tidied: WaitList,
+}
+
+impl Catalogue {
+    /// Loads the catalogue, tells the shards, and goes on with interrupted deletions in the background.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    pub(crate) async fn load(shard: Rc<Shard>, shards: Arc<[Home<Shard>]>) -> Result<Rc<Self>> {
+        let catalogue = Rc::new(Self {
+            shard,
+            shards,
+            entries: RefCell::default(),
+            next_layer: Cell::new(LayerId::FIRST_USER.get()),
+            changing: Semaphore::new(1),
+            untidy: Notify::default(),
+            stuck: RefCell::default(),
+            purged: RefCell::default(),
+            stopping: Cell::new(false),
+            tidying: Cell::new(true),
+            tidied: WaitList::default(),
+        });
+        let mut next = 0;
+        while let Some(found) =
+            catalogue.shard.next_stored(LayerId::SYSTEM, next, u64::from(VOLUMES_MAX)).await?
+        {
+            let block = Buffer::new(BLOCK);
+            catalogue.shard.read_layer(LayerId::SYSTEM, found, &block.span()).await?;
+            let record = VolumeRecord::decode(block.as_slice()).map_err(|error| {
+                let message = format!("catalogue record {found} is damaged");
+                Error::corrupt(message, Default::default(), Some(error))
+            })?;
+            catalogue.insert(record);
+            next = found + 1;
+        }
+        catalogue.introduce_all().await?;
+        Reactor::current().spawn(catalogue.clone().tidy()).detach();
+        catalogue.untidy.notify();
+        Ok(catalogue)
+    }
+
+    /// Tells every shard of every volume, and learns from them which numbers of layers are taken.
+    async fn introduce_all(&self) -> Result<()> {
+        let known: Vec<_> = self.records().map(|record| (record.id, record.layer, record.parent)).collect();
+        for shard in self.shards.iter() {
+            let known = known.clone();
+            let introduce = move |shard: Rc<Shard>| async move {
+                known.into_iter().for_each(|(volume, layer, parent)| shard.use_layer(volume, layer, parent));
+                shard.last_layer()
+            };
+            if let Some(last) = shard.call(introduce).await? {
+                self.next_layer.set(self.next_layer.get().max(last.get() + 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the catalogue's task; the shards have begun to stop.
+    pub(crate) async fn stop(&self) {
+        self.stopping.set(true);
+        self.untidy.notify();
+        self.tidied.until(|| (!self.tidying.get()).then_some(())).await;
+    }
+
+    fn insert(&self, record: VolumeRecord) {
+        self.next_layer.set(self.next_layer.get().max(record.layer.get() + 1));
+        let shared = Arc::new(VolumeShared {
+            id: record.id,
+            name: record.name.clone(),
+            sector: record.sector,
+            is_snapshot: record.kind == VolumeKind::Snapshot,
+            size: AtomicU64::new(record.size),
+            gone: AtomicBool::new(record.state == VolumeState::Deleting),
+        });
+        self.entries.borrow_mut().insert(record.id, Entry { record, shared });
+    }
+
+    /// Takes a changed record in, in place of the one before.
+    fn update(&self, record: VolumeRecord) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(&record.id) {
+            entry.record = record;
+        }
+    }
+
+    /// Every record, those of what is being deleted included.
+    fn records(&self) -> impl Iterator<Item = VolumeRecord> {
+        let records: Vec<_> = self.entries.borrow().values().map(|entry| entry.record.clone()).collect();
+        records.into_iter()
+    }
+
+    /// The record of what is called `name` and in use.
+    fn find(&self, name: &str) -> Result<VolumeRecord> {
+        let named = || self.records().filter(|record| record.name == name);
+        let what = if name.contains(AT) { "snapshot" } else { "volume" };
+        match named().find(|record| record.state == VolumeState::Ready) {
+            Some(record) => Ok(record),
+            None if named().next().is_some() => {
+                Err(Error::new(ErrorKind::Busy, format!("{what} '{name}' is being deleted")))
+            }
+            None => Err(Error::new(ErrorKind::NotFound, format!("no {what} '{name}'"))),
+        }
+    }
+
+    /// A handle's share of a volume or snapshot.
+    pub(crate) fn open(&self, name: &str) -> Result<Arc<VolumeShared>> {
+        let record = self.find(name)?;
+        self.shared(record.id)
+    }
+
+    fn shared(&self, id: VolumeId) -> Result<Arc<VolumeShared>> {
+        match self.entries.borrow().get(&id) {
+            Some(entry) => Ok(entry.shared.clone()),
+            None => Err(Error::new(ErrorKind::NotFound, format!("no volume {id}"))),
+        }
+    }
+
+    /// Handles on a volume that is open.
+    fn handles(&self, id: VolumeId) -> usize {
+        self.entries.borrow().get(&id).map_or(0, |entry| Arc::strong_count(&entry.shared) - 1)
+    }
+
+    /// Refuses a name that is taken by something in use, and one that a volume is being deleted by.
+    fn check_free(&self, name: &str) -> Result<()> {
+        let taken = |record: &VolumeRecord| {
+            let going = record.state == VolumeState::Deleting && record.kind == VolumeKind::Snapshot;
+            record.name == name && !going
+        };
+        if self.records().any(|record| taken(&record)) {
+            let what = if name.contains(AT) { "snapshot" } else { "volume" };
+            return Err(Error::new(ErrorKind::Exists, format!("there is a {what} '{name}' already")));
+        }
+        Ok(())
+    }
+
+    /// The layers directly above one.
+    fn layers_above(&self, layer: LayerId) -> Vec<LayerId> {
+        self.records().filter(|record| record.parent == Some(layer)).map(|record| record.layer).collect()
+    }
+
+    fn free_id(&self) -> Result<VolumeId> {
+        let entries = self.entries.borrow();
+        let free = (1..VOLUMES_MAX).map(VolumeId::new).find(|id| !entries.contains_key(id));
+        free.ok_or_else(|| {
+            let message = format!("a pool has at most {VOLUMES_MAX} volumes and snapshots");
+            Error::new(ErrorKind::NoSpace, message)
+        })
+    }
+
+    fn new_layer(&self) -> LayerId {
+        let layer = self.next_layer.get();
+        self.next_layer.set(layer + 1);
+        LayerId::new(layer)
+    }
+
+    /// Tells every shard which layer a volume uses; writes that were held back go on there.
+    async fn introduce(&self, record: &VolumeRecord) -> Result<()> {
+        let (volume, layer, parent) = (record.id, record.layer, record.parent);
+        self.on_shards(move |shard| shard.use_layer(volume, layer, parent)).await
+    }
+
+    /// Does the same on all shards, side by side.
+    async fn on_shards(&self, change: impl Fn(&Shard) + Clone + Send + 'static) -> Result<()> {
+        all(self.shards.iter().map(|shard| {
+            let change = change.clone();
+            async move { Ok(shard.call(move |shard: Rc<Shard>| async move { change(&shard) }).await?) }
+        }))
+        .await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        let flush = |shard: Rc<Shard>| async move { shard.flush().await };
+        all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
+    }
+
+    /// Writes records and takes one away, in one step and durably.
+    async fn store(&self, records: &[&VolumeRecord], gone: Option<VolumeId>) -> Result<()> {
+        let block = |id: VolumeId| u64::from(id.get());
+        let written: Vec<_> = records
+            .iter()
+            .map(|record| (block(record.id), Buffer::copy_of(&record.encode()).span()))
+            .collect();
+        let gone: Vec<_> = gone.map(block).into_iter().collect();
+        self.shard.change_catalogue(&written, &gone).await?;
+        self.shard.flush().await
+    }
+}
+
+/// The volume's and the snapshot's own name in `volume@snapshot`.
+fn split_name(name: &str) -> Result<(&str, &str)> {
+    match name.split_once(AT) {
+        Some((volume, snapshot)) => {
+            check_name(volume)?;
+            check_name(snapshot)?;
+            Ok((volume, snapshot))
+        }
+        None => {
+            let message = format!(
+                "'{name}' names no snapshot: those are called volume@name, up to {NAME_MAX} bytes each"
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Creating, listing, resizing and deleting volumes.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use format::limits::{BLOCK, VOLUME_MAX};
+use format::{VolumeKind, VolumeRecord, VolumeState};
+use reactor::Buffer;
+
+use super::{AT, Catalogue, Pool, VolumeShared, check_name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::shard::Shard;
+use crate::volume::Slices;
+
+/// A volume or snapshot, for lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Name; of a snapshot, `volume@snapshot`.
+    pub name: String,
+    /// True if it is a snapshot.
+    pub snapshot: bool,
+    /// The snapshot that a clone was made of, while there is one.
+    pub origin: Option<String>,
+    /// Size in bytes.
+    pub size: u64,
+    /// Sector size that it offers, in bytes.
+    pub sector: u32,
+    /// Bytes of data that are its own: written since the snapshot below it was taken, or since it was cloned.
+    pub stored: u64,
+    /// Seconds since 1970 when it was created.
+    pub created: u64,
+    /// True while it is being deleted.
+    pub deleting: bool,
+}
+
+impl Catalogue {
+    async fn list(&self) -> Result<Vec<VolumeInfo>> {
+        let mut infos = Vec::new();
+        let records: Vec<VolumeRecord> = self.records().collect();
+        for record in &records {
+            let mut stored = 0;
+            for shard in self.shards.iter() {
+                let layer = record.layer;
+                stored += shard.call(move |shard| async move { shard.stored(layer) }).await?;
+            }
+            let below = |other: &&VolumeRecord| {
+                Some(other.layer) == record.parent && other.state == VolumeState::Ready
+            };
+            let origin = records.iter().find(below).map(|other| other.name.clone());
+            let own =
+                |origin: &String| origin.split_once(AT).is_some_and(|(volume, _)| volume == record.name);
+            let is_clone = record.kind == VolumeKind::Volume;
+            infos.push(VolumeInfo {
+                name: record.name.clone(),
+                snapshot: record.kind == VolumeKind::Snapshot,
+                origin: origin.filter(|origin| is_clone && !own(origin)),
+                size: record.size,
+                sector: record.sector,
+                stored: stored * BLOCK as u64,
+                created: record.created,
+                deleting: record.state == VolumeState::Deleting,
+            });
+        }
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(infos)
+    }
+
+    async fn create(&self, name: String, size: u64, sector: u32, now: u64) -> Result<()> {
+        check_name(&name)?;
+        check_size(size, sector)?;
+        let _changing = self.changing.acquire().await;
+        self.check_free(&name)?;
+        let record = VolumeRecord {
+            id: self.free_id()?,
+            name,
+            kind: VolumeKind::Volume,
+            state: VolumeState::Ready,
+            size,
+            sector,
+            layer: self.new_layer(),
+            parent: None,
+            created: now,
+        };
+        self.store(&[&record], None).await?;
+        self.introduce(&record).await?;
+        self.insert(record);
+        Ok(())
+    }
+
+    async fn resize(&self, name: String, size: u64, may_shrink: bool) -> Result<()> {
+        let _changing = self.changing.acquire().await;
+        let mut record = self.find(&name)?;
+        let shared = self.shared(record.id)?;
+        if shared.is_snapshot {
+            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot has the size that its volume had"));
+        }
+        check_size(size, shared.sector)?;
+        let old = shared.size.load(Ordering::Acquire);
+        if size < old && !may_shrink {
+            let message = format!(
+                "volume '{name}' has {old} bytes: making it smaller would cut data off; allow shrinking"
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        record.size = size;
+        if size > old {
+            // What lay behind an earlier, larger size must not come back.
+            self.clear(&shared, old, size).await?;
+        }
+        self.store(&[&record], None).await?;
+        shared.size.store(size, Ordering::Release);
+        self.update(record);
+        if size < old {
+            self.cut(&shared, size, old).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes bytes `from..to` read as zeros, behind the end of the volume.
+    async fn clear(&self, shared: &VolumeShared, from: u64, to: u64) -> Result<()> {
+        let within = from % BLOCK as u64;
+        if within != 0 {
+            let (index, block) = Slices::new(self.shards.len()).place(from / BLOCK as u64);
+            let zeros = Buffer::zeroed(BLOCK - usize::try_from(within).unwrap_or(0));
+            let (volume, span) = (shared.id, zeros.span());
+            let at = usize::try_from(within).unwrap_or(0);
+            if let Some(shard) = self.shards.get(index) {
+                let clear =
+                    move |shard: Rc<Shard>| async move { shard.write_part(volume, block, at, &span).await };
+                shard.call(clear).await??;
+            }
+        }
+        self.cut(shared, from, to).await?;
+        self.flush().await
+    }
+
+    /// Frees the whole blocks in bytes `size..old`, behind the end of the volume.
+    async fn cut(&self, shared: &VolumeShared, size: u64, old: u64) -> Result<()> {
+        let (first, end) = (size.div_ceil(BLOCK as u64), old.div_ceil(BLOCK as u64));
+        for (index, shard) in self.shards.iter().enumerate() {
+            let slices = Slices::new(self.shards.len());
+            let (from, to) = (slices.local_bound(index, first), slices.local_bound(index, end));
+            if from < to {
+                let volume = shared.id;
+                shard.call(move |shard| async move { shard.unmap(volume, from, to - from).await }).await??;
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks a volume or snapshot as deleted; its blocks are freed in the background.
+    async fn delete(&self, name: String) -> Result<()> {
+        let _changing = self.changing.acquire().await;
+        let mut record = self.find(&name)?;
+        let shared = self.shared(record.id)?;
+        if self.handles(record.id) > 1 {
+            return Err(Error::new(ErrorKind::Busy, format!("'{name}' is in use")));
+        }
+        let mine = |other: &VolumeRecord| {
+            let of = other.name.split_once(AT).is_some_and(|(volume, _)| volume == name);
+            of && other.state == VolumeState::Ready
+        };
+        let snapshots = self.records().filter(mine).count();
+        if snapshots > 0 {
+            let message = format!("volume '{name}' has snapshots ({snapshots}): delete those first");
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        record.state = VolumeState::Deleting;
+        self.store(&[&record], None).await?;
+        shared.gone.store(true, Ordering::Release);
+        self.update(record);
+        self.untidy.notify();
+        Ok(())
+    }
+}
+
+fn check_size(size: u64, sector: u32) -> Result<()> {
+    let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+    if !matches!(sector, 512 | 4096) {
+        return invalid(format!("sectors of {sector} bytes: 512 and 4096 are possible"));
+    }
+    if size == 0 {
+        return invalid("a volume of 0 bytes".into());
+    }
+    if size > VOLUME_MAX {
+        return invalid(format!("{size} bytes are more than the {VOLUME_MAX} that a volume may have"));
+    }
+    if !size.is_multiple_of(u64::from(sector)) {
+        return invalid(format!("{size} bytes are no multiple of the sector size, {sector}"));
+    }
+    Ok(())
+}
+
+impl Pool {
+    /// The volumes, by name.
+    ///
+    /// # Errors
+    /// When the pool was closed.
+    pub async fn volumes(&self) -> Result<Vec<VolumeInfo>> {
+        self.catalogue().call(|catalogue| async move { catalogue.list().await }).await?
+    }
+
+    /// Creates a thin volume of `size` bytes with sectors of 512 or 4096 bytes. `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name or size, `Exists`, `NoSpace`.
+    pub async fn create_volume(&self, name: &str, size: u64, sector: u32, now: u64) -> Result<()> {
+        let name = name.to_owned();
+        let create =
+            move |catalogue: Rc<Catalogue>| async move { catalogue.create(name, size, sector, now).await };
+        self.catalogue().call(create).await?
+    }
+
+    /// Changes a volume's size. What lies behind a smaller end is gone, so that must be allowed.
+    ///
+    /// # Errors
+    /// `NotFound`, `Invalid`.
+    pub async fn resize_volume(&self, name: &str, size: u64, may_shrink: bool) -> Result<()> {
+        let name = name.to_owned();
+        let resize =
+            move |catalogue: Rc<Catalogue>| async move { catalogue.resize(name, size, may_shrink).await };
+        self.catalogue().call(resize).await?
+    }
+
+    /// Deletes a volume that nobody has open. Its name is free once its blocks are, in the background.
+    ///
+    /// # Errors
+    /// `NotFound`, `Busy`.
+    pub async fn delete_volume(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.catalogue().call(move |catalogue| async move { catalogue.delete(name).await }).await?
+    }
+}

@@ -1,0 +1,174 @@
+//! Snapshots and clones without faults: what they show, what they hold, where they differ. Faults are the simulator's.
+
+use super::tests::{create_options, drives, open_options, pattern, read, run};
+use super::*;
+use crate::{AttachedVolume, Change, ErrorKind, VolumeUsage};
+
+const BLOCK: u64 = 4096;
+const SIZE: u64 = 64 << 20;
+
+async fn attach(pool: &Pool, name: &str) -> AttachedVolume {
+    pool.open_volume(name).await.unwrap().attach()
+}
+
+async fn write(pool: &Pool, name: &str, block: u64, count: u64, seed: u64) {
+    let data = pattern(seed, (count * BLOCK) as usize);
+    attach(pool, name).await.write(block * BLOCK, &data.span()).await.unwrap();
+}
+
+async fn usage(pool: &Pool, name: &str) -> (u64, u64) {
+    let VolumeUsage { shown, alone } = pool.volume_usage(name, 0, SIZE).await.unwrap();
+    (shown / BLOCK, alone / BLOCK)
+}
+
+async fn changes(pool: &Pool, name: &str, base: &str) -> Vec<(u64, u64, bool)> {
+    let changes = pool.volume_changes(name, base, 0, u64::MAX).await.unwrap();
+    changes.iter().map(|Change { offset, length, data }| (offset / BLOCK, length / BLOCK, *data)).collect()
+}
+
+/// Blocks of users' data that live, once what was deleted is freed.
+async fn stored(pool: &Pool) -> u64 {
+    loop {
+        let volumes = pool.volumes().await.unwrap();
+        if !volumes.iter().any(|volume| volume.deleting) {
+            return volumes.iter().map(|volume| volume.stored / BLOCK).sum();
+        }
+        reactor::Reactor::current().yield_now().await;
+    }
+}
+
+#[test]
+fn what_is_held_and_what_changed_is_told_truly() {
+    let drives = drives(5, 64 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        pool.create_volume("a", SIZE, 4096, 0).await.unwrap();
+        pool.create_volume("other", SIZE, 4096, 0).await.unwrap();
+        // Over both shards: a slice is 1,024 blocks.
+        write(&pool, "a", 1000, 100, 1).await;
+        pool.snapshot_volume("a@one", 0).await.unwrap();
+        assert_eq!(usage(&pool, "a@one").await, (100, 0));
+        assert_eq!(usage(&pool, "a").await, (100, 0));
+        write(&pool, "a", 1010, 30, 2).await;
+        write(&pool, "a", 5000, 5, 2).await;
+        attach(&pool, "a").await.discard(1050 * BLOCK, 10 * BLOCK).await.unwrap();
+        assert_eq!(usage(&pool, "a@one").await, (100, 40));
+        assert_eq!(usage(&pool, "a").await, (95, 35));
+        let expected = [(1010, 30, true), (1050, 10, false), (5000, 5, true)];
+        assert_eq!(changes(&pool, "a", "a@one").await, expected);
+        // Seen from the other side: what the snapshot has there.
+        assert_eq!(
+            changes(&pool, "a@one", "a").await,
+            [(1010, 30, true), (1050, 10, true), (5000, 5, false)]
+        );
+        assert_eq!(changes(&pool, "a@one", "a@one").await, []);
+        let error = pool.volume_changes("a", "other", 0, SIZE).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let window = pool.volume_changes("a", "a@one", 1020 * BLOCK, 15 * BLOCK).await.unwrap();
+        assert_eq!(window, [Change { offset: 1020 * BLOCK, length: 15 * BLOCK, data: true }]);
+
+        pool.snapshot_volume("a@two", 0).await.unwrap();
+        pool.clone_volume("a@one", "clone", 0).await.unwrap();
+        // What the clone still shows, the snapshot does not hold alone.
+        assert_eq!(usage(&pool, "a@one").await, (100, 0));
+        write(&pool, "clone", 1020, 5, 3).await;
+        assert_eq!(usage(&pool, "a@one").await, (100, 5));
+        assert_eq!(usage(&pool, "clone").await, (100, 5));
+        assert_eq!(changes(&pool, "clone", "a@one").await, [(1020, 5, true)]);
+        // Neither is below the other.
+        let expected = [(1010, 30, true), (1050, 10, true), (5000, 5, false)];
+        assert_eq!(changes(&pool, "clone", "a@two").await, expected);
+    });
+}
+
+#[test]
+fn deleting_frees_what_was_held_alone_whatever_the_order() {
+    let names = ["a@one", "a@two", "a@three", "clone"];
+    let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [1, 2, 0, 3]];
+    for order in orders {
+        let drives = drives(5, 64 << 20);
+        run(async || {
+            create(&drives, &create_options("4+1")).await.unwrap();
+            let (pool, _) = open(&drives, &open_options()).await.unwrap();
+            pool.create_volume("a", SIZE, 4096, 0).await.unwrap();
+            write(&pool, "a", 0, 60, 1).await;
+            pool.snapshot_volume("a@one", 0).await.unwrap();
+            write(&pool, "a", 10, 20, 2).await;
+            pool.snapshot_volume("a@two", 0).await.unwrap();
+            pool.clone_volume("a@two", "clone", 0).await.unwrap();
+            write(&pool, "a", 20, 20, 3).await;
+            write(&pool, "clone", 15, 10, 4).await;
+            pool.snapshot_volume("a@three", 0).await.unwrap();
+            attach(&pool, "a").await.discard(30 * BLOCK, 5 * BLOCK).await.unwrap();
+            let shown = read(&attach(&pool, "a").await, 0, 80 * 4096).await;
+            let mut before = stored(&pool).await;
+            for index in order {
+                let name = names[index];
+                let (_, alone) = usage(&pool, name).await;
+                pool.delete_volume(name).await.unwrap();
+                let mut left = before;
+                // One with clones stays until it has one heir: what is not shown is freed nevertheless.
+                for _ in 0..10_000 {
+                    reactor::Reactor::current().yield_now().await;
+                    left = pool.volumes().await.unwrap().iter().map(|volume| volume.stored / BLOCK).sum();
+                    if left == before - alone {
+                        break;
+                    }
+                }
+                assert_eq!(left, before - alone, "{name} of {order:?}");
+                before = left;
+                assert!(read(&attach(&pool, "a").await, 0, 80 * 4096).await == shown, "{name} of {order:?}");
+            }
+            assert_eq!(stored(&pool).await, 55);
+            assert_eq!(usage(&pool, "a").await, (55, 55));
+            pool.close().await.unwrap();
+            let report = crate::check(&drives).await.unwrap();
+            assert!(report.findings.is_empty(), "{report:?}");
+        });
+    }
+}
+
+#[test]
+fn a_chain_of_250_is_read_with_little_memory_for_the_map() {
+    let drives = drives(5, 64 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let tuning = Tuning { map_bytes: 0, ..Tuning::default() };
+        let little = OpenOptions { tuning, ..open_options() };
+        let (pool, _) = open(&drives, &little).await.unwrap();
+        pool.create_volume("a", SIZE, 4096, 0).await.unwrap();
+        for step in 0..250 {
+            // Every layer has a leaf of its own there, and one more block that none above it has.
+            write(&pool, "a", 300, 1, step).await;
+            write(&pool, "a", step, 1, 1000 + step).await;
+            pool.snapshot_volume(&format!("a@{step}"), 0).await.unwrap();
+        }
+        drop(pool);
+    });
+    run(async || {
+        let tuning = Tuning { map_bytes: 0, ..Tuning::default() };
+        let (pool, _) = open(&drives, &OpenOptions { tuning, ..open_options() }).await.unwrap();
+        let volume = attach(&pool, "a").await;
+        for step in 0..250 {
+            let wanted = pattern(1000 + step, 4096);
+            assert!(read(&volume, step * BLOCK, 4096).await == wanted.as_slice(), "{step}");
+        }
+        assert!(read(&volume, 300 * BLOCK, 4096).await == pattern(249, 4096).as_slice());
+        let all = read(&volume, 0, 250 * 4096).await;
+        for (step, block) in all.chunks(4096).enumerate() {
+            assert!(block == pattern(1000 + step as u64, 4096).as_slice(), "{step}");
+        }
+        volume.discard(0, 10 * BLOCK).await.unwrap();
+        assert_eq!(usage(&pool, "a").await, (241, 0));
+        drop(volume);
+        // From the middle, from the bottom, from the top.
+        for step in (100..200).chain(0..100).chain((200..250).rev()) {
+            pool.delete_volume(&format!("a@{step}")).await.unwrap();
+        }
+        assert_eq!(stored(&pool).await, 241);
+        let volume = attach(&pool, "a").await;
+        assert!(read(&volume, 249 * BLOCK, 4096).await == pattern(1249, 4096).as_slice());
+        assert_eq!(read(&volume, 0, 4096).await, vec![0; 4096]);
+    });
+}

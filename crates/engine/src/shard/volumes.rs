@@ -1,0 +1,111 @@
+//! Which layer each volume writes to, in this shard; and changing that in all shards at one point in time.
+//!
+//! A snapshot leaves a volume's layer as it is and puts an empty one above it. Every shard first holds the volume's writes back, and only
+//! when all do (F2), each goes over to the new layer: so no write that somebody made knowing of another is in the old layer without
+//! that one. What had been queued before goes to the old layer still, and is waited for by whoever took the snapshot, not by writers.
+
+use std::cell::RefCell;
+
+use format::{LayerId, UnmapMode, VolumeId};
+use reactor::WaitList;
+
+use super::Shard;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The volumes that a shard knows.
+#[derive(Default)]
+pub(super) struct Tops {
+    /// By number of the volume.
+    tops: RefCell<Vec<Option<Top>>>,
+    released: WaitList,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Top {
+    layer: LayerId,
+    /// Writes wait.
+    held: bool,
+}
+
+impl Tops {
+    fn get(&self, volume: VolumeId) -> Option<Top> {
+        self.tops.borrow().get(volume.get() as usize).copied().flatten()
+    }
+
+    fn set(&self, volume: VolumeId, top: Option<Top>) {
+        let mut tops = self.tops.borrow_mut();
+        let at = volume.get() as usize;
+        if tops.len() <= at {
+            tops.resize(at + 1, None);
+        }
+        if let Some(place) = tops.get_mut(at) {
+            *place = top;
+        }
+        drop(tops);
+        self.released.wake_all();
+    }
+}
+
+impl Shard {
+    /// A volume uses `layer` from now on, which lies above `parent`; its writes, if they were held back, go on.
+    pub(crate) fn use_layer(&self, volume: VolumeId, layer: LayerId, parent: Option<LayerId>) {
+        self.ledger.map.borrow_mut().set_parent(layer, parent);
+        self.tops.set(volume, Some(Top { layer, held: false }));
+    }
+
+    /// Something else lies below a layer from now on, which shows the same.
+    pub(crate) fn set_parent(&self, layer: LayerId, parent: Option<LayerId>) {
+        self.ledger.map.borrow_mut().set_parent(layer, parent);
+    }
+
+    /// A volume is gone, and nothing lies above its layer any more.
+    pub(crate) fn forget_volume(&self, volume: VolumeId) {
+        if let Some(top) = self.tops.get(volume) {
+            self.ledger.map.borrow_mut().set_parent(top.layer, None);
+        }
+        self.tops.set(volume, None);
+    }
+
+    /// Holds writes of a volume back, or lets them go on.
+    pub(crate) fn hold_writes(&self, volume: VolumeId, held: bool) {
+        if let Some(top) = self.tops.get(volume) {
+            self.tops.set(volume, Some(Top { held, ..top }));
+        }
+    }
+
+    /// The layer that a volume uses.
+    pub(super) fn layer_of(&self, volume: VolumeId) -> Result<LayerId> {
+        match self.tops.get(volume) {
+            Some(top) => Ok(top.layer),
+            None => Err(Error::new(ErrorKind::Closed, "the volume was deleted")),
+        }
+    }
+
+    /// The layer that a volume writes to, once its writes are not held back.
+    pub(super) async fn layer_for_writing(&self, volume: VolumeId) -> Result<LayerId> {
+        if let Some(Top { layer, held: false }) = self.tops.get(volume) {
+            return Ok(layer);
+        }
+        let may_go = || !self.tops.get(volume).is_some_and(|top| top.held) || self.log.failure().is_some();
+        self.tops.released.until(|| may_go().then_some(())).await;
+        self.layer_of(volume)
+    }
+
+    /// True if a volume's writes go to `layer` now (F1).
+    pub(super) fn writes_to(&self, volume: VolumeId, layer: LayerId) -> bool {
+        self.tops.get(volume) == Some(Top { layer, held: false })
+    }
+
+    /// What blocks of a layer are that were trimmed: nothing, or zeros where something might shine through.
+    pub(super) fn trimmed(&self, layer: LayerId) -> UnmapMode {
+        match self.ledger.map.borrow().parent(layer) {
+            Some(_) => UnmapMode::Zero,
+            None => UnmapMode::Absent,
+        }
+    }
+
+    /// Ends waits for writes that are held back.
+    pub(super) fn release_all(&self) {
+        self.tops.released.wake_all();
+    }
+}

@@ -1,0 +1,133 @@
+//! Walks over the map: a walk says which node it misses, that is read, and it is tried again.
+
+use format::limits::BLOCK;
+use format::{LayerId, MapEntry, Slot};
+use reactor::Buffer;
+
+use super::Shard;
+use crate::error::{Error, Place, Result};
+use crate::ledger::Ledger;
+use crate::map::{ChainPins, Load, Map, Pins};
+use crate::rows::{Rows, Run};
+
+impl Shard {
+    /// Runs `walk` over the map, reading nodes until it gets through.
+    pub(super) async fn walk<T>(
+        &self,
+        walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>,
+    ) -> Result<T> {
+        walk_map(&self.ledger, &self.rows, walk).await
+    }
+
+    /// Runs `look`, which looks blocks of a layer up in it and those below it. However many these are, it gets through: what was
+    /// read for it stays in memory until then.
+    pub(super) async fn look_through<T>(
+        &self,
+        (layer, block, count): (LayerId, u64, usize),
+        mut look: impl FnMut(&mut Map) -> std::result::Result<T, Load>,
+    ) -> Result<T> {
+        if let Ok(found) = look(&mut self.ledger.map.borrow_mut()) {
+            return Ok(found);
+        }
+        let mut pins = ChainPins::default();
+        let found = loop {
+            let looked = {
+                let dying = self.dying.borrow();
+                let mut map = self.ledger.map.borrow_mut();
+                let empty = |layer| dying.contains(&layer);
+                map.pin_through(layer, block, count, empty, &mut pins).and_then(|()| look(&mut map))
+            };
+            match looked {
+                Ok(found) => break Ok(found),
+                Err(load) => {
+                    if let Err(error) = load_node(&self.ledger, &self.rows, load).await {
+                        break Err(error);
+                    }
+                }
+            }
+        };
+        pins.iter().for_each(|pins| self.unpin(pins));
+        found
+    }
+
+    /// Takes back pins of leaves whose layer somebody may want to forget.
+    pub(super) fn unpin(&self, pins: &Pins) {
+        self.ledger.unpin(pins);
+        self.unpinned.wake_all();
+    }
+
+    /// The first block from `from` on, below `end`, whose leaf exists in a layer or in one below it.
+    pub(super) async fn next_leaf_through(&self, layer: LayerId, from: u64, end: u64) -> Result<Option<u64>> {
+        loop {
+            let changes = self.ledger.map.borrow().family_changes();
+            let mut first = None;
+            let mut next = Some(layer);
+            while let Some(at) = next
+                && first != Some(from)
+            {
+                let before = first.unwrap_or(end);
+                first = self.walk(|map| map.next_leaf(at, from, before)).await?.or(first);
+                next = self.ledger.map.borrow().parent(at);
+            }
+            // A leaf may have gone from a layer that was not looked at yet to one that was.
+            if self.ledger.map.borrow().family_changes() == changes {
+                return Ok(first);
+            }
+        }
+    }
+}
+
+/// Runs `walk` over the map, reading the nodes that it misses, until it gets through.
+pub(super) async fn walk_map<T>(
+    ledger: &Ledger,
+    rows: &Rows,
+    mut walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>,
+) -> Result<T> {
+    loop {
+        let walked = walk(&mut ledger.map.borrow_mut());
+        match walked {
+            Ok(found) => return Ok(found),
+            Err(load) => load_node(ledger, rows, load).await?,
+        }
+    }
+}
+
+/// Reads a node into the map, or waits for whoever is reading it.
+async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Result<()> {
+    let begun = ledger.map.borrow_mut().begin_load(load);
+    let entry = match begun {
+        None => return Ok(()),
+        Some(Err(waiting)) => {
+            let mut first = true;
+            waiting.until(|| (!std::mem::take(&mut first)).then_some(())).await;
+            return Ok(());
+        }
+        Some(Ok(entry)) => entry,
+    };
+    let read = read_entry(rows, entry).await;
+    let entries = match &read {
+        Ok(block) => format::decode_entries(block.as_slice()).map_err(|error| {
+            let place = Place { address: entry.address(), ..Default::default() };
+            Error::corrupt("a map node is damaged", place, Some(error))
+        }),
+        Err(error) => Err(error.clone()),
+    };
+    let (entries, result) = match entries {
+        Ok(entries) => (Some(entries), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    ledger.map.borrow_mut().end_load(load, entry, entries);
+    result
+}
+
+/// Reads and verifies the block that an entry points to.
+pub(super) async fn read_entry(rows: &Rows, entry: MapEntry) -> Result<Buffer> {
+    let Slot::Block { address, crc } = entry.slot() else {
+        return Err(Error::corrupt("a pointer to nothing", Place::default(), None));
+    };
+    let buffer = Buffer::new(BLOCK);
+    rows.segments.borrow_mut().pin(address.segment());
+    let read = rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await;
+    rows.segments.borrow_mut().unpin(address.segment());
+    read.map(|_| buffer)
+}
