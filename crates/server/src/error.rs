@@ -145,6 +145,9 @@ impl From<engine::Error> for Error {
             Engine::NotFound => (ErrorKind::NotFound, None),
             Engine::Exists => (ErrorKind::Exists, None),
             Engine::Busy => (ErrorKind::Busy, None),
+            Engine::ReadOnly => {
+                (ErrorKind::Invalid, Some("'gabion volume clone' makes a volume of a snapshot"))
+            }
             Engine::NotAPool => (ErrorKind::NotAPool, None),
             Engine::Version => (ErrorKind::Version, None),
         };

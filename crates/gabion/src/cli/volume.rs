@@ -30,6 +30,9 @@ Examples:
         /// The pool; all if none is named
         #[arg(value_name = "POOL")]
         pool: Option<String>,
+        /// List snapshots too
+        #[arg(long)]
+        snapshots: bool,
     },
     /// Show one volume
     Show {
@@ -51,10 +54,75 @@ Examples:
         #[arg(long)]
         shrink: bool,
     },
-    /// Delete a volume: everything in it is lost
+    /// Take a snapshot of a volume
+    ///
+    /// It holds all that was acknowledged before, durably, and nothing that was begun after, however busy the volume is. It
+    /// takes space only as the volume is overwritten. What runs on the volume sees nothing of it; a file system in it is found as
+    /// after a power cut, unless it was frozen meanwhile (fsfreeze(8)).
+    #[command(after_long_help = "\
+Examples:
+  gabion volume snapshot fast/vm01@before-upgrade
+  gabion volume list fast --snapshots
+  gabion volume rollback fast/vm01@before-upgrade
+  gabion export create fast/vm01@before-upgrade --nbd")]
+    Snapshot {
+        /// The volume and the snapshot's name
+        #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
+        name: VolumeName,
+    },
+    /// Make a volume of a snapshot
+    ///
+    /// The new volume shares the snapshot's data and is written to on its own. The snapshot may be deleted meanwhile: what the new
+    /// volume shows of it stays.
+    Clone {
+        /// The snapshot
+        #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
+        snapshot: VolumeName,
+        /// The new volume's name, in the same pool
+        #[arg(value_name = "VOLUME")]
+        name: String,
+    },
+    /// Make a volume what a snapshot of it is: what was written since is lost
+    ///
+    /// Snapshots that were taken since stay: take one before, and nothing is lost.
+    Rollback {
+        /// The snapshot
+        #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
+        snapshot: VolumeName,
+        /// Even while the volume is exported
+        #[arg(long)]
+        force: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Show what a volume and its snapshots hold, alone and with others
+    ///
+    /// Reads the whole map of each: for volumes of many terabytes this takes a while.
+    Usage {
+        /// The volume, or one of its snapshots
+        #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
+        name: VolumeName,
+    },
+    /// Show where a volume or snapshot differs from another one, as for a backup of what has changed
+    ///
+    /// Prints a line for each stretch, in order: its offset and length in bytes, and 'data', or 'zeros' for what reads as zeros
+    /// now. With --json, an object a line. Blocks that were overwritten with what they held count as changed.
+    #[command(after_long_help = "\
+Example:
+  gabion volume diff fast/vm01@monday fast/vm01@tuesday")]
+    Diff {
+        /// What it is compared with
+        #[arg(value_name = "FROM")]
+        from: VolumeName,
+        /// What is looked at
+        #[arg(value_name = "TO")]
+        to: VolumeName,
+    },
+    /// Delete a volume or snapshot: everything that only it holds is lost
     Delete {
         /// Its pool and name
-        #[arg(value_name = "POOL/VOLUME")]
+        #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         name: VolumeName,
         /// Do not ask
         #[arg(long, short)]

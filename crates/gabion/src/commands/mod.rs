@@ -8,6 +8,7 @@ mod export;
 pub(crate) mod lab;
 mod pool;
 mod serve;
+mod snapshot;
 mod version;
 pub(crate) mod vm;
 mod volume;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use server::Size;
 use server::wire::{CreateVolume, Operation, Pool, PoolState, ResizeVolume, Volume};
 
-use super::{Setting, confirm};
+use super::{Setting, confirm, snapshot};
 use crate::cli::{VolumeCommand, VolumeName};
 use crate::client::segment;
 use crate::failure::Outcome;
@@ -18,14 +18,21 @@ use crate::progress::follow;
 pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Outcome> {
     match command {
         VolumeCommand::Create { name, size, sector } => create(setting, name, size, sector).await,
-        VolumeCommand::List { pool } => list(setting, pool).await,
+        VolumeCommand::List { pool, snapshots } => list(setting, pool, snapshots).await,
         VolumeCommand::Show { name } => show(setting, &name).await,
         VolumeCommand::Resize { name, size, shrink } => resize(setting, &name, size, shrink).await,
+        VolumeCommand::Snapshot { name } => snapshot::take(setting, &name).await,
+        VolumeCommand::Clone { snapshot, name } => snapshot::clone(setting, &snapshot, name).await,
+        VolumeCommand::Rollback { snapshot, force, yes } => {
+            snapshot::roll_back(setting, &snapshot, force, yes).await
+        }
+        VolumeCommand::Usage { name } => snapshot::usage(setting, &name).await,
+        VolumeCommand::Diff { from, to } => snapshot::diff(setting, &from, &to).await,
         VolumeCommand::Delete { name, yes } => delete(setting, &name, yes).await,
     }
 }
 
-fn path_of(name: &VolumeName) -> String {
+pub(super) fn path_of(name: &VolumeName) -> String {
     format!("/v1/pools/{}/volumes/{}", segment(&name.pool), segment(&name.volume))
 }
 
@@ -42,7 +49,7 @@ async fn create(setting: &Setting, name: VolumeName, size: Size, sector: u32) ->
     Ok(Outcome::Done)
 }
 
-async fn list(setting: &Setting, pool: Option<String>) -> Result<Outcome> {
+async fn list(setting: &Setting, pool: Option<String>, snapshots: bool) -> Result<Outcome> {
     let pools = match pool {
         Some(pool) => vec![pool],
         None => {
@@ -54,7 +61,7 @@ async fn list(setting: &Setting, pool: Option<String>) -> Result<Outcome> {
     let mut volumes: Vec<Volume> = Vec::new();
     for pool in pools {
         let found: Vec<Volume> = setting.client.get(&format!("/v1/pools/{}/volumes", segment(&pool))).await?;
-        volumes.extend(found);
+        volumes.extend(found.into_iter().filter(|volume| snapshots || !volume.snapshot));
     }
     setting.list(&volumes, |volume| format!("{}/{}", volume.pool, volume.name), output::volumes)?;
     Ok(Outcome::Done)
@@ -79,10 +86,16 @@ async fn resize(setting: &Setting, name: &VolumeName, size: Size, shrink: bool) 
 async fn delete(setting: &Setting, name: &VolumeName, yes: bool) -> Result<Outcome> {
     if !yes {
         let volume: Volume = setting.client.get(&path_of(name)).await?;
-        confirm(false, &format!("Volume {name} stores {}: that will be lost.", Size(volume.stored)))?;
+        let warning = if volume.snapshot {
+            format!("Snapshot {name} will be gone, and what only it holds.")
+        } else {
+            format!("Volume {name} stores {}: that will be lost.", Size(volume.stored))
+        };
+        confirm(false, &warning)?;
     }
     let started: Operation = setting.client.delete(&path_of(name)).await?;
     let ended = follow(&setting.client, started, setting.quiet).await?;
-    setting.done(&ended, |_| format!("volume {name} deleted"))?;
+    let what = if name.volume.contains('@') { "snapshot" } else { "volume" };
+    setting.done(&ended, |_| format!("{what} {name} deleted"))?;
     Ok(Outcome::Done)
 }

@@ -1,7 +1,7 @@
 //! Volumes.
 
 use server::Size;
-use server::wire::Volume;
+use server::wire::{Usage, Volume};
 
 use super::table::table;
 use super::time::utc;
@@ -17,27 +17,42 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
             Size(volume.size).to_string(),
             Size(volume.stored).to_string(),
             volume.sector.to_string(),
-            state(volume).to_owned(),
+            state(volume),
         ]
     };
     table(&["VOLUME", ">SIZE", ">STORED", ">SECTOR", "STATE"], volumes.iter().map(row))
 }
 
-fn state(volume: &Volume) -> &'static str {
-    if volume.deleting {
-        "deleting"
-    } else if volume.exported {
-        "exported"
-    } else {
-        "ready"
+fn state(volume: &Volume) -> String {
+    match volume {
+        Volume { kept_by: others @ 1.., .. } => format!("deleted, shared by {others}"),
+        Volume { deleting: true, .. } => "deleting".into(),
+        Volume { exported: true, .. } => "exported".into(),
+        Volume { snapshot: true, .. } => "snapshot".into(),
+        Volume { .. } => "ready".into(),
     }
+}
+
+/// What volumes and snapshots hold.
+pub(crate) fn usages(usages: &[Usage]) -> String {
+    let row = |usage: &Usage| {
+        vec![
+            format!("{}/{}", usage.pool, usage.name),
+            Size(usage.shown).to_string(),
+            Size(usage.alone).to_string(),
+            Size(usage.shared).to_string(),
+        ]
+    };
+    let rows = table(&["NAME", ">SHOWS", ">ALONE", ">SHARED"], usages.iter().map(row));
+    format!("{rows}\nDeleting one frees what it holds ALONE.")
 }
 
 /// One volume, in full.
 pub(crate) fn volume(volume: &Volume) -> String {
     format!(
-        "volume {}/{}: {}\n\nsize     {} ({} bytes), in sectors of {} bytes\nstored   {}, the rest reads as zeros\n\
+        "{} {}/{}: {}\n\nsize     {} ({} bytes), in sectors of {} bytes\nstored   {} of its own{}\n\
          created  {}\n",
+        if volume.snapshot { "snapshot" } else { "volume" },
         volume.pool,
         volume.name,
         state(volume),
@@ -45,6 +60,10 @@ pub(crate) fn volume(volume: &Volume) -> String {
         volume.size,
         volume.sector,
         Size(volume.stored),
+        volume
+            .origin
+            .as_ref()
+            .map_or_else(String::new, |origin| format!("\norigin   {}/{origin}", volume.pool)),
         utc(volume.created),
     )
 }

@@ -16,6 +16,7 @@ mod nbd;
 mod pools;
 mod restart;
 mod root;
+mod snapshots;
 #[path = "../../../export/src/vhost/testing.rs"]
 mod testing;
 mod vhost;

@@ -81,6 +81,8 @@ impl Exports {
     /// When the pool is not open, has no such volume, the volume is exported already, or cannot be served in this way.
     pub(crate) async fn create(&self, request: CreateExport) -> Result<Export> {
         let CreateExport { pool, volume, protocol, read_only, queues, reactors } = request;
+        // Nobody writes to a snapshot.
+        let read_only = read_only || volume.contains('@');
         let (name, manner) = (Name { pool, volume }, Manner { protocol, read_only, queues, reactors });
         let _changing = self.changing.lock().await;
         let handle = self.pools.open_volume(&name.pool, &name.volume).await?;

@@ -141,6 +141,7 @@ fn translate(error: engine::Error) -> VolumeError {
     let kind = match error.kind() {
         Engine::NoSpace => VolumeErrorKind::NoSpace,
         Engine::Invalid => VolumeErrorKind::Invalid,
+        Engine::ReadOnly => VolumeErrorKind::ReadOnly,
         Engine::Closed | Engine::NotFound => VolumeErrorKind::Closed,
         Engine::Io
         | Engine::Corrupt

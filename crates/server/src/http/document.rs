@@ -4,7 +4,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use utoipa::OpenApi;
 
-use super::{daemon, drives, exports, operations, pools, volumes};
+use super::{daemon, drives, exports, operations, pools, snapshots, volumes};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -32,6 +32,11 @@ use super::{daemon, drives, exports, operations, pools, volumes};
         volumes::create,
         volumes::resize,
         volumes::delete,
+        snapshots::take,
+        snapshots::clone,
+        snapshots::roll_back,
+        snapshots::usage,
+        snapshots::changes,
         drives::identify,
         exports::list,
         exports::create,

@@ -10,6 +10,7 @@ mod drives;
 mod exports;
 mod operations;
 mod pools;
+mod snapshots;
 mod socket;
 mod volumes;
 
@@ -45,6 +46,11 @@ pub(crate) fn router(services: Arc<Services>) -> Router {
             "/v1/pools/{pool}/volumes/{volume}",
             get(volumes::get).patch(volumes::resize).delete(volumes::delete),
         )
+        .route("/v1/pools/{pool}/volumes/{volume}/snapshots", post(snapshots::take))
+        .route("/v1/pools/{pool}/volumes/{volume}/clone", post(snapshots::clone))
+        .route("/v1/pools/{pool}/volumes/{volume}/roll-back", post(snapshots::roll_back))
+        .route("/v1/pools/{pool}/volumes/{volume}/usage", get(snapshots::usage))
+        .route("/v1/pools/{pool}/volumes/{volume}/changes", get(snapshots::changes))
         .route("/v1/drives/identify", post(drives::identify))
         .route("/v1/exports", get(exports::list).post(exports::create))
         .route("/v1/exports/{pool}/{volume}", delete(exports::delete))

@@ -114,7 +114,7 @@ pub(super) async fn delete(
     services.operations.start(OperationKind::VolumeDelete, &target, delete).map(started)
 }
 
-fn with_exports(services: &Services, volume: Volume) -> Volume {
+pub(super) fn with_exports(services: &Services, volume: Volume) -> Volume {
     let exported = services.exports.is_exported(&volume.pool, &volume.name);
     Volume { exported, ..volume }
 }

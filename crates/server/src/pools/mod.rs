@@ -8,6 +8,7 @@ mod create;
 mod find;
 mod open;
 mod slot;
+mod snapshots;
 mod status;
 mod volumes;
 

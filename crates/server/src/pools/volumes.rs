@@ -42,7 +42,7 @@ impl Pools {
     /// For a name or size that makes no sense, or a name that is taken.
     pub(crate) async fn create_volume(&self, pool: &str, request: CreateVolume) -> Result<Volume> {
         let open = self.get(pool)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = now();
         let CreateVolume { name, size, sector } = request;
         let sector = sector.unwrap_or(SECTOR);
         let wanted = name.clone();
@@ -99,10 +99,15 @@ impl Pools {
         progress.step(format!("freeing {}, in bytes", Size(before.stored)));
         loop {
             let volumes = list(&open).await?;
-            // One of the same name that is not being deleted is a new one.
-            let Some(left) = volumes.into_iter().find(|info| info.name == name && info.deleting) else {
-                return Ok(());
-            };
+            // One of the same name that is not being deleted is a new one. What clones keep is as free as it gets.
+            let going = |info: &VolumeInfo| info.name == name && info.deleting && info.kept_by == 0;
+            let Some(left) = volumes.into_iter().find(going) else { return Ok(()) };
+            if left.stuck {
+                let message = format!("{pool}/{name} is deleted, but not all that it held could be freed");
+                return Err(Error::new(ErrorKind::Io, message).hint(format!(
+                    "the daemon's log says why; it is tried again when the pool is opened: 'gabion pool close {pool}', 'gabion pool open {pool}'"
+                )));
+            }
             progress.done(before.stored.saturating_sub(left.stored), before.stored);
             tokio::time::sleep(LOOK_AGAIN).await;
         }
@@ -120,6 +125,11 @@ impl Pools {
     }
 }
 
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 async fn list(pool: &Arc<OpenPool>) -> Result<Vec<VolumeInfo>> {
     pool.call(|pool| async move { pool.volumes().await }).await
 }
@@ -128,26 +138,36 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
     Volume {
         pool: pool.to_owned(),
         name: info.name,
+        snapshot: info.snapshot,
+        origin: info.origin,
         size: info.size,
         stored: info.stored,
         sector: info.sector,
         created: info.created,
         deleting: info.deleting,
+        kept_by: info.kept_by,
         exported: false,
     }
 }
 
 fn no_volume(pool: &str, name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("pool '{pool}' has no volume '{}'", shown(name)))
-        .hint(format!("'gabion volume list {pool}' shows its volumes"))
+    let (what, which) = if name.contains('@') { ("snapshot", " --snapshots") } else { ("volume", "") };
+    Error::new(ErrorKind::NotFound, format!("pool '{pool}' has no {what} '{}'", shown(name)))
+        .hint(format!("'gabion volume list {pool}{which}' shows its {what}s"))
 }
 
 /// The engine speaks of volumes; people also want to know of which pool, and what to do.
-fn explain(error: Error, pool: &str, name: &str) -> Error {
+pub(super) fn explain(error: Error, pool: &str, name: &str) -> Error {
     match error.kind() {
         ErrorKind::NotFound => no_volume(pool, name),
-        ErrorKind::Exists => Error::new(ErrorKind::Exists, format!("pool '{pool}' has a volume '{}' already", shown(name)))
-            .hint("choose another name"),
+        ErrorKind::Exists => {
+            let what = if name.contains('@') { "snapshot" } else { "volume" };
+            Error::new(ErrorKind::Exists, format!("pool '{pool}' has a {what} '{}' already", shown(name)))
+                .hint("choose another name")
+        }
+        ErrorKind::Busy if error.to_string().contains("snapshots") => {
+            error.hint(format!("'gabion volume list {pool} --snapshots' shows them"))
+        }
         ErrorKind::Busy => error.hint(format!(
             "'gabion export list' shows whether it is exported; 'gabion volume list {pool}' whether it is being deleted"
         )),

@@ -9,6 +9,7 @@ mod drive;
 mod export;
 mod operation;
 mod pool;
+mod snapshot;
 mod volume;
 
 pub use check::{CheckFinding, CheckReport, Damage};
@@ -20,6 +21,7 @@ pub use pool::{
     ClosePool, Counters, CreatePool, FileDrives, Health, OpenPool, OpenReport, Pool, PoolState, Problem,
     Space,
 };
+pub use snapshot::{Change, Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage};
 pub use volume::{CreateVolume, ResizeVolume, Volume};
 
 pub use crate::error::{Error, ErrorKind};

@@ -3,16 +3,21 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A volume.
+/// A volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
     /// Its pool.
     pub pool: String,
-    /// Its name within the pool.
+    /// Its name within the pool; of a snapshot, `volume@snapshot`.
     pub name: String,
+    /// True if it is a snapshot: never written.
+    pub snapshot: bool,
+    /// The snapshot that it was cloned from, while there is one.
+    pub origin: Option<String>,
     /// Size in bytes that it offers.
     pub size: u64,
-    /// Bytes of data that it stores; the rest reads as zeros and takes no space.
+    /// Bytes of data that it stores itself: written since the snapshot before it was taken, or since it was cloned. What it
+    /// shows besides is stored by snapshots.
     pub stored: u64,
     /// Sector size that it offers, in bytes.
     pub sector: u32,
@@ -20,6 +25,9 @@ pub struct Volume {
     pub created: u64,
     /// True while it is being deleted.
     pub deleting: bool,
+    /// Of a deleted snapshot of which nothing is left but what others show, clones among them: how many these are. When there is
+    /// one, that takes over what is left.
+    pub kept_by: usize,
     /// True if it is exported.
     pub exported: bool,
 }

@@ -123,8 +123,8 @@ impl Life {
             let is_true = match told {
                 // Behind the end of the other there is nothing.
                 None => same && now.iter().skip(was.len()).all(|byte| *byte == 0),
-                // The last block may hold something behind the end.
-                Some(data) => data == holds || *data && now.len() < 4096,
+                // The last block of one of them may hold something behind the end.
+                Some(data) => data == holds || *data && (now.len() < 4096 || was.len() < 4096),
             };
             if !is_true {
                 return self.fail(format!(

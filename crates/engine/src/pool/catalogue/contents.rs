@@ -51,7 +51,7 @@ impl Catalogue {
 
     async fn changes(&self, name: String, base: String, offset: u64, length: u64) -> Result<Vec<Change>> {
         let (shows, between) = self.between(&name, &base)?;
-        let size = self.find(&name)?.size;
+        let (size, base_size) = (self.find(&name)?.size, self.find(&base)?.size);
         let (first, end) = blocks(offset, length);
         let end = end.min(size.div_ceil(BLOCK as u64));
         let slices = Slices::new(self.shards.len());
@@ -65,6 +65,15 @@ impl Catalogue {
                     let (offset, length) = (block * BLOCK as u64, count * BLOCK as u64);
                     changes.push(Change { offset, length, data: run.data });
                 }
+            }
+        }
+        // Of the block in which the other one ends, it shows only a part.
+        let cut = base_size / BLOCK as u64;
+        if base_size < size && !base_size.is_multiple_of(BLOCK as u64) && (first..end).contains(&cut) {
+            let offset = cut * BLOCK as u64;
+            let holds = |change: &Change| (change.offset..change.offset + change.length).contains(&offset);
+            if !changes.iter().any(holds) {
+                changes.push(Change { offset, length: BLOCK as u64, data: true });
             }
         }
         changes.sort_by_key(|change: &Change| change.offset);

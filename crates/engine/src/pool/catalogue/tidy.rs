@@ -61,7 +61,7 @@ impl Catalogue {
                 [] => Fate::Dropped,
                 [only] => Fate::MergedInto(*only),
                 // Again when one of them is gone.
-                _ if self.purged.borrow().get(&record.id) == Some(&above) => return None,
+                _ if self.kept_by(&record) > 0 => return None,
                 _ => Fate::Purged(above),
             };
             Some((record, fate))
@@ -71,6 +71,12 @@ impl Catalogue {
             Fate::MergedInto(_) => 1,
             Fate::Purged(_) => 2,
         })
+    }
+
+    /// How many layers keep what was deleted from being freed any further.
+    pub(super) fn kept_by(&self, record: &VolumeRecord) -> usize {
+        let above = self.layers_above(record.layer);
+        if above.len() > 1 && self.purged.borrow().get(&record.id) == Some(&above) { above.len() } else { 0 }
     }
 
     async fn free(&self, record: &VolumeRecord, fate: &Fate) -> Result<()> {

@@ -31,6 +31,10 @@ pub struct VolumeInfo {
     pub created: u64,
     /// True while it is being deleted.
     pub deleting: bool,
+    /// Of a deleted snapshot that holds no more than what others were built on, clones among them: how many these are. Zero otherwise.
+    pub kept_by: usize,
+    /// It could not be freed; the next opening tries again.
+    pub stuck: bool,
 }
 
 impl Catalogue {
@@ -59,9 +63,12 @@ impl Catalogue {
                 stored: stored * BLOCK as u64,
                 created: record.created,
                 deleting: record.state == VolumeState::Deleting,
+                kept_by: self.kept_by(record),
+                stuck: self.stuck.borrow().contains(&record.id),
             });
         }
-        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        // A name that is given again stands before what is deleted.
+        infos.sort_by(|a, b| (&a.name, a.deleting).cmp(&(&b.name, b.deleting)));
         Ok(infos)
     }
 
