@@ -1,5 +1,6 @@
 //! What volumes and snapshots hold, and where two of them differ.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
@@ -134,8 +135,9 @@ impl Catalogue {
 
     /// A layer and all below it, from the top down.
     fn chain(&self, layer: LayerId) -> Vec<LayerId> {
-        let parent = |layer: &LayerId| self.records().find(|record| record.layer == *layer)?.parent;
-        std::iter::successors(Some(layer), parent).collect()
+        let parents: BTreeMap<LayerId, Option<LayerId>> =
+            self.entries.borrow().values().map(|entry| (entry.record.layer, entry.record.parent)).collect();
+        std::iter::successors(Some(layer), |layer| parents.get(layer).copied().flatten()).collect()
     }
 }
 
