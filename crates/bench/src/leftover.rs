@@ -36,6 +36,46 @@ impl Drop for OnFile {
     }
 }
 
+/// A directory for sockets and state of a system while it stands, which goes with this. It is written down in the run's folder: that
+/// of a killed process is taken away by the next. Addresses of Unix sockets must be short, which rules out the folder itself.
+#[derive(Debug)]
+pub struct Place(PathBuf);
+
+impl Place {
+    /// Makes one for the system `name`.
+    ///
+    /// # Errors
+    /// When it cannot be made or written down, or an old one cannot be taken away.
+    pub fn new(folder: &Path, name: &str) -> std::io::Result<Self> {
+        let at = |path: &Path, error: std::io::Error| {
+            std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        };
+        let note = folder.join(format!("{name}.directory"));
+        if let Ok(old) = std::fs::read_to_string(&note).map(PathBuf::from)
+            && old.parent() == Some(&std::env::temp_dir())
+            && old.exists()
+        {
+            std::fs::remove_dir_all(&old).map_err(|error| at(&old, error))?;
+        }
+        let place = std::env::temp_dir().join(format!("gabion-bench-{}-{name}", std::process::id()));
+        std::fs::write(&note, place.display().to_string()).map_err(|error| at(&note, error))?;
+        std::fs::create_dir(&place).map_err(|error| at(&place, error))?;
+        Ok(Self(place))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What stays is found by the next.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Ends what is on file in `folder` and still lives.
 ///
 /// # Errors
@@ -88,6 +128,31 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn a_place_goes_with_its_system_or_before_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("place-{}", std::process::id());
+        let place = Place::new(folder.path(), &name).unwrap();
+        let at = place.path().to_owned();
+        std::fs::write(at.join("x.sock"), "").unwrap();
+        assert!(Place::new(folder.path(), "other").unwrap().path() != at);
+        // As if this process had been killed.
+        let _never_dropped = std::mem::ManuallyDrop::new(place);
+        assert!(at.exists());
+        let place = Place::new(folder.path(), &name).unwrap();
+        assert!(!at.join("x.sock").exists());
+        drop(place);
+        assert!(!at.exists());
+        // What somebody has written into our note is not taken for ours.
+        std::fs::write(folder.path().join(format!("{name}.directory")), folder.path().display().to_string())
+            .unwrap();
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(folder.path().join("z.directory"), inner.display().to_string()).unwrap();
+        drop(Place::new(folder.path(), "z").unwrap());
+        assert!(inner.exists(), "only what lies where such places are made is taken away");
+    }
 
     #[test]
     fn only_the_very_process_is_ended() {

@@ -55,6 +55,12 @@ impl Recorder {
         self.histogram.len()
     }
 
+    /// Times and how many operations took them, in a form that is kept and merged.
+    pub(crate) fn counts(&self) -> crate::Histogram {
+        let recorded = self.histogram.iter_recorded();
+        recorded.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+    }
+
     /// Takes in what another one has recorded.
     pub(crate) fn add(&mut self, other: &Self) {
         let added = self.histogram.add(&other.histogram);

@@ -26,6 +26,8 @@ pub(crate) fn plan() -> RunPlan {
         drives: (0..10).map(|number| format!("/dev/d{number}").into()).collect(),
         limits: Some(LIMITS),
         lab: None,
+        own_lab: None,
+        absent: Vec::new(),
         overwrite: false,
         repeats: 1,
         command: Vec::new(),
@@ -46,6 +48,7 @@ pub(crate) fn systems() -> Vec<Described> {
         takes_drives: true,
         degrades: true,
         layout: Some(Layout { drives: 10, data: 4, parity: 1, pools: 2 }),
+        remark: None,
     };
     vec![Described { target: "a".into(), about }]
 }

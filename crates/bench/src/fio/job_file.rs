@@ -2,53 +2,15 @@
 
 use std::path::Path;
 
-use super::Target;
-use crate::suite::{Engine, Job};
-
-/// Where one instance works.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slice {
-    /// On what.
-    pub target: Target,
-    /// From this byte on.
-    pub offset: u64,
-    /// So many bytes.
-    pub bytes: u64,
-}
-
-/// A load to be run by fio.
-#[derive(Clone, Debug)]
-pub struct Load<'a> {
-    /// What each instance does.
-    pub job: &'a Job,
-    /// The instances.
-    pub slices: &'a [Slice],
-    /// How long, or once over everything.
-    pub length: Length,
-    /// The file that what happens each second is written to; none without.
-    pub log: Option<&'a str>,
-}
-
-/// How long a load lasts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Length {
-    /// So many seconds, after so many that do not count.
-    Seconds {
-        /// Seconds that do not count.
-        ramp: f64,
-        /// Seconds that do.
-        run: f64,
-    },
-    /// Until each instance has gone over its bytes once.
-    Once,
-}
+use crate::load::{Length, Load, Slice, Target};
+use crate::suite::Engine;
 
 /// Percentiles that fio prints; ours are taken of merged counts.
 const PERCENTILES: &str = "50:99:99.95:99.999";
 
 impl Load<'_> {
-    /// The job file.
-    pub fn text(&self) -> String {
+    /// fio's job file.
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("[global]\n{}", self.global());
         for (index, slice) in self.slices.iter().enumerate() {
             text.push_str(&format!("\n[{index}]\nnew_group=1\n{}", self.section(slice)));
@@ -102,38 +64,38 @@ impl Load<'_> {
         lines.join("\n") + "\n"
     }
 
+    /// How a file or device is reached.
+    fn file(&self, path: &Path) -> Vec<String> {
+        let job = self.job;
+        let engine = match job.engine {
+            Engine::IoUring => "io_uring",
+            Engine::Libaio => "libaio",
+        };
+        // fio takes a colon for the end of a name.
+        let name = path.display().to_string().replace(':', "\\:");
+        let mut lines = vec![format!("ioengine={engine}"), format!("filename={name}"), "direct=1".into()];
+        if job.engine == Engine::IoUring {
+            let options = [
+                ("hipri=1", job.polled && can_poll(path)),
+                ("fixedbufs=1", job.fixed_buffers),
+                ("registerfiles=1", job.registered_files),
+            ];
+            lines.extend(options.iter().filter(|option| option.1).map(|option| option.0.to_owned()));
+        }
+        lines
+    }
+
     fn section(&self, slice: &Slice) -> String {
         let job = self.job;
         let mut lines = match &slice.target {
             Target::Nbd(uri) => vec!["ioengine=nbd".to_owned(), format!("uri={uri}")],
-            Target::File(path) => {
-                let engine = match job.engine {
-                    Engine::IoUring => "io_uring",
-                    Engine::Libaio => "libaio",
-                };
-                // fio takes a colon for the end of a name.
-                let name = path.display().to_string().replace(':', "\\:");
-                let mut lines =
-                    vec![format!("ioengine={engine}"), format!("filename={name}"), "direct=1".into()];
-                if job.engine == Engine::IoUring {
-                    let options = [
-                        ("hipri=1", job.polled && can_poll(path)),
-                        ("fixedbufs=1", job.fixed_buffers),
-                        ("registerfiles=1", job.registered_files),
-                    ];
-                    lines.extend(options.iter().filter(|option| option.1).map(|option| option.0.to_owned()));
-                }
-                lines
-            }
+            Target::Machine { device, .. } => self.file(Path::new(device)),
+            // A socket of machines is not for fio, which says so.
+            Target::Vhost(path) | Target::File(path) => self.file(path),
         };
         lines.push(format!("offset={}\nsize={}", slice.offset, slice.bytes));
-        if let Some(percent) = job.offset_increment_percent.filter(|_| !job.random) {
-            // Of the slice, in whole blocks; fio's own percentages are of the file.
-            let step = slice.bytes / 100 * u64::from(percent) / job.block_bytes * job.block_bytes;
+        if let Some((step, rest)) = slice.apart(job) {
             lines.push(format!("offset_increment={step}"));
-            // Threads that begin further on end at the slice's end.
-            let last = u64::from(job.threads.saturating_sub(1)) * step;
-            let rest = slice.bytes.saturating_sub(last).max(job.block_bytes);
             if let Some(size) = lines.iter_mut().find(|line| line.starts_with("offset=")) {
                 *size = format!("offset={}\nsize={rest}", slice.offset);
             }

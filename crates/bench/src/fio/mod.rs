@@ -13,24 +13,12 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::leftover::OnFile;
+use crate::load::{Length, Load, Ran, Second, Slice, Target};
 use crate::result::{Direction, JobResult};
 use crate::suite::{Engine, Job};
 
-pub use job_file::{Length, Load, Slice};
-pub use output::{Output, Second};
-
-/// Where a job's operations go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Target {
-    /// An NBD export, by URI.
-    Nbd(String),
-    /// A file or block device.
-    File(PathBuf),
-}
+pub(crate) use output::parse;
 
 /// How a single job is run on a single target.
 #[derive(Clone, Debug)]
@@ -97,20 +85,11 @@ pub fn version() -> Option<String> {
     version.status.success().then(|| String::from_utf8_lossy(&version.stdout).trim().to_owned())
 }
 
-/// What is known of a load that has ended.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ran {
-    /// What it did.
-    pub output: Output,
-    /// The same by the second, if that was asked for.
-    pub seconds: Vec<Second>,
-}
-
 /// Runs a load; its files go into `folder` and begin with `name`. `started` is told the process, which has not begun.
 ///
 /// # Errors
 /// Why there is no result.
-pub fn run(
+pub(crate) fn run(
     load: &Load<'_>,
     folder: &Path,
     name: &str,
@@ -164,20 +143,25 @@ pub fn run(
         let message = message.unwrap_or_else(|| format!("it ended with {status}"));
         return Err(FioError::Failed { job: load.job.name.clone(), message });
     }
-    let output = Output::parse(&load.job.name, &text)?;
+    let output = output::parse(&load.job.name, &text)?;
     let seconds = match load.log {
         None => Vec::new(),
         Some(log) => {
             let path = folder.join(format!("{log}_iops.log"));
-            let mut seconds = output::parse_log(&std::fs::read_to_string(&path).map_err(failed(&path))?);
-            // Behind the end only what was under way still comes in.
-            if let Length::Seconds { run, .. } = load.length {
-                seconds.retain(|second| second.at <= run);
-            }
-            seconds
+            seconds(&std::fs::read_to_string(&path).map_err(failed(&path))?, load.length)
         }
     };
     Ok(Ran { output, seconds })
+}
+
+/// The seconds of a measurement in fio's log.
+pub(crate) fn seconds(log: &str, length: Length) -> Vec<Second> {
+    let mut seconds = output::parse_log(log);
+    // Behind the end only what was under way still comes in.
+    if let Length::Seconds { run, .. } = length {
+        seconds.retain(|second| second.at <= run);
+    }
+    seconds
 }
 
 impl FioRun<'_> {
@@ -201,7 +185,7 @@ impl FioRun<'_> {
         let (job, slices) =
             (self.job(), [Slice { target: self.target.clone(), offset: 0, bytes: self.size }]);
         let length = Length::Seconds { ramp: 1.0, run: self.seconds as f64 };
-        let load = Load { job: &job, slices: &slices, length, log: None };
+        let load = Load { job: &job, slices: &slices, length, log: None, marked: false };
         let ran = run(&load, self.folder, &file_name(&job.name), &AtomicBool::new(false), |_| {})?;
         let all = ran.output.merged();
         let side = |direction: Option<Direction>| direction.map(|direction| direction.side());
@@ -215,7 +199,7 @@ impl FioRun<'_> {
 }
 
 /// What a failed run says first. Each of its threads says it again.
-fn first_words(text: &str) -> String {
+pub(crate) fn first_words(text: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if !lines.contains(&line) && lines.len() < 3 {

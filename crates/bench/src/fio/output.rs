@@ -2,31 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::FioError;
 use crate::histogram::Histogram;
+use crate::load::{Output, Second};
 use crate::result::{Both, Direction};
-
-/// What a load did.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Output {
-    /// fio's version.
-    pub version: String,
-    /// Each instance, in their order.
-    pub instances: Vec<Both>,
-}
-
-/// Operations of one second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Second {
-    /// The second's end, from the beginning of the measurement, in seconds.
-    pub at: f64,
-    /// Reads a second.
-    pub read: f64,
-    /// Writes a second.
-    pub write: f64,
-}
 
 #[derive(Deserialize)]
 struct Json {
@@ -65,28 +46,19 @@ struct JsonLatency {
     bins: BTreeMap<String, u64>,
 }
 
-impl Output {
-    /// Reads fio's JSON, in front of which it may have put warnings.
-    pub(super) fn parse(job: &str, text: &str) -> Result<Self, FioError> {
-        let json = text.find("\n{").map(|at| at + 1).filter(|_| !text.starts_with('{')).unwrap_or(0);
-        let json = text.get(json..).unwrap_or_default();
-        let json: Json =
-            serde_json::from_str(json).map_err(|source| FioError::Output { job: job.into(), source })?;
-        if let Some(failed) = json.jobs.iter().find(|job| job.error != 0) {
-            let error = std::io::Error::from_raw_os_error(failed.error);
-            let message = format!("instance {}: {error}", failed.jobname);
-            return Err(FioError::Failed { job: job.into(), message });
-        }
-        let both = |job: &JsonJob| Both { read: job.read.direction(), write: job.write.direction() };
-        Ok(Self { version: json.version, instances: json.jobs.iter().map(both).collect() })
+/// Reads fio's JSON, in front of which it may have put warnings.
+pub(crate) fn parse(job: &str, text: &str) -> Result<Output, FioError> {
+    let json = text.find("\n{").map(|at| at + 1).filter(|_| !text.starts_with('{')).unwrap_or(0);
+    let json = text.get(json..).unwrap_or_default();
+    let json: Json =
+        serde_json::from_str(json).map_err(|source| FioError::Output { job: job.into(), source })?;
+    if let Some(failed) = json.jobs.iter().find(|job| job.error != 0) {
+        let error = std::io::Error::from_raw_os_error(failed.error);
+        let message = format!("instance {}: {error}", failed.jobname);
+        return Err(FioError::Failed { job: job.into(), message });
     }
-
-    /// All instances together.
-    pub fn merged(&self) -> Both {
-        let mut all = Both::default();
-        self.instances.iter().for_each(|instance| all.merge(instance));
-        all
-    }
+    let both = |job: &JsonJob| Both { read: job.read.direction(), write: job.write.direction() };
+    Ok(Output { version: json.version, instances: json.jobs.iter().map(both).collect() })
 }
 
 impl JsonSide {

@@ -134,6 +134,11 @@ fn must_be_root() -> Result<(), LabError> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
 }
 
+/// True if somebody has claimed a block device for himself, as pools and mounted file systems do.
+pub(crate) fn is_claimed(device: &Path) -> bool {
+    loops::is_claimed(device)
+}
+
 /// Who has a device mounted or holds it, if anybody does; nobody holds a plain file.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::FallocateFlags;
 use rustix::mount::MountFlags;
+use serde::{Deserialize, Serialize};
 
 use super::model::{Fraction, model, models};
 use super::record::{Lab, LabDrive, home};
@@ -17,7 +18,7 @@ const DRIVE_MIN: u64 = 64 << 20;
 const DRIVES_MAX: u16 = 256;
 
 /// What a lab is to be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabPlan {
     /// Its name.
     pub name: String,

@@ -31,6 +31,8 @@ pub struct Watch {
     pub processes: Vec<(String, u32)>,
     /// Block devices.
     pub drives: Vec<PathBuf>,
+    /// What this process is.
+    pub here: String,
 }
 
 /// What was seen.
@@ -224,7 +226,7 @@ fn kind(watch: &Watch, counters: &Counters, id: u32) -> String {
         }
         if id == std::process::id() {
             // Whatever else we have started is load.
-            return if seen.len() > 1 { "load".into() } else { "bench".into() };
+            return if seen.len() > 1 { "load".into() } else { watch.here.clone() };
         }
         if let Some((kind, _)) = watch.processes.iter().find(|(_, watched)| *watched == id) {
             return kind.clone();

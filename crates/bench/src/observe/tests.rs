@@ -44,6 +44,7 @@ fn processor_time_goes_to_whoever_used_it() {
     let watch = Watch {
         processes: vec![("system".into(), 300), ("load".into(), 310)],
         drives: vec!["/dev/loop3".into()],
+        here: "bench".into(),
     };
     let seen = summarise(&watch, &[&first, &middle, &last]);
     assert_eq!(seen.seconds, 2.0);
@@ -58,7 +59,7 @@ fn processor_time_goes_to_whoever_used_it() {
 
 #[test]
 fn this_machine_is_seen() {
-    let observer = Observer::start(Watch::default());
+    let observer = Observer::start(Watch { here: "bench".into(), ..Watch::default() });
     let begun = Instant::now();
     let mut sum = 0u64;
     while begun.elapsed() < Duration::from_millis(300) {

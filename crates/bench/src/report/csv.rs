@@ -3,7 +3,7 @@
 use super::Report;
 
 const COLUMNS: &str = "target,job,repeat,instances,block_bytes,depth,threads,degraded,direction,iops,bytes_per_s,mean_us,\
-p50_us,p99_us,p99_95_us,p99_999_us,cpu_busy,cpus,disturbed,missing";
+p50_us,p99_us,p99_95_us,p99_999_us,cpu_busy,cpus,disturbed,state,missing";
 
 /// All lines, the names of the columns first.
 pub(super) fn lines(report: &Report) -> String {
@@ -22,7 +22,9 @@ pub(super) fn lines(report: &Report) -> String {
             job.degraded
         );
         let seen = &one.observation;
-        let tail = format!("{:.3},{},{}", seen.cpu_busy, seen.cpus, field(&seen.disturbed.join("; ")));
+        let state = one.state.as_deref().unwrap_or_default();
+        let disturbed = seen.disturbed.join("; ");
+        let tail = format!("{:.3},{},{},{}", seen.cpu_busy, seen.cpus, field(&disturbed), field(state));
         let Some(all) = &one.all else {
             let why = one.missing.as_ref().map_or("", |why| match why {
                 crate::run::Missing::Failed(why) | crate::run::Missing::LeftOut(why) => why.as_str(),

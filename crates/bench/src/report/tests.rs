@@ -17,7 +17,7 @@ fn report() -> Report {
         failed,
     ];
     for (at, one) in (1..=3).flat_map(|at| [(at, 1), (at, 3)]) {
-        let second = crate::fio::Second { at: f64::from(at), read: f64::from(at) * 100.0, write: 0.0 };
+        let second = crate::load::Second { at: f64::from(at), read: f64::from(at) * 100.0, write: 0.0 };
         results[one].seconds.push(second);
     }
     Report::new(plan(), systems(), results)
@@ -40,6 +40,26 @@ fn the_page_has_everything_within() {
     assert_eq!(page.matches("<svg").count(), 2 * charts, "each for light and for dark pages");
     // Efficiency, latencies, rates, two over time or one, heat of drives and of the target.
     assert!(charts >= 6, "{charts}");
+}
+
+#[test]
+fn targets_stand_side_by_side_with_what_must_be_said_of_them() {
+    let mut report = report();
+    let alone = report.markdown();
+    assert!(!alone.contains("Side by side"), "there is only one");
+    let mut other = report.systems[0].clone();
+    (other.target, other.about.remark) = ("b".into(), Some("emulated".into()));
+    report.systems.push(other);
+    report.plan.targets.push(crate::run::TargetSpec { name: "b".into(), spec: "b".into() });
+    report.plan.absent.push("c: it is not installed".into());
+    report.results.push(measured("b", 0, 2400.0, 100, seen([240.0; 10], &[])));
+    let report = Report::new(report.plan, report.systems, report.results);
+    let text = report.markdown();
+    assert!(text.contains("| job | a | b (emulated) |"), "{text}");
+    assert!(text.contains("| 4k random read | 9600 /s | 2400 /s |"), "{text}");
+    assert!(text.contains("Not there: c: it is not installed."), "{text}");
+    assert!(text.contains("| 4k random read | b (emulated) | 2400 /s | 24 % of"), "{text}");
+    assert!(report.html().unwrap().contains("Percent of what the bare drives can do"));
 }
 
 #[test]

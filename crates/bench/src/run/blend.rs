@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::fio::{self, FioError, Length, Load, Slice};
+use crate::fio;
+use crate::load::{self, Length, Load, LoadError, Slice};
 use crate::observe::{Observation, Observer, Watch};
 use crate::result::Both;
 use crate::suite::Case;
@@ -21,6 +22,7 @@ pub(super) struct Blend<'a> {
     pub(super) name: &'a str,
     pub(super) stop: &'a AtomicBool,
     pub(super) watch: Watch,
+    pub(super) marked: bool,
 }
 
 /// What came of it.
@@ -33,13 +35,13 @@ pub(super) struct Blended {
 }
 
 /// One instance's results, in the order of the cases, and what ran them.
-type Instance = Result<(String, Vec<Both>), FioError>;
+type Instance = Result<(String, Vec<Both>), LoadError>;
 
 /// Runs all instances to their ends.
 ///
 /// # Errors
 /// The first that failed; the others have ended as well.
-pub(super) fn run(blend: &Blend<'_>) -> Result<Blended, FioError> {
+pub(super) fn run(blend: &Blend<'_>) -> Result<Blended, LoadError> {
     // An instance that fails has the others end early, as a user's signal does.
     let given_up = AtomicBool::new(false);
     let start = Instant::now();
@@ -59,7 +61,7 @@ pub(super) fn run(blend: &Blend<'_>) -> Result<Blended, FioError> {
             .collect();
         let ended: Vec<(Instance, f64)> = threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or((Err(FioError::Interrupted), 0.0)))
+            .map(|thread| thread.join().unwrap_or((Err(LoadError::Interrupted), 0.0)))
             .collect();
         let first_end = ended.iter().map(|(_, at)| *at).fold(f64::MAX, f64::min);
         (ended.into_iter().map(|(result, _)| result).collect::<Vec<Instance>>(), first_end)
@@ -78,7 +80,7 @@ pub(super) fn run(blend: &Blend<'_>) -> Result<Blended, FioError> {
                 runner = version;
                 cases.iter_mut().zip(list).for_each(|(case, both)| case.push(both));
             }
-            Err(error) if failure.is_none() || matches!(failure, Some(FioError::Interrupted)) => {
+            Err(error) if failure.is_none() || matches!(failure, Some(LoadError::Interrupted)) => {
                 failure = Some(error);
             }
             Err(_) => {}
@@ -95,7 +97,7 @@ fn instance(blend: &Blend<'_>, index: usize, start: Instant, given_up: &AtomicBo
     let begin = Duration::from_secs_f64(blend.stagger * index as f64);
     while start.elapsed() < begin {
         if blend.stop.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed) {
-            return Err(FioError::Interrupted);
+            return Err(LoadError::Interrupted);
         }
         std::thread::sleep(begin.saturating_sub(start.elapsed()).min(Duration::from_millis(50)));
     }
@@ -104,12 +106,12 @@ fn instance(blend: &Blend<'_>, index: usize, start: Instant, given_up: &AtomicBo
     let mut runner = String::new();
     for case in blend.cases {
         if given_up.load(Ordering::Relaxed) {
-            return Err(FioError::Interrupted);
+            return Err(LoadError::Interrupted);
         }
         let length = Length::Seconds { ramp: blend.ramp, run: blend.run };
-        let load = Load { job: &case.job, slices: &slices, length, log: None };
+        let load = Load { job: &case.job, slices: &slices, length, log: None, marked: blend.marked };
         let name = format!("{}-{index}-{}", blend.name, fio::file_name(&case.name));
-        let ran = fio::run(&load, blend.folder, &name, blend.stop, |_| {})?;
+        let ran = load::run(&load, blend.folder, &name, blend.stop, |_| {})?;
         results.push(ran.output.merged());
         runner = ran.output.version;
     }

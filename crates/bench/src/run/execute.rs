@@ -6,27 +6,23 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::carry::{carried, fill_job, on_all, slices};
 use super::steady::steadiness;
 use super::{
     Described, Measured, Missing, RAW, RunError, RunPlan, Step, StepKind, Store, blend, interrupted, steps,
 };
-use crate::fio::{self, FioError, Length, Load, Ran, Slice, Target};
+use crate::fio;
 use crate::lab::Lab;
 use crate::leftover;
+use crate::load::{self, Length, Load, LoadError, Ran, Slice, Target};
 use crate::observe::{Observation, Observer, Watch};
 use crate::result::Both;
-use crate::suite::{Case, Engine, Job, Prepare};
+use crate::suite::{Case, Job, Prepare};
 use crate::system::{Spot, System, SystemError, Wish, file_size};
+use crate::vhost;
 
 /// How often something that has not settled is measured.
 const ATTEMPTS_MAX: u32 = 3;
-/// One operation of filling.
-const FILL_BLOCK: u64 = 1 << 20;
-const FILL_DEPTH: u32 = 8;
-/// Longest request of NBD that servers must take (NBD protocol, "Block size constraints").
-const NBD_MAX: u64 = 32 << 20;
-/// Instances begin at multiples of this.
-const ALIGN: u64 = 1 << 20;
 
 /// What goes on.
 #[derive(Clone, Debug)]
@@ -59,6 +55,8 @@ struct Standing {
     round: u32,
     spots: Vec<Spot>,
     filled: bool,
+    /// All that is there was written by loads that can tell it from anything else.
+    marked: bool,
     /// What was done to it.
     degraded: Option<String>,
 }
@@ -89,9 +87,12 @@ impl<'a> Run<'a> {
     }
 
     /// Ends what an earlier process of this run has left.
-    fn end_leftovers(&self) -> Result<(), RunError> {
+    fn end_leftovers(&mut self) -> Result<(), RunError> {
         for folder in [self.store.folder(), &self.store.fio_folder()] {
             leftover::end_all(folder).map_err(|error| RunError::file(folder, error))?;
+        }
+        for system in &mut self.systems {
+            system.clean_up(self.store.folder())?;
         }
         Ok(())
     }
@@ -186,7 +187,7 @@ impl<'a> Run<'a> {
         };
         let slices = self.plan.drives.iter().map(slice).collect::<Result<Vec<_>, Trouble>>()?;
         let mut measured = self.blank(step, None, case.clone(), None);
-        self.measure(step, case, &slices, &[], &mut measured)?;
+        self.measure(step, case, &slices, (&[], false), &mut measured)?;
         Ok(vec![measured])
     }
 
@@ -194,8 +195,14 @@ impl<'a> Run<'a> {
     fn case(&mut self, step: &Step, target: usize, case: &Case) -> Result<Measured, Trouble> {
         self.may(target, &case.job)?;
         let standing = self.stand(step, target)?;
+        let about = self.systems.get(target).map(|system| system.about());
+        let (case, more) = on_all(case, about.as_ref().and_then(|about| about.layout), standing.spots.len());
+        let case = &case;
         let slices = slices(&standing.spots, case.instances, self.plan.scaled.instance_bytes, &case.job)
             .ok_or_else(|| left_out("its volumes are too small for that many instances"))?;
+        if case.job.latency.is_some() && load::is_ours(&slices) {
+            return Err(left_out("the load over vhost-user cannot keep a latency"));
+        }
         if !standing.filled || case.job.prepare == Some(Prepare::Sequential) {
             self.fill(step, target, &slices)?;
         }
@@ -205,10 +212,15 @@ impl<'a> Run<'a> {
         let standing = self.standing.get(target).cloned().flatten().unwrap_or_default();
         let mut measured = self.blank(step, Some(target), case.clone(), None);
         let (carried, said) = carried(case, &slices);
-        let said: Vec<String> = standing.degraded.into_iter().chain(said).collect();
+        let remark = about.and_then(|about| about.remark);
+        let said: Vec<String> = standing.degraded.into_iter().chain(remark).chain(more).chain(said).collect();
         measured.state = (!said.is_empty()).then(|| said.join("; "));
         let processes = self.processes(target);
-        self.measure(step, &carried, &slices, &processes, &mut measured)?;
+        if carried.job.writes() && !vhost::marks(carried.job.block_bytes) {
+            self.no_more_marks(target);
+        }
+        let marked = self.standing.get(target).and_then(Option::as_ref).is_some_and(|one| one.marked);
+        self.measure(step, &carried, &slices, (&processes, marked), &mut measured)?;
         Ok(measured)
     }
 
@@ -224,7 +236,7 @@ impl<'a> Run<'a> {
         let slices = slices(&standing.spots, first.instances, self.plan.scaled.instance_bytes, &longest.job)
             .ok_or_else(|| left_out("its volumes are too small for that many instances"))?;
         self.fill(step, target, &slices)?;
-        let watch = Watch { processes: self.processes(target), drives: self.plan.drives.clone() };
+        let watch = self.watch(self.processes(target), &slices);
         let blended = blend::run(&blend::Blend {
             cases: &cases,
             slices: &slices,
@@ -235,8 +247,10 @@ impl<'a> Run<'a> {
             name: &fio::file_name(&step.key),
             stop: self.stop,
             watch,
+            marked: false,
         })
-        .map_err(|error| self.fio(&error))?;
+        .map_err(|error| self.trouble(error))?;
+        self.no_more_marks(target);
         let measured = blended.cases.into_iter().zip(cases).map(|(instances, case)| {
             let mut measured = self.blank(step, Some(target), case, None);
             let mut all = Both::default();
@@ -294,7 +308,7 @@ impl<'a> Run<'a> {
         let (spots, about) = (system.spots(), system.about());
         // What a user did not give away is measured with what is on it.
         let filled = !about.takes_drives && !self.plan.overwrite;
-        let standing = Standing { round: step.repeat, spots, filled, degraded: None };
+        let standing = Standing { round: step.repeat, spots, filled, ..Standing::default() };
         if let Some(place) = self.standing.get_mut(target) {
             *place = Some(standing.clone());
         }
@@ -317,14 +331,21 @@ impl<'a> Run<'a> {
         let bytes: u64 = slices.iter().map(|slice| slice.bytes).sum();
         (self.tell)(Event::Doing(format!("writing {} MiB from end to end", bytes >> 20)));
         let job = fill_job();
-        let load = Load { job: &job, slices, length: Length::Once, log: None };
+        let load = Load { job: &job, slices, length: Length::Once, log: None, marked: false };
         let name = format!("{}-fill", fio::file_name(&step.key));
-        fio::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})
-            .map_err(|error| self.fio(&error))?;
+        load::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})
+            .map_err(|error| self.trouble(error))?;
         if let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) {
-            standing.filled = true;
+            (standing.filled, standing.marked) = (true, load::is_ours(slices));
         }
         Ok(())
+    }
+
+    /// From here on what is read cannot be told from what should be there.
+    fn no_more_marks(&mut self, target: usize) {
+        if let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) {
+            standing.marked = false;
+        }
     }
 
     fn degrade(&mut self, target: usize) -> Result<(), Trouble> {
@@ -345,7 +366,7 @@ impl<'a> Run<'a> {
         step: &Step,
         case: &Case,
         slices: &[Slice],
-        processes: &[(String, u32)],
+        (processes, marked): (&[(String, u32)], bool),
         measured: &mut Measured,
     ) -> Result<(), Trouble> {
         let most = if case.job.writes() && !self.plan.scaling.quick && measured.target != RAW {
@@ -355,8 +376,9 @@ impl<'a> Run<'a> {
         };
         for attempt in 1..=most {
             let name = format!("{}-{attempt}", fio::file_name(&step.key));
-            let (ran, observation) =
-                self.load(&name, &case.job, slices, processes).map_err(|error| self.fio(&error))?;
+            let (ran, observation) = self
+                .load(&name, &case.job, slices, (processes, marked))
+                .map_err(|error| self.trouble(error))?;
             measured.attempts = attempt;
             measured.steady = steadiness(&ran.seconds);
             measured.instance_iops = ran.output.instances.iter().map(Both::iops).collect();
@@ -376,18 +398,22 @@ impl<'a> Run<'a> {
         name: &str,
         job: &Job,
         slices: &[Slice],
-        processes: &[(String, u32)],
-    ) -> Result<(Ran, Observation), FioError> {
+        (processes, marked): (&[(String, u32)], bool),
+    ) -> Result<(Ran, Observation), LoadError> {
         let (ramp, run) = (self.plan.scaled.ramp_s, self.plan.scaled.run_s);
-        let load = Load { job, slices, length: Length::Seconds { ramp, run }, log: Some(name) };
-        let watch = Watch { processes: processes.to_vec(), drives: self.plan.drives.clone() };
-        let mut observer = Observer::start(watch);
-        let ran = fio::run(&load, &self.store.fio_folder(), name, self.stop, |process| {
+        let load = Load { job, slices, length: Length::Seconds { ramp, run }, log: Some(name), marked };
+        let mut observer = Observer::start(self.watch(processes.to_vec(), slices));
+        let ran = load::run(&load, &self.store.fio_folder(), name, self.stop, |process| {
             observer.watch("load", process);
         });
-        // The last look at fio is up to half a second before its end, and the ramp must not count.
+        // The last look at the load is up to half a second before its end, and the ramp must not count.
         let observation = observer.finish((run - 1.0).max(1.0));
         Ok((ran?, observation))
+    }
+
+    fn watch(&self, processes: Vec<(String, u32)>, slices: &[Slice]) -> Watch {
+        let here = if load::is_ours(slices) { "load" } else { "bench" };
+        Watch { processes, drives: self.plan.drives.clone(), here: here.into() }
     }
 
     fn processes(&self, target: usize) -> Vec<(String, u32)> {
@@ -409,7 +435,8 @@ impl<'a> Run<'a> {
     }
 
     /// What a failed load is: an end of the run if the user wants one, else a result.
-    fn fio(&self, error: &FioError) -> Trouble {
+    fn trouble(&self, error: LoadError) -> Trouble {
+        let error = &error;
         if interrupted(error) || self.stop.load(Ordering::Relaxed) {
             Trouble::Run(RunError::Interrupted(self.plan.id.clone()))
         } else {
@@ -444,62 +471,4 @@ fn failed(error: &impl std::fmt::Display) -> Trouble {
 
 fn left_out(why: &str) -> Trouble {
     Trouble::Missing(Missing::LeftOut(why.into()))
-}
-
-/// The case as its targets can be asked for it, and what that changes.
-fn carried(case: &Case, slices: &[Slice]) -> (Case, Option<String>) {
-    let mut case = case.clone();
-    let by_nbd = slices.iter().any(|slice| matches!(slice.target, Target::Nbd(_)));
-    if !by_nbd || case.job.block_bytes <= NBD_MAX {
-        return (case, None);
-    }
-    let said = format!("in requests of {} MiB: NBD carries no more", NBD_MAX >> 20);
-    case.job.block_bytes = NBD_MAX;
-    (case, Some(said))
-}
-
-/// What fills a volume.
-fn fill_job() -> Job {
-    Job {
-        name: "fill".into(),
-        block_bytes: FILL_BLOCK,
-        read_percent: 0,
-        random: false,
-        depth: FILL_DEPTH,
-        depths: Vec::new(),
-        threads: 1,
-        degraded: false,
-        profile: None,
-        engine: Engine::Libaio,
-        polled: false,
-        fixed_buffers: false,
-        registered_files: false,
-        lfsr: false,
-        offset_increment_percent: None,
-        refill: true,
-        latency: None,
-        prepare: None,
-    }
-}
-
-/// Gives each instance its part of the spots: whole ones while there are enough, else equal parts of them. `None` if a part
-/// would be too small for anything.
-pub(super) fn slices(
-    spots: &[Spot],
-    instances: u32,
-    instance_bytes: Option<u64>,
-    job: &Job,
-) -> Option<Vec<Slice>> {
-    let (count, instances) = (spots.len(), instances as usize);
-    let slice = |instance: usize| {
-        let place = instance % count;
-        let spot = spots.get(place)?;
-        let sharing = (instances - place).div_ceil(count).max(1) as u64;
-        let unit = ALIGN.max(job.block_bytes);
-        let part = spot.bytes / sharing / unit * unit;
-        let bytes = part.min(instance_bytes.map_or(u64::MAX, |bytes| bytes / unit * unit));
-        let offset = (instance / count) as u64 * part;
-        (bytes > 0).then(|| Slice { target: spot.target.clone(), offset, bytes })
-    };
-    if count == 0 { None } else { (0..instances).map(slice).collect() }
 }

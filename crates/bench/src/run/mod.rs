@@ -4,7 +4,9 @@
 //! not there is measured again by a resumed run. Must not know: what systems are made of.
 
 mod blend;
+mod carry;
 mod execute;
+mod own_lab;
 mod plan;
 mod steady;
 mod store;
@@ -15,14 +17,15 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fio::{FioError, Second};
-use crate::lab::{DriveLimits, Lab};
+use crate::lab::{DriveLimits, Lab, LabPlan};
+use crate::load::{LoadError, Second};
 use crate::observe::Observation;
 use crate::result::Both;
 use crate::suite::{Case, Scaled, Scaling, Suite};
 use crate::system::{About, SystemError};
 
 pub use execute::{Event, Run};
+pub use own_lab::with_own_lab;
 pub use plan::{RAW, Step, StepKind, raw_cases, steps};
 pub use steady::{Steady, steadiness};
 pub use store::{Store, new_id};
@@ -46,6 +49,12 @@ pub struct RunPlan {
     pub limits: Option<DriveLimits>,
     /// The lab that they are of.
     pub lab: Option<Lab>,
+    /// What is made for this run alone, and taken away behind it.
+    #[serde(default)]
+    pub own_lab: Option<LabPlan>,
+    /// What was asked for and is not there, for people.
+    #[serde(default)]
+    pub absent: Vec<String>,
     /// Contents of drives and targets may be overwritten.
     pub overwrite: bool,
     /// How often each measurement is made.
@@ -181,6 +190,6 @@ impl RunError {
 }
 
 /// True if a load was stopped by the user.
-fn interrupted(error: &FioError) -> bool {
-    matches!(error, FioError::Interrupted)
+fn interrupted(error: &LoadError) -> bool {
+    matches!(error, LoadError::Interrupted)
 }

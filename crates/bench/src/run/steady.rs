@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::fio::Second;
+use crate::load::Second;
 
 /// Pieces that the measurement is cut into, as the specification's five rounds.
 const ROUNDS: usize = 5;

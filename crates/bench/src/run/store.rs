@@ -132,6 +132,10 @@ impl Store {
         if self.folder.join(SYSTEMS).exists() { self.read_json(SYSTEMS) } else { Ok(Vec::new()) }
     }
 
+    pub(super) fn save_plan(&self, plan: &RunPlan) -> Result<(), RunError> {
+        self.write_json(PLAN, plan)
+    }
+
     pub(super) fn save_systems(&self, systems: &[Described]) -> Result<(), RunError> {
         self.write_json(SYSTEMS, &systems)
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use super::execute::slices;
+use super::carry::{on_all, slices};
 use super::*;
-use crate::fio::Target;
+use crate::load::Target;
 use crate::system::{Promises, Spot, System, Wish};
 
 fn plan(suite: &str, targets: &[&str], repeats: u32) -> RunPlan {
@@ -22,6 +22,8 @@ fn plan(suite: &str, targets: &[&str], repeats: u32) -> RunPlan {
         drives: Vec::new(),
         limits: None,
         lab: None,
+        own_lab: None,
+        absent: Vec::new(),
         overwrite: true,
         repeats,
         command: Vec::new(),
@@ -83,7 +85,7 @@ fn an_instance_has_a_part_of_its_own() {
     let spot = |name: &str| Spot { target: Target::File(name.into()), bytes: 10 << 20 };
     let of = |spots: &[Spot], instances, bytes| {
         slices(spots, instances, bytes, job).map(|slices| {
-            let show = |slice: &crate::fio::Slice| {
+            let show = |slice: &crate::load::Slice| {
                 let Target::File(path) = &slice.target else { panic!() };
                 (path.display().to_string(), slice.offset >> 20, slice.bytes >> 20)
             };
@@ -97,6 +99,21 @@ fn an_instance_has_a_part_of_its_own() {
     assert_eq!(of(&two, 3, None).unwrap(), [at("a", 0, 5), at("b", 0, 10), at("a", 5, 5)]);
     assert_eq!(of(&[], 1, None), None);
     assert_eq!(of(&[spot("a")], 11, None), None);
+}
+
+#[test]
+fn each_drive_by_itself_has_a_load() {
+    let case = plan("raid-vm", &["a"], 1).scaled.cases.remove(0);
+    let layout = |data, parity| Some(crate::bounds::Layout { drives: 10, data, parity, pools: 2 });
+    let of = |layout, places| {
+        let (case, said) = on_all(&case, layout, places);
+        (case.instances, said)
+    };
+    assert_eq!(of(layout(1, 0), 20), (20, Some("20 instances instead of 16: one for each drive".into())));
+    assert_eq!(
+        (of(layout(1, 0), 10), of(layout(4, 1), 20), of(None, 20)),
+        ((16, None), (16, None), (16, None))
+    );
 }
 
 #[test]
@@ -195,6 +212,7 @@ impl System for Noting {
             takes_drives: true,
             degrades: true,
             layout: None,
+            remark: None,
         }
     }
 

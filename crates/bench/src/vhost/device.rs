@@ -49,7 +49,6 @@ pub(super) struct Shape {
 pub(super) struct Device {
     /// Keeps the connection: without it the device stops.
     _frontend: Frontend,
-    _calls: Vec<EventFd>,
     /// The queues that no load has at present.
     pub(super) queues: Vec<Queue>,
     pub(super) capacity: u64,
@@ -84,20 +83,16 @@ impl Device {
         let (memory, places, data) = lay_out(shape)?;
         share(&frontend, &memory)?;
         let mut queues = Vec::new();
-        let mut calls = Vec::new();
         for (index, (place, lines)) in places.into_iter().enumerate() {
             let (kick, call) = (EventFd::new(EFD_NONBLOCK)?, EventFd::new(EFD_NONBLOCK)?);
             let manner = (features & EVENT_INDEX != 0, shape.indirect);
-            let queue = Queue::new(memory.clone(), place, manner, kick.try_clone()?, (lines, data));
             start(&mut frontend, index, &place, &memory, (&kick, &call))?;
-            queues.push(queue);
-            calls.push(call);
+            queues.push(Queue::new(memory.clone(), place, manner, (kick, call), (lines, data)));
         }
         // An answer to this comes after everything before it was done.
         frontend.get_features().map_err(failed("the device does not start"))?;
         Ok(Self {
             _frontend: frontend,
-            _calls: calls,
             queues,
             capacity: sectors.saturating_mul(SECTOR),
             read_only: features & RO != 0,

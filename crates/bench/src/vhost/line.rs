@@ -77,7 +77,7 @@ impl Round {
     pub(super) fn of(counted: Vec<Counted>, block_bytes: u64, cores: Option<f64>) -> Self {
         let nanos = counted.iter().map(|counted| counted.nanos).max().unwrap_or(0).max(1);
         let seconds = Duration::from_nanos(nanos).as_secs_f64();
-        let mut parts = counted.into_iter().map(|counted| counted.recorder);
+        let mut parts = counted.into_iter().flat_map(|counted| counted.sides);
         let Some(mut all) = parts.next() else { return Self::default() };
         parts.for_each(|part| all.add(&part));
         let side = all.side(all.count() * block_bytes, seconds);

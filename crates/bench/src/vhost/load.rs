@@ -33,6 +33,7 @@ pub(super) struct Queue {
     pub(super) memory: Arc<Shared>,
     pub(super) ring: Ring,
     pub(super) kick: EventFd,
+    pub(super) call: EventFd,
     /// Where the headers lie.
     lines: usize,
     /// Where the data of all queues lies.
@@ -55,12 +56,12 @@ impl Queue {
         memory: Arc<Shared>,
         place: Place,
         manner: (bool, bool),
-        kick: EventFd,
+        (kick, call): (EventFd, EventFd),
         at: (usize, usize),
     ) -> Self {
         let (event_index, indirect) = manner;
         let ring = Ring::new(memory.clone(), place, event_index);
-        Self { memory, ring, kick, lines: at.0, data: at.1, indirect }
+        Self { memory, ring, kick, call, lines: at.0, data: at.1, indirect }
     }
 }
 
@@ -71,15 +72,21 @@ pub(super) struct Work {
     pub(super) read_percent: u8,
     pub(super) random: bool,
     pub(super) depth: u16,
-    /// Number of this queue among those of the job, and how many these are.
+    /// Number of this queue among those of the device: its data lies apart from the others'.
     pub(super) queue: u32,
-    pub(super) queues: u32,
-    /// Bytes of the disk that it works on.
+    /// Loads with different numbers go to different places.
+    pub(super) seed: u32,
+    /// The part of the disk that it works on, in bytes.
+    pub(super) from: u64,
     pub(super) size: u64,
-    /// Blocks carry their number: written, and looked for.
-    pub(super) marked: bool,
-    /// Requests a second; as many as go without.
-    pub(super) rate: Option<f64>,
+    /// The block of it that a load in order begins with.
+    pub(super) first: u64,
+    /// Blocks carry their number when they are written.
+    pub(super) written: bool,
+    /// It is looked for when they are read.
+    pub(super) verified: bool,
+    /// Time between two requests in nanoseconds; as many as go without.
+    pub(super) gap: Option<f64>,
     /// Requests to do at most.
     pub(super) limit: u64,
 }
@@ -94,7 +101,10 @@ pub(super) struct Window {
 
 /// What a load counted.
 pub(super) struct Counted {
-    pub(super) recorder: Recorder,
+    /// Reads, writes.
+    pub(super) sides: [Recorder; 2],
+    /// The same in each second.
+    pub(super) seconds: Vec<[u64; 2]>,
     /// Requests that the device said to have failed.
     pub(super) failed: u64,
     /// Nanoseconds in which requests counted.
@@ -110,6 +120,27 @@ struct Slot {
     read: bool,
     /// The direction that its descriptors are for.
     written_for: Option<bool>,
+}
+
+impl Counted {
+    fn any(&self) -> bool {
+        self.sides.iter().any(|side| side.count() > 0)
+    }
+
+    pub(super) fn count(&mut self, read: bool, at: u64, took: u64) {
+        let side = usize::from(!read);
+        if let Some(side) = self.sides.get_mut(side) {
+            side.record(took);
+        }
+        let second = usize::try_from(at / 1_000_000_000).unwrap_or(usize::MAX);
+        // What comes after a day is of no second.
+        if second >= self.seconds.len() && second < 86_400 {
+            self.seconds.resize(second + 1, [0; 2]);
+        }
+        if let Some(count) = self.seconds.get_mut(second).and_then(|both| both.get_mut(side)) {
+            *count += 1;
+        }
+    }
 }
 
 /// What a turn of a load found.
@@ -140,17 +171,22 @@ pub(super) struct Load {
 impl Load {
     pub(super) fn new(queue: Queue, work: Work, window: Window) -> Self {
         let depth = work.depth;
-        let blocks = (work.size / u64::from(work.block_bytes)).max(1);
         Self {
             slots: vec![Slot::default(); usize::from(depth)],
             free: (0..depth).rev().collect(),
-            random: 0x9E37_79B9_7F4A_7C15 ^ (u64::from(work.queue) << 40 | 0x5A5A),
-            sequential: blocks / u64::from(work.queues) * u64::from(work.queue),
+            random: 0x9E37_79B9_7F4A_7C15 ^ (u64::from(work.seed) << 40 | 0x5A5A),
+            sequential: work.first,
             due: 0.0,
-            gap: work.rate.map_or(0.0, |rate| 1e9 * f64::from(work.queues) / rate),
+            gap: work.gap.unwrap_or(0.0),
             begun: 0,
             heard: 0,
-            counted: Counted { recorder: Recorder::new(), failed: 0, nanos: 0, stuck: false },
+            counted: Counted {
+                sides: [Recorder::new(), Recorder::new()],
+                seconds: Vec::new(),
+                failed: 0,
+                nanos: 0,
+                stuck: false,
+            },
             queue,
             work,
             window,
@@ -169,8 +205,8 @@ impl Load {
         let end = warm.saturating_add(u64::try_from(self.window.length.as_nanos()).unwrap_or(u64::MAX));
         for _ in 0..ended {
             // On a machine that is busy with other things the first may come after the end.
-            let counts = now >= warm && (now < end || self.counted.recorder.count() == 0);
-            self.finish(now, counts);
+            let counts = now >= warm && (now < end || !self.counted.any());
+            self.finish(now, counts.then(|| now - warm));
         }
         if ended > 0 || self.begun == 0 {
             self.heard = now;
@@ -190,7 +226,7 @@ impl Load {
 
     /// True if there is something to show; the window is as long as it takes then.
     fn has_counted(&mut self, now: u64, warm: u64) -> bool {
-        let any = self.counted.recorder.count() > 0;
+        let any = self.counted.any();
         if any && self.counted.nanos == 0 {
             self.counted.nanos = now - warm;
         }
@@ -229,7 +265,7 @@ impl Load {
         if !described {
             self.describe(slot, line, read);
         }
-        if !read && self.work.marked {
+        if !read && self.work.written {
             self.each_block(slot, |memory, at, block| {
                 memory.write(at, (offset / BLOCK + block).to_le_bytes())
             });
@@ -284,7 +320,8 @@ impl Load {
         usize::from(self.queue.ring.entries()) * LINE
     }
 
-    fn finish(&mut self, now: u64, counts: bool) {
+    /// Takes one back, which counts at a time from the window's beginning, if it does.
+    fn finish(&mut self, now: u64, counts: Option<u64>) {
         let head = self.queue.ring.take();
         let index = if self.queue.indirect { head } else { head / 3 };
         let Some(slot) = self.slots.get(usize::from(index)).copied() else {
@@ -294,15 +331,16 @@ impl Load {
         let line = self.queue.lines + usize::from(index) * LINE;
         let [status] = self.queue.memory.read(line + STATUS);
         self.counted.failed += u64::from(status != 0);
-        if slot.read && self.work.marked {
+        if slot.read && self.work.verified {
             let mut wrong = 0;
             self.each_block(index, |memory, at, block| {
                 wrong += u64::from(u64::from_le_bytes(memory.read(at)) != slot.offset / BLOCK + block);
             });
-            self.counted.recorder.wrong += wrong;
+            let [reads, _] = &mut self.counted.sides;
+            reads.wrong += wrong;
         }
-        if counts {
-            self.counted.recorder.record(now.saturating_sub(slot.started));
+        if let Some(at) = counts {
+            self.counted.count(slot.read, at, now.saturating_sub(slot.started));
         }
         self.free.push(index);
     }
@@ -313,10 +351,10 @@ impl Load {
         if !self.work.random {
             let next = self.sequential;
             self.sequential += 1;
-            return next % blocks * length;
+            return self.work.from + next % blocks * length;
         }
         let drawn = self.draw();
-        u64::try_from((u128::from(drawn) * u128::from(blocks)) >> 64).unwrap_or(0) * length
+        self.work.from + u64::try_from((u128::from(drawn) * u128::from(blocks)) >> 64).unwrap_or(0) * length
     }
 
     /// xorshift64* (Vigna, 2016).

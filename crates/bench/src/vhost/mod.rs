@@ -8,6 +8,7 @@
 
 mod device;
 mod embedded;
+mod jobs;
 mod line;
 mod load;
 mod proportion;
@@ -22,6 +23,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::suite::{Job, Suite};
+pub(crate) use jobs::{BLOCK_MAX, marks};
+pub use jobs::{Disk, disk, run_load};
 pub use line::{Line, Report, Round, Share};
 pub use rounds::run;
 
@@ -107,6 +110,9 @@ pub enum VhostError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Somebody wants it to end.
+    #[error("interrupted")]
+    Interrupted,
     /// A thread ended early.
     #[error("a thread has ended before its work")]
     Ended,

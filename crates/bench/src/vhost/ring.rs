@@ -1,4 +1,4 @@
-//! A driver's side of a split virtqueue (virtio 1.2, section 2.7), polled: it never asks for interrupts.
+//! A driver's side of a split virtqueue (virtio 1.2, section 2.7): polled, unless it is asked to wait for an interrupt.
 //!
 //! Always true: a chain is written before the index that shows it. Must not know what is in the chains.
 
@@ -77,7 +77,8 @@ impl Ring {
         ring
     }
 
-    fn want_no_interrupts(&mut self) {
+    /// Asks for no more interrupts.
+    pub(super) fn want_no_interrupts(&mut self) {
         if self.event_index {
             // The device interrupts when it passes the index: one that lies behind it never comes.
             let event = HEAD + usize::from(self.place.entries) * 2;
@@ -117,6 +118,19 @@ impl Ring {
         }
         let event = self.memory.load_16(self.place.used + HEAD + usize::from(self.place.entries) * USED);
         self.added.wrapping_sub(event).wrapping_sub(1) < self.added.wrapping_sub(before)
+    }
+
+    /// Asks for an interrupt for the next chain. True if one has ended meanwhile: there may be none for that one.
+    pub(super) fn want_interrupt(&mut self) -> bool {
+        if self.event_index {
+            let event = HEAD + usize::from(self.place.entries) * 2;
+            self.memory.store_16(self.place.available + event, self.seen);
+        } else {
+            self.memory.store_16(self.place.available, 0);
+        }
+        // The wish must be there before we look once more: the device does the same, the other way round.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.ended() > 0
     }
 
     /// How many chains can be taken back.

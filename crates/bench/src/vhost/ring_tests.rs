@@ -53,6 +53,37 @@ fn chains_go_and_come_back_in_any_order() {
 }
 
 #[test]
+fn an_interrupt_is_asked_for_unless_something_has_ended() {
+    for event_index in [true, false] {
+        let (memory, place, mut ring) = ring(event_index);
+        let mut used = 0;
+        // As a device decides after it has handed a chain back.
+        let wanted = |before: u16, used: u16| match event_index {
+            true => {
+                let event = memory.load_16(place.available + HEAD + 16);
+                used.wrapping_sub(event).wrapping_sub(1) < used.wrapping_sub(before)
+            }
+            false => memory.load_16(place.available) & NONE_WANTED == 0,
+        };
+        for _ in 0..100_000 {
+            ring.add(0);
+            ring.publish();
+            hand_back(&memory, &place, &mut used, 0);
+            assert!(!wanted(used.wrapping_sub(1), used), "nobody has asked");
+            assert!(ring.want_interrupt(), "it has ended before");
+            ring.take();
+            ring.add(3);
+            ring.publish();
+            assert!(!ring.want_interrupt());
+            hand_back(&memory, &place, &mut used, 3);
+            assert!(wanted(used.wrapping_sub(1), used));
+            ring.want_no_interrupts();
+            ring.take();
+        }
+    }
+}
+
+#[test]
 fn the_device_is_told_when_it_asks_for_it() {
     for event_index in [true, false] {
         let (memory, place, mut ring) = ring(event_index);

@@ -182,16 +182,20 @@ impl System {
         length: Duration,
     ) -> Result<Round, VhostError> {
         let window = Window { start: Instant::now(), warm_up, length };
+        let size = self.size.min(self.device.capacity);
         let work = |queue: u32| Work {
             block_bytes: u32::try_from(job.block_bytes).unwrap_or(0),
             read_percent: job.read_percent,
             random: job.random,
             depth: u16::try_from(job.depth).unwrap_or(1),
             queue,
-            queues: job.threads,
-            size: self.size.min(self.device.capacity),
-            marked: self.marked,
-            rate,
+            seed: queue,
+            from: 0,
+            size,
+            first: size / job.block_bytes / u64::from(job.threads) * u64::from(queue),
+            written: self.marked,
+            verified: self.marked,
+            gap: rate.map(|rate| 1e9 * f64::from(job.threads) / rate),
             limit: limit.unwrap_or(u64::MAX),
         };
         let queues = self.device.queues.drain(..job.threads as usize);

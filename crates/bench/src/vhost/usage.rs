@@ -24,6 +24,14 @@ impl Worker {
         Self::Threads(ids.iter().map(|id| format!("/proc/self/task/{id}").into()).collect())
     }
 
+    /// The process, if it is another one.
+    pub(super) fn process(&self) -> Option<u32> {
+        match self {
+            Self::Process(tasks) => tasks.parent()?.file_name()?.to_str()?.parse().ok(),
+            Self::Threads(_) => None,
+        }
+    }
+
     /// Nanoseconds on a processor so far; `None` where the kernel does not count them or we may not look.
     pub(super) fn nanos(&self) -> Option<u64> {
         match self {

@@ -7,8 +7,8 @@ use server::Size;
 
 /// Measure: reference workloads on any block device, disks over vhost-user, or the engine and the codec alone
 ///
-/// `run` takes a suite, a workload as data, to Gabion, to raw drives and to whatever else shows a device, a file or an NBD
-/// export; what it measures is kept and can be gone on with, compared and reported. `engine` and `codec` are quick, and
+/// `run` takes a suite, a workload as data, to Gabion, to raw drives and to whatever else shows a device, a file, an NBD
+/// export or a disk over vhost-user; what it measures is kept and can be gone on with, compared and reported. `engine` and `codec` are quick, and
 /// need nothing but memory.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
@@ -25,6 +25,9 @@ pub(crate) enum BenchCommand {
         /// The run
         #[arg(value_name = "RUN")]
         id: String,
+        /// Write the report, too, when all is measured
+        #[arg(long)]
+        report: bool,
         #[command(flatten)]
         place: ResultsArgs,
     },
@@ -195,13 +198,22 @@ pub(crate) struct DrivesArgs {
 #[command(after_long_help = "\
 Targets, as NAME=TARGET or TARGET:
   gabion[:OPTION,...]      Gabion itself, on the drives: a daemon of its own, pools, volumes, exports. Options:
-                           scheme=4+1, pools=2, fill=50 (how full the volumes make the pools, in percent), reactors=N
+                           scheme=4+1, pools=2, fill=50 (how full the volumes make the pools, in percent), reactors=N,
+                           by=nbd or by=vhost (how the volumes are served)
   /dev/..., /a/file        a device or file that is there
   nbd+unix:///..., nbd://  an NBD export; several targets' places are joined with commas
+  vhost:/a/socket          a disk that is served to machines (vhost-user-blk): no fio, but a load of our own
+  btrfs[:OPTION,...]       files on btrfs with raid5 or raid6, on the drives; fill=50, pools=2
+  md[:OPTION,...]          Linux md, RAID 5 or 6, in this kernel or else in a virtual machine; fill=50, pools=2, chunk=64,
+                           guest=auto, always or never, kernel=DIR
+  qemu-storage-daemon[:by=nbd or vhost], nbdkit
+                           each drive by itself behind that program, without protection
+  peers[:OPTION,...]       all of the last four that are there; './run peers' installs what they take
 
 What a target holds is overwritten only with --overwrite. Drives of a lab may always be.
 
 Examples:
+  gabion bench run raid-vm --make-lab 1/400 --target gabion:by=vhost --target peers:by=vhost --report
   gabion lab up --fraction 1/400
   gabion bench run raid-vm --lab lab --target gabion --quick
   gabion bench run sweep --target old=/dev/vg/old --target new=/dev/vg/new --overwrite --scale 0.01 --repeats 3
@@ -223,6 +235,15 @@ pub(crate) struct RunArgs {
     /// Contents of drives and targets may be destroyed
     #[arg(long)]
     pub(crate) overwrite: bool,
+    /// Make a lab for this run alone, of the suite's drives at this share of their speed, and take it away afterwards
+    #[arg(long, value_name = "FRACTION", conflicts_with_all = ["lab", "drives"])]
+    pub(crate) make_lab: Option<bench::lab::Fraction>,
+    /// Size of each drive of that lab
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) lab_size: Size,
+    /// Write the report, too, when all is measured
+    #[arg(long)]
+    pub(crate) report: bool,
     #[command(flatten)]
     pub(crate) place: ResultsArgs,
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
         BenchCommand::List { suite } => suites::list(global, suite.as_deref()),
         BenchCommand::Plan(arguments) => suites::plan(global, arguments),
         BenchCommand::Run(arguments) => suites::run(global, arguments),
-        BenchCommand::Resume { id, place } => suites::resume(global, id, place),
+        BenchCommand::Resume { id, report, place } => suites::resume(global, id, *report, place),
         BenchCommand::Runs { place } => suites::runs(global, place),
         BenchCommand::Compare(arguments) => suites::compare(global, arguments),
         BenchCommand::Report(arguments) => suites::report(global, arguments),

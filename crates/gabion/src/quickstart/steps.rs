@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bench::fio::{FioRun, Target};
+use bench::fio::FioRun;
+use bench::load::Target;
 use bench::{Job, JobResult, fio, nbd};
 use indicatif::{ProgressBar, ProgressStyle};
 use server::wire::{

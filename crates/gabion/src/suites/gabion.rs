@@ -1,12 +1,12 @@
 //! Gabion under measurement: a daemon of its own on the run's drives, pools, volumes, exports; all by the API.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use bench::bounds::Layout;
-use bench::fio::Target;
-use bench::leftover::OnFile;
-use bench::system::{About, Promises, Spot, System, SystemError, Wish};
+use bench::leftover::{OnFile, Place};
+use bench::load::Target;
+use bench::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
 use server::wire::{CreateExport, CreatePool, CreateVolume, Export, Operation, Pool, Protocol, Volume};
 use tokio::runtime::Runtime;
 
@@ -28,6 +28,7 @@ pub(super) struct Gabion {
     pools: Option<u32>,
     fill: u64,
     reactors: Option<u32>,
+    protocol: Protocol,
     overwrite: bool,
     shape: String,
     layout: Option<Layout>,
@@ -41,7 +42,7 @@ struct Up {
     /// So that a resumed run finds it if this process is killed.
     _on_file: OnFile,
     client: Client,
-    directory: PathBuf,
+    directory: Place,
     pools: u32,
     spots: Vec<Spot>,
 }
@@ -58,6 +59,7 @@ impl Gabion {
             pools: None,
             fill: FILL,
             reactors: None,
+            protocol: Protocol::Nbd,
             overwrite,
             shape: String::new(),
             layout: None,
@@ -78,6 +80,8 @@ impl Gabion {
                 "pools" => system.pools = Some(number(64)?),
                 "fill" => system.fill = number(95)?.into(),
                 "reactors" => system.reactors = Some(number(256)?),
+                "by" if value == "nbd" => system.protocol = Protocol::Nbd,
+                "by" if value == "vhost" => system.protocol = Protocol::VhostUser,
                 _ => return Err(wrong().into()),
             }
         }
@@ -85,25 +89,13 @@ impl Gabion {
     }
 
     fn make(&mut self, wish: &Wish<'_>) -> Result<Up> {
-        let directory = directory(&self.name, wish.folder)?;
-        let made = self.make_in(&directory, wish);
-        if made.is_err() {
-            let _ = std::fs::remove_dir_all(&directory);
-        }
-        made
-    }
-
-    fn make_in(&mut self, directory: &Path, wish: &Wish<'_>) -> Result<Up> {
+        let place = Place::new(wish.folder, &self.name)?;
+        let directory = place.path();
         let scheme =
             self.scheme.clone().or(wish.scheme.map(str::to_owned)).context("no scheme: say scheme=k+m")?;
         let pools = self.pools.unwrap_or(wish.pools).max(1);
-        let each = wish.drives.len() / pools as usize;
-        if each == 0 {
-            anyhow::bail!(
-                "{pools} pools need more drives than {}: name them with --lab or --drives",
-                wish.drives.len()
-            );
-        }
+        let groups = wish.groups(pools).map_err(anyhow::Error::msg)?;
+        let each = groups.first().map_or(0, |group| group.len());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = Client::new(directory.join("gabion.sock"));
         let log = wish.folder.join(format!("{}.log", self.name));
@@ -112,7 +104,7 @@ impl Gabion {
         let daemon = runtime.block_on(Daemon::start(directory, &log, &more, &client))?;
         let on_file = OnFile::new(wish.folder, &self.name, daemon.process())?;
         let mut spots = Vec::new();
-        for (number, drives) in wish.drives.chunks(each).take(pools as usize).enumerate() {
+        for (number, drives) in groups.into_iter().enumerate() {
             let paths = drives.iter().map(|path| path.display().to_string()).collect();
             let request = CreatePool {
                 name: pool_name(number),
@@ -121,28 +113,23 @@ impl Gabion {
                 wipe: self.overwrite,
                 ..CreatePool::default()
             };
-            let share = wish.instances.div_ceil(pools).max(1);
-            let made = self.pool(&client, &request, share, wish.instance_bytes, directory);
+            let made = self.pool(&client, &request, wish.share(pools), wish.instance_bytes, directory);
             spots.push(runtime.block_on(made)?);
         }
         // RAID levels are no k+m: their bounds are not computed.
         let drives = u32::try_from(each)?.saturating_mul(pools);
         self.layout = Layout::parse(&scheme, drives, pools).ok();
         self.shape = format!(
-            "{pools} {} {scheme} on {} drives, volumes of {} % of their room, by NBD on a Unix socket",
+            "{pools} {} {scheme} on {} drives, volumes of {} % of their room, {}",
             if pools == 1 { "pool" } else { "pools" },
             each * pools as usize,
-            self.fill
+            self.fill,
+            match self.protocol {
+                Protocol::Nbd => "by NBD on a Unix socket",
+                Protocol::VhostUser => "by vhost-user",
+            }
         );
-        Ok(Up {
-            runtime,
-            daemon,
-            _on_file: on_file,
-            client,
-            directory: directory.into(),
-            pools,
-            spots: in_turn(spots),
-        })
+        Ok(Up { runtime, daemon, _on_file: on_file, client, directory: place, pools, spots: in_turn(spots) })
     }
 
     /// Makes a pool with so many volumes, each exported.
@@ -170,15 +157,13 @@ impl Gabion {
             let export = CreateExport {
                 pool: request.name.clone(),
                 volume: name.clone(),
-                protocol: Protocol::Nbd,
+                protocol: self.protocol,
                 read_only: false,
                 queues: None,
                 reactors: Vec::new(),
             };
-            let _: Export = client.post("/v1/exports", &export).await?;
-            let socket = directory.join("nbd.sock");
-            let uri = format!("nbd+unix:///{}/{name}?socket={}", request.name, socket.display());
-            spots.push(Spot { target: Target::Nbd(uri), bytes: size });
+            let export: Export = client.post("/v1/exports", &export).await?;
+            spots.push(Spot { target: target(&export, directory)?, bytes: size });
         }
         Ok(spots)
     }
@@ -188,30 +173,23 @@ impl Gabion {
     }
 }
 
+/// Where an export is found.
+fn target(export: &Export, directory: &Path) -> Result<Target> {
+    match export.protocol {
+        Protocol::Nbd => {
+            let (pool, volume, socket) = (&export.pool, &export.volume, directory.join("nbd.sock"));
+            Ok(Target::Nbd(format!("nbd+unix:///{pool}/{volume}?socket={}", socket.display())))
+        }
+        Protocol::VhostUser => {
+            let mut paths = export.uris.iter().filter_map(|uri| uri.strip_prefix("unix:"));
+            let path = paths.next().context("the daemon does not say where the volume's socket is")?;
+            Ok(Target::Vhost(path.into()))
+        }
+    }
+}
+
 fn pool_name(number: usize) -> String {
     format!("bench{number}")
-}
-
-/// A directory for sockets and state, written down in the run's folder; that of a killed process is taken away. Addresses
-/// of Unix sockets must be short, which rules out the run's folder itself.
-fn directory(name: &str, folder: &Path) -> Result<PathBuf> {
-    let note = folder.join(format!("{name}.directory"));
-    if let Ok(old) = std::fs::read_to_string(&note).map(PathBuf::from)
-        && old.parent() == Some(&std::env::temp_dir())
-        && old.exists()
-    {
-        std::fs::remove_dir_all(&old).with_context(|| old.display().to_string())?;
-    }
-    let place = std::env::temp_dir().join(format!("gabion-bench-{}-{name}", std::process::id()));
-    std::fs::write(&note, place.display().to_string()).with_context(|| note.display().to_string())?;
-    std::fs::create_dir(&place).with_context(|| place.display().to_string())?;
-    Ok(place)
-}
-
-/// The first volume of each pool, the second of each, and so on: few instances are spread over all pools.
-fn in_turn(pools: Vec<Vec<Spot>>) -> Vec<Spot> {
-    let longest = pools.iter().map(Vec::len).max().unwrap_or(0);
-    (0..longest).flat_map(|index| pools.iter().filter_map(move |spots| spots.get(index).cloned())).collect()
 }
 
 impl System for Gabion {
@@ -227,6 +205,7 @@ impl System for Gabion {
             takes_drives: true,
             degrades: true,
             layout: self.layout,
+            remark: None,
         }
     }
 
@@ -262,9 +241,8 @@ impl System for Gabion {
     fn tear_down(&mut self) -> Result<(), SystemError> {
         let Some(up) = self.up.take() else { return Ok(()) };
         let stopped = up.daemon.stop();
-        let removed =
-            std::fs::remove_dir_all(&up.directory).with_context(|| up.directory.display().to_string());
-        stopped.and(removed).map_err(|error| self.error("taking it down", &error))
+        drop(up.directory);
+        stopped.map_err(|error| self.error("taking it down", &error))
     }
 }
 

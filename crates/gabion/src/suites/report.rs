@@ -1,5 +1,7 @@
 //! `gabion bench report`: the files of a run's report.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use bench::report::Report;
 use bench::run::Store;
@@ -13,16 +15,32 @@ use crate::failure::Outcome;
 /// # Errors
 /// When there is no such run or nothing in it, or the files cannot be written.
 pub(crate) fn report(global: &Global, arguments: &ReportArgs) -> Result<Outcome> {
-    let store = Store::open(&super::results(&arguments.place), &arguments.id)?;
+    let place = super::results(&arguments.place);
+    let text = if global.json {
+        to_json(&of(&Store::open(&place, &arguments.id)?, &arguments.id)?)?
+    } else {
+        write(&place, &arguments.id, arguments.out.as_deref())?
+    };
+    print(&text)?;
+    Ok(Outcome::Done)
+}
+
+fn of(store: &Store, id: &str) -> Result<Report> {
     let report = Report::new(store.plan()?, store.systems()?, store.results()?);
     if report.results.is_empty() {
-        bail!("nothing has been measured yet: 'gabion bench resume {}' goes on", arguments.id);
+        bail!("nothing has been measured yet: 'gabion bench resume {id}' goes on");
     }
-    if global.json {
-        print(&to_json(&report)?)?;
-        return Ok(Outcome::Done);
-    }
-    let folder = arguments.out.clone().unwrap_or_else(|| store.folder().join("report"));
+    Ok(report)
+}
+
+/// Writes the report of the run `id` in `place` into `out` or the run's folder; gives the names of the files.
+///
+/// # Errors
+/// When there is nothing to report, or the files cannot be written.
+pub(super) fn write(place: &Path, id: &str, out: Option<&Path>) -> Result<String> {
+    let store = Store::open(place, id)?;
+    let report = of(&store, id)?;
+    let folder = out.map_or_else(|| store.folder().join("report"), Path::to_owned);
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let files = [
         ("report.html", report.html()?),
@@ -36,6 +54,5 @@ pub(crate) fn report(global: &Global, arguments: &ReportArgs) -> Result<Outcome>
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
         written.push_str(&format!("{}\n", path.display()));
     }
-    print(&written)?;
-    Ok(Outcome::Done)
+    Ok(written)
 }

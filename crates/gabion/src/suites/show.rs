@@ -66,6 +66,7 @@ pub(super) fn results(plan: &RunPlan, results: &[Measured]) -> String {
             text.push('\n');
         }
     }
+    plan.absent.iter().for_each(|absent| text.push_str(&format!("not there: {absent}\n")));
     if !plan.scaled.said.is_empty() {
         text.push_str("scaled: ");
         text.push_str(&plan.scaled.said.join("; "));
@@ -98,6 +99,9 @@ fn target(name: &str, results: &[Measured]) -> String {
             if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) }
         ));
     }
+    for (state, cases) in states(name, results) {
+        text.push_str(&format!("  {state}: {}\n", cases.join(", ")));
+    }
     for (why, cases) in missing(name, results) {
         text.push_str(&format!("  without a result: {}: {why}\n", cases.join(", ")));
     }
@@ -109,6 +113,19 @@ fn processors(one: &Measured) -> String {
     let used = one.observation.cpu.iter().filter(|(_, used)| **used >= 0.005);
     let list: Vec<String> = used.map(|(kind, used)| format!("{kind} {used:.2}")).collect();
     format!("{:.2} of {}: {}", one.observation.cpu_busy, one.observation.cpus, list.join(", "))
+}
+
+/// What must be known of results, with their cases.
+fn states(name: &str, results: &[Measured]) -> BTreeMap<String, Vec<String>> {
+    let mut states = BTreeMap::<String, Vec<String>>::new();
+    for one in results.iter().filter(|one| one.target == name) {
+        let Some(state) = &one.state else { continue };
+        let cases = states.entry(state.clone()).or_default();
+        if !cases.contains(&one.case.name) {
+            cases.push(one.case.name.clone());
+        }
+    }
+    states
 }
 
 /// Cases without a result, by the reason.

@@ -1,13 +1,14 @@
 //! `gabion bench run` and `gabion bench resume`.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
-use bench::lab::{Lab, LabError};
-use bench::run::{Environment, Event, Measured, Missing, Run, RunError, RunPlan, Store, new_id};
+use anyhow::{Context, Result, bail};
+use bench::lab::{Lab, LabError, LabPlan};
+use bench::run::{Environment, Event, Measured, Missing, Run, RunPlan, Store, new_id, with_own_lab};
 use bench::system::System;
 use bench::{Scaling, Side};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,28 +20,33 @@ use crate::commands::lab::until_signal;
 use crate::commands::{print, to_json};
 use crate::failure::{Outcome, Usage};
 
+/// Drives of a lab that a run makes for a suite which says nothing of any.
+const DRIVES: u32 = 10;
+const MODEL: &str = "kioxia-cm7";
+
 /// Begins a run and does it.
 ///
 /// # Errors
 /// Why it could not be begun or done to its end.
 pub(crate) fn run(global: &Global, arguments: &RunArgs) -> Result<Outcome> {
     let plan = plan(arguments)?;
-    let systems = systems(&plan)?;
+    // What makes no sense is told before anything is made.
+    systems(&plan)?;
     let place = super::results(&arguments.place);
     let store = Store::create(&place, &plan)?;
-    go(global, store, plan, systems)
+    go(global, store, plan, arguments.report)
 }
 
 /// Goes on with a run.
 ///
 /// # Errors
 /// Why it could not be gone on with or done to its end.
-pub(crate) fn resume(global: &Global, id: &str, arguments: &ResultsArgs) -> Result<Outcome> {
+pub(crate) fn resume(global: &Global, id: &str, report: bool, arguments: &ResultsArgs) -> Result<Outcome> {
     let mut store = Store::open(&super::results(arguments), id)?;
     store.lock(id)?;
     let plan = store.plan()?;
-    let systems = systems(&plan)?;
-    go(global, store, plan, systems)
+    systems(&plan)?;
+    go(global, store, plan, report)
 }
 
 fn plan(arguments: &RunArgs) -> Result<RunPlan> {
@@ -51,7 +57,12 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
     let scaling = scaling(&arguments.scale);
     let scaled = suite.scaled(&scaling)?;
     let (lab, drives) = drives(&arguments.drives)?;
-    let targets = arguments.targets.iter().map(|text| target::spec(text)).collect::<Result<Vec<_>>>()?;
+    let (mut targets, mut absent) = (Vec::new(), Vec::new());
+    for text in &arguments.targets {
+        let (found, missing) = target::specs(text)?;
+        targets.extend(found);
+        absent.extend(missing);
+    }
     for (index, one) in targets.iter().enumerate() {
         if targets.iter().take(index).any(|other| other.name == one.name) {
             return Err(Usage(format!(
@@ -61,10 +72,18 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
             .into());
         }
     }
-    if targets.is_empty() && drives.is_empty() {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let own_lab = arguments.make_lab.map(|fraction| LabPlan {
+        name: format!("run-{started}"),
+        drives: u16::try_from(suite.drives.unwrap_or(DRIVES)).unwrap_or(u16::MAX),
+        model: suite.drive_model.clone().unwrap_or_else(|| MODEL.into()),
+        fraction,
+        drive_bytes: arguments.lab_size.bytes(),
+        directory: None,
+    });
+    if targets.is_empty() && drives.is_empty() && own_lab.is_none() {
         return Err(Usage("nothing to measure: name a --target, --drives or a --lab".into()).into());
     }
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(RunPlan {
         id: new_id(&suite.name, started),
         scaled,
@@ -74,6 +93,8 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
         limits: lab.as_ref().map(|lab| lab.limits),
         overwrite: arguments.overwrite,
         lab,
+        own_lab,
+        absent,
         repeats: arguments.repeats,
         command: std::env::args().collect(),
         environment: Environment {
@@ -117,25 +138,30 @@ fn drives(arguments: &DrivesArgs) -> Result<(Option<Lab>, Vec<std::path::PathBuf
 }
 
 fn systems(plan: &RunPlan) -> Result<Vec<Box<dyn System>>> {
-    let overwrite = plan.overwrite || plan.lab.is_some();
+    let overwrite = plan.overwrite || plan.lab.is_some() || plan.own_lab.is_some();
     plan.targets.iter().map(|spec| target::open(spec, overwrite)).collect()
 }
 
 /// Does what is left of a run, and shows all of it.
-fn go(global: &Global, store: Store, plan: RunPlan, systems: Vec<Box<dyn System>>) -> Result<Outcome> {
+fn go(global: &Global, store: Store, plan: RunPlan, report: bool) -> Result<Outcome> {
     let (id, folder, shown) = (plan.id.clone(), store.folder().display().to_string(), plan.clone());
+    let kept = store.folder().to_owned();
     let told = Told::new(global.quiet);
     told.say(&format!("run {id} in {folder}"));
     plan.scaled.said.iter().for_each(|said| told.say(&format!("  scaled: {said}")));
+    plan.absent.iter().for_each(|absent| told.say(&format!("  not there: {absent}")));
     let results = until_signal(move |stop: &Arc<AtomicBool>| {
         let mut tell = |event: Event| told.event(&event);
-        Run::new(store, plan, systems, stop, &mut tell).go()
-    })?;
-    let results = results.map_err(|error: RunError| anyhow::Error::new(error))?;
+        with_own_lab(store, plan, stop, |store, plan| {
+            let systems = systems(&plan)?;
+            anyhow::Ok(Run::new(store, plan, systems, stop, &mut tell).go()?)
+        })
+    })??;
+    let written = if report { super::report::write(&place(&kept)?, &id, None)? } else { String::new() };
     let text = if global.json {
         to_json(&Summary { run: &id, folder: &folder, results: results.iter().map(Line::of).collect() })?
     } else {
-        format!("{}\nkept in {folder}\n", show::results(&shown, &results))
+        format!("{}\nkept in {folder}\n{written}", show::results(&shown, &results))
     };
     print(&text)?;
     let failed = results.iter().filter(|one| matches!(one.missing, Some(Missing::Failed(_)))).count();
@@ -146,6 +172,11 @@ fn go(global: &Global, store: Store, plan: RunPlan, systems: Vec<Box<dyn System>
         );
     }
     Ok(Outcome::Done)
+}
+
+/// The folder of all runs, of that of one.
+fn place(of: &Path) -> Result<PathBuf> {
+    Ok(of.parent().context("a run's folder is in another one")?.to_owned())
 }
 
 /// What a program is told of a run; everything else is in its folder.

@@ -1,6 +1,7 @@
 //! Targets as they are named on the command line.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use bench::peers::{PEERS, Peer};
 use bench::run::TargetSpec;
 use bench::system::{Given, System};
 
@@ -31,9 +32,57 @@ fn usual_name(text: &str) -> String {
         "nbd" | "nbds" | "nbd+unix" | "nbds+unix" => {
             text.split('?').next().and_then(|text| text.rsplit('/').next())
         }
+        "vhost" => text.split(',').next().and_then(|text| text.rsplit('/').next()),
         word => word.rsplit('/').next(),
     };
     last.filter(|name| !name.is_empty()).unwrap_or("target").to_owned()
+}
+
+/// All targets that a text names, and why those are missing that are not there: `peers` is everything that can be measured here
+/// beside Gabion.
+///
+/// # Errors
+/// When one that is named itself is not there, or it makes no sense.
+pub(super) fn specs(text: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
+    if let Some(options) = all_peers(text) {
+        return peers(options);
+    }
+    let one = spec(text)?;
+    let (kind, options) = one.spec.split_once(':').unwrap_or((&one.spec, ""));
+    if let Some(what) = Peer::find(kind).and_then(|peer| peer.lacks(options)) {
+        bail!("{}: {what}", one.name);
+    }
+    Ok((vec![one], Vec::new()))
+}
+
+/// The options of all peers, if that is what a text names.
+fn all_peers(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix("peers")?;
+    if rest.is_empty() { Some("") } else { rest.strip_prefix(':') }
+}
+
+fn peers(options: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
+    let options = || options.split(',').filter(|option| !option.is_empty());
+    let key = |option: &str| option.split_once('=').map_or(option, |(key, _)| key).to_owned();
+    if let Some(option) = options().find(|option| !PEERS.iter().any(|peer| peer.has(&key(option)))) {
+        return Err(
+            Usage(format!("'{option}' is an option of no peer: see 'gabion bench run --help'")).into()
+        );
+    }
+    let (mut specs, mut missing) = (Vec::new(), Vec::new());
+    for peer in PEERS {
+        // An option that only some of them have is for those.
+        let its: Vec<&str> = options().filter(|option| peer.has(&key(option))).collect();
+        let its = its.join(",");
+        match peer.lacks(&its) {
+            Some(what) => missing.push(format!("{}: {what}", peer.name)),
+            None => {
+                let spec = if its.is_empty() { peer.name.into() } else { format!("{}:{its}", peer.name) };
+                specs.push(TargetSpec { name: peer.name.into(), spec });
+            }
+        }
+    }
+    Ok((specs, missing))
 }
 
 /// The system behind a target. `overwrite` says that the drives' contents may be destroyed.
@@ -45,14 +94,10 @@ pub(super) fn open(target: &TargetSpec, overwrite: bool) -> Result<Box<dyn Syste
     let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
     match kind {
         "gabion" => Ok(Box::new(Gabion::parse(&target.name, rest, overwrite)?)),
-        // Who answers as a machine's disk takes a load that speaks its protocol, which fio does not.
-        "vhost-user" => Err(Usage(
-            "vhost-user sockets are measured by 'gabion bench vhost' or from within a machine; suites run on devices, files \
-             and NBD"
-                .into(),
-        )
-        .into()),
-        _ => Ok(Box::new(Given::parse(&target.name, spec)?)),
+        _ => match Peer::find(kind) {
+            Some(peer) => Ok(peer.open(&target.name, rest, overwrite)?),
+            None => Ok(Box::new(Given::parse(&target.name, spec)?)),
+        },
     }
 }
 
@@ -69,6 +114,7 @@ mod tests {
             ("/dev/vg/x", "x", "/dev/vg/x"),
             ("nbd+unix:///pool/vol?socket=/run/x.sock", "vol", "nbd+unix:///pool/vol?socket=/run/x.sock"),
             ("old=/dev/a,/dev/b", "old", "/dev/a,/dev/b"),
+            ("vhost:/run/p/vm02.sock,vhost:/run/p/x", "vm02.sock", "vhost:/run/p/vm02.sock,vhost:/run/p/x"),
         ] {
             let spec = spec(text).unwrap();
             assert_eq!((spec.name.as_str(), spec.spec.as_str()), (name, what), "{text}");
@@ -82,10 +128,35 @@ mod tests {
             ("floppy", "no absolute path"),
             ("gabion:speed=9", "'speed=9'"),
             ("gabion:fill=0", "fill"),
-            ("vhost-user:/x", "gabion bench vhost"),
+            ("gabion:by=pigeon", "by=pigeon"),
+            ("btrfs:speed=9", "fill (how much"),
+            ("nbdkit:fill=9", "which has none"),
+            ("vhost:x.sock", "vhost:/SOCKET"),
+            ("vhost:/x.sock,/dev/x", "two targets"),
         ] {
             let error = format!("{:#}", open(&spec(text).unwrap(), false).map(|_| ()).unwrap_err());
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn peers_are_those_that_are_there_each_with_its_options() {
+        let (specs, missing) = peers("by=vhost,fill=20").unwrap();
+        assert_eq!(specs.len() + missing.len(), PEERS.len());
+        for spec in specs {
+            let wanted = match spec.name.as_str() {
+                "qemu-storage-daemon" => "qemu-storage-daemon:by=vhost",
+                "nbdkit" => "nbdkit",
+                name => &format!("{name}:fill=20"),
+            };
+            assert_eq!(spec.spec, wanted);
+            open(&spec, true).unwrap();
+        }
+        assert!(missing.iter().all(|line| line.contains("(Debian: ")), "{missing:?}");
+        assert!(peers("speed=9").unwrap_err().to_string().contains("no peer"));
+        assert_eq!(
+            (all_peers("peers"), all_peers("peers:x=1"), all_peers("peersx")),
+            (Some(""), Some("x=1"), None)
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What held each job back, with the evidence, and how rates grow with the load.
 
-use super::{LINES_MAX, heading, of, strings, targets};
+use super::{LINES_MAX, heading, of, shown, strings, targets};
 use crate::analysis::{Along, Finding};
 use crate::report::{Block, Chart, Kind, Report, Table};
 use crate::words::{percent, rate, time};
@@ -15,7 +15,7 @@ fn bound_rate(finding: &Finding, iops: f64) -> String {
 pub(super) fn analysis(report: &Report) -> Vec<Block> {
     let mut blocks = Vec::new();
     for target in targets(report) {
-        blocks.push(Block::Heading(heading(target)));
+        blocks.push(Block::Heading(heading(report, target)));
         for finding in of(report, target) {
             blocks.push(Block::Text(format!("{}: held back by {}.", finding.case, finding.bottleneck.what)));
             let mut lines = finding.bottleneck.evidence.clone();
@@ -39,7 +39,7 @@ pub(super) fn analysis(report: &Report) -> Vec<Block> {
         let row = |lost: &crate::analysis::Lost| {
             vec![
                 lost.healthy.clone(),
-                lost.target.clone(),
+                shown(report, &lost.target),
                 percent(lost.rate),
                 lost.p9995.map_or("-".into(), |factor| format!("x {factor:.1}")),
             ]

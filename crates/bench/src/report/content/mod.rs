@@ -3,6 +3,7 @@
 //! Must not know: whether it becomes a page or text.
 
 mod analysis;
+mod beside;
 mod configuration;
 mod published;
 mod results;
@@ -24,6 +25,7 @@ pub(super) fn document(report: &Report) -> Document {
     let sections = [
         ("In short", summary::summary(report)),
         ("What was measured, on what", configuration::configuration(report)),
+        ("Side by side", beside::beside(report)),
         ("Results", results::results(report)),
         ("Beside published figures", published::published(report)),
         ("Analysis", analysis::analysis(report)),
@@ -65,8 +67,17 @@ fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-fn heading(target: &str) -> String {
-    if target == RAW { "The drives themselves".into() } else { target.into() }
+fn heading(report: &Report, target: &str) -> String {
+    if target == RAW { "The drives themselves".into() } else { shown(report, target) }
+}
+
+/// A target's name, with what must be said beside each of its figures.
+fn shown(report: &Report, target: &str) -> String {
+    let system = report.systems.iter().find(|system| system.target == target);
+    match system.and_then(|system| system.about.remark.as_ref()) {
+        Some(remark) => format!("{target} ({remark})"),
+        None => target.into(),
+    }
 }
 
 /// A rate; of reads and writes apart where there are both.

@@ -9,7 +9,7 @@ use crate::words::{percent, rate, time};
 pub(super) fn results(report: &Report) -> Vec<Block> {
     let mut blocks = Vec::new();
     for target in targets(report) {
-        blocks.push(Block::Heading(heading(target)));
+        blocks.push(Block::Heading(heading(report, target)));
         let several = of(report, target).any(|finding| finding.series.repeats > 1);
         let row = |finding: &Finding| {
             let (series, sides_of) = (&finding.series, &finding.series.sides);
@@ -67,6 +67,7 @@ fn latencies(report: &Report, target: &str) -> Option<Block> {
         }
     }
     series.truncate(LINES_MAX);
+    let target = heading(report, target);
     let title = format!("{target}: latency in milliseconds that a share of operations keeps");
     let places = strings(["50 %", "99 %", "99.95 %", "99.999 %"]);
     (!series.is_empty()).then_some(Block::Chart(Chart { title, kind: Kind::LinesLog, places, series }))
@@ -97,7 +98,7 @@ pub(super) fn over_time(report: &Report) -> Vec<Block> {
             values.resize(longest, None);
         }
         if !series.is_empty() {
-            let title = format!("{}: each second's rate, percent of the mean", heading(target));
+            let title = format!("{}: each second's rate, percent of the mean", heading(report, target));
             let places = (1..=longest).map(|second| second.to_string()).collect();
             blocks.push(Block::Chart(Chart { title, kind: Kind::Lines, places, series }));
         }
@@ -127,7 +128,7 @@ pub(super) fn drives(report: &Report) -> Vec<Block> {
         };
         if !places.is_empty() {
             blocks.push(Block::Chart(Chart {
-                title: format!("{}: percent of each drive's limit", heading(target)),
+                title: format!("{}: percent of each drive's limit", heading(report, target)),
                 kind: Kind::Heat,
                 places,
                 series: cases.iter().map(row).collect(),

@@ -1,7 +1,7 @@
 //! The report in short: how near each job came to its bound, what held it back, and what is to be doubted.
 
 use super::published::best_published;
-use super::{LINES_MAX, efficiency, of, rates, strings, targets};
+use super::{LINES_MAX, efficiency, of, rates, shown, strings, targets};
 use crate::analysis::Finding;
 use crate::report::{Block, Chart, Kind, Report, Table};
 use crate::run::RAW;
@@ -12,7 +12,7 @@ pub(super) fn summary(report: &Report) -> Vec<Block> {
     let findings: Vec<String> = targets(report)
         .into_iter()
         .filter(|name| *name != RAW)
-        .filter_map(|name| in_a_sentence(name, &of(report, name).collect::<Vec<_>>()))
+        .filter_map(|name| in_a_sentence(&shown(report, name), &of(report, name).collect::<Vec<_>>()))
         .collect();
     if !findings.is_empty() {
         blocks.push(Block::List(findings));
@@ -23,7 +23,7 @@ pub(super) fn summary(report: &Report) -> Vec<Block> {
             .map_or("-".into(), |(system, share)| format!("{share:.0} % ({system})"));
         rows.push(vec![
             finding.case.clone(),
-            finding.target.clone(),
+            shown(report, &finding.target),
             rates(&finding.series, &finding.job),
             efficiency(finding).map_or("-".into(), |(share, bound)| format!("{} of {bound}", percent(share))),
             best,
@@ -106,7 +106,7 @@ fn efficiency_chart(report: &Report) -> Option<Block> {
             let finding = of(report, target).find(|finding| finding.case == case)?;
             efficiency(finding).map(|(share, _)| share * 100.0)
         };
-        series.push((target.into(), places.iter().map(|(case, _)| value(case)).collect()));
+        series.push((shown(report, target), places.iter().map(|(case, _)| value(case)).collect()));
     }
     let published: Vec<Option<f64>> =
         places.iter().map(|(_, finding)| best_published(report, finding).map(|(_, share)| share)).collect();
@@ -114,6 +114,7 @@ fn efficiency_chart(report: &Report) -> Option<Block> {
         series.push(("best published".into(), published));
     }
     let places = places.into_iter().map(|(case, _)| case.to_owned()).collect();
-    let title = "Efficiency: percent of the bound that counts".into();
+    // Those without protection write once where others write twice.
+    let title = "Efficiency: percent of each target's own bound".into();
     Some(Block::Chart(Chart { title, kind: Kind::Bars, places, series }))
 }

@@ -1,114 +1,16 @@
 //! `gabion bench` with suites, as a user meets it: runs on files and on Gabion, interrupted, killed, compared, refused.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod home;
+mod peers;
 
-use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::Signal;
 use serde_json::Value;
 
-const SUITE: &str = "
-name = 'tiny'
-title = 'two jobs'
-source = 'this test'
-scheme = '2+1'
-instances = [2]
-ramp_s = 1
-run_s = 1
-[[jobs]]
-name = 'read'
-block_bytes = 4096
-read_percent = 100
-random = true
-depth = 4
-threads = 1
-[[jobs]]
-name = 'write'
-block_bytes = 65536
-read_percent = 0
-random = false
-depth = 2
-threads = 1
-refill = true
-[[jobs]]
-name = 'read, one drive lost'
-block_bytes = 4096
-read_percent = 100
-random = true
-depth = 4
-threads = 1
-degraded = true
-";
-
-struct Home(tempfile::TempDir);
-
-impl Home {
-    /// A place on a file system with direct I/O; `None` without fio, which all of this takes.
-    fn new() -> Option<Self> {
-        let there = Command::new("fio").arg("--version").stdout(Stdio::null()).status();
-        if !there.is_ok_and(|status| status.success()) {
-            assert!(
-                std::env::var_os("GABION_REQUIRE_CLIENTS").is_none(),
-                "fio is missing: './run setup' installs it"
-            );
-            eprintln!("this test does not apply: there is no fio");
-            return None;
-        }
-        let home = Self(tempfile::tempdir_in("/var/tmp").unwrap());
-        std::fs::write(home.path("tiny.toml"), SUITE).unwrap();
-        Some(home)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// A file with something in it.
-    fn file(&self, name: &str, bytes: u64) -> String {
-        let path = self.path(name);
-        std::fs::write(&path, vec![1; usize::try_from(bytes).unwrap()]).unwrap();
-        path.display().to_string()
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gabion"));
-        command.arg("bench").args(arguments).arg("--results").arg(self.path("runs")).stdin(Stdio::null());
-        command
-    }
-
-    fn bench(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn suite(&self) -> String {
-        self.path("tiny.toml").display().to_string()
-    }
-
-    fn runs(&self) -> Vec<String> {
-        text(&self.bench(&["runs", "-q"]).stdout).lines().map(str::to_owned).collect()
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// The results of a target: case, and operations a second or why there are none.
-fn results(summary: &Value, target: &str) -> Vec<(String, Result<f64, String>)> {
-    let of = |one: &Value| {
-        let side = ["read", "write"].iter().find_map(|side| one[*side]["iops"].as_f64());
-        let why = || one["missing"].to_string();
-        (one["case"].as_str().unwrap().to_owned(), side.ok_or_else(why))
-    };
-    let lines = summary["results"].as_array().unwrap();
-    lines.iter().filter(|one| one["target"] == target).map(of).collect()
-}
+use home::{Home, alive, cut, json, leftovers, results, text};
 
 #[test]
 fn files_are_measured_in_turns_and_only_overwritten_if_that_may_be() {
@@ -162,7 +64,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
         (vec!["run", "nosuch", "--target", "/x"], "there is no suite 'nosuch'"),
         (vec!["run", &suite], "nothing to measure"),
         (vec!["run", &suite, "--target", "a=/x", "--target", "a=/y"], "two targets are called 'a'"),
-        (vec!["run", &suite, "--target", "vhost-user:/x"], "gabion bench vhost"),
+        (vec!["run", &suite, "--target", "vhost:x"], "vhost:/SOCKET"),
         (vec!["run", &suite, "--lab", "nosuch", "--target", "gabion"], "there is no lab 'nosuch'"),
         (vec!["resume", "nosuch"], "there is no run 'nosuch'"),
         (vec!["compare", "a", "b"], "there is no run 'a'"),
@@ -176,26 +78,6 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
     let output = home.bench(&["run", &suite, "--target", "a=/nosuch", "--only", "read"]);
     assert!(text(&output.stderr).contains("measurements failed"), "{}", text(&output.stderr));
     assert_eq!(home.runs().len(), 1);
-}
-
-/// Processes whose command line has a word in it.
-fn alive(word: &str) -> usize {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let lines = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
-    lines.filter(|line| line.contains(word)).count()
-}
-
-/// Starts a run and ends its process when it has said that a measurement is done.
-fn cut(home: &Home, arguments: &[&str], after: &str, signal: Signal) {
-    let mut child = home.command(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let mut seen = Vec::new();
-    let done = lines.by_ref().inspect(|line| seen.push(line.clone())).any(|line| line.starts_with(after));
-    assert!(done, "{seen:#?}");
-    kill_process(Pid::from_child(&child), signal).unwrap();
-    // It must be able to go on talking.
-    lines.for_each(drop);
-    assert!(!child.wait().unwrap().success());
 }
 
 #[test]
@@ -229,11 +111,18 @@ fn gabion_is_set_up_measured_degraded_and_taken_down_however_a_run_ends() {
     assert!(line["cpu"]["gabion"].as_f64().unwrap() > 0.0, "{line}");
 }
 
-/// Processes that a run has on file.
-fn leftovers(folder: &Path) -> usize {
-    let count = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).unwrap().flatten();
-        entries.filter(|entry| entry.path().extension().is_some_and(|ending| ending == "process")).count()
-    };
-    count(folder) + count(&folder.join("fio"))
+#[test]
+fn gabion_is_measured_as_machines_see_it() {
+    let Some(home) = Home::new() else { return };
+    let drives: Vec<String> =
+        (0..3).map(|number| home.file(&format!("drive{number}.img"), 256 << 20)).collect();
+    let suite = home.suite();
+    let mut arguments = vec!["run", &suite, "--overwrite", "--json", "--only", "write", "--drives"];
+    arguments.extend(drives.iter().map(String::as_str));
+    arguments.extend(["--target", "gabion:fill=20,by=vhost"]);
+    let summary = json(&home.bench(&arguments));
+    let gabion = results(&summary, "gabion");
+    assert!(gabion.iter().all(|(_, iops)| iops.as_ref().is_ok_and(|iops| *iops > 0.0)), "{summary}");
+    let line = summary["results"].as_array().unwrap().iter().find(|one| one["target"] == "gabion").unwrap();
+    assert!(line["cpu"]["load"].as_f64().unwrap() > 0.0, "{line}");
 }

@@ -1,16 +1,19 @@
-//! What is measured: the trait behind which every system stands, and those that a user has already.
+//! What is measured: the trait behind which every system stands.
 //!
-//! Always true: nothing is written to what a user named unless he said so; what is mounted or held is refused.
+//! Always true: what is mounted or held is refused. Must not know: any system.
+
+mod given;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::Layout;
-use crate::fio::Target;
 use crate::lab;
+use crate::load::Target;
+
+pub use given::Given;
 
 /// What a system says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +31,9 @@ pub struct About {
     /// How it lies on the drives, which bounds depend on; nothing if that is not known.
     #[serde(default)]
     pub layout: Option<Layout>,
+    /// What must be said beside each of its figures, in a few words.
+    #[serde(default)]
+    pub remark: Option<String>,
 }
 
 /// What a figure is worth.
@@ -58,6 +64,28 @@ pub struct Wish<'a> {
     pub folder: &'a Path,
     /// Set when it is to end early.
     pub stop: &'a AtomicBool,
+}
+
+impl<'a> Wish<'a> {
+    /// The drives of each of `pools` pools.
+    ///
+    /// # Errors
+    /// When there are too few.
+    pub fn groups(&self, pools: u32) -> Result<Vec<&'a [PathBuf]>, String> {
+        let each = self.drives.len() / pools.max(1) as usize;
+        if each == 0 {
+            let drives = self.drives.len();
+            return Err(format!(
+                "{pools} pools need more drives than {drives}: name them with --lab or --drives"
+            ));
+        }
+        Ok(self.drives.chunks(each).take(pools.max(1) as usize).collect())
+    }
+
+    /// Instances that work on each of `pools` pools at most.
+    pub fn share(&self, pools: u32) -> u32 {
+        self.instances.div_ceil(pools.max(1)).max(1)
+    }
 }
 
 /// A place that instances work on.
@@ -115,102 +143,19 @@ pub trait System: Send {
     /// When it cannot.
     fn degrade(&mut self) -> Result<String, SystemError>;
 
+    /// Takes away what a run that was killed has left, of which there are notes in its folder.
+    ///
+    /// # Errors
+    /// What is left, and why.
+    fn clean_up(&mut self, _folder: &Path) -> Result<(), SystemError> {
+        Ok(())
+    }
+
     /// Takes away what was made.
     ///
     /// # Errors
     /// What is left, and why.
     fn tear_down(&mut self) -> Result<(), SystemError>;
-}
-
-/// Devices, files or exports that are there already.
-#[derive(Debug)]
-pub struct Given {
-    name: String,
-    targets: Vec<Target>,
-    spots: Vec<Spot>,
-}
-
-impl Given {
-    /// What a user names: paths or NBD addresses, several with commas between them.
-    ///
-    /// # Errors
-    /// When it is nothing that can be measured.
-    pub fn parse(name: &str, text: &str) -> Result<Self, SystemError> {
-        let one = |part: &str| {
-            if part.starts_with("nbd://") || part.starts_with("nbd+unix://") || part.starts_with("nbds") {
-                Ok(Target::Nbd(part.into()))
-            } else if part.starts_with('/') {
-                Ok(Target::File(part.into()))
-            } else {
-                let message =
-                    format!("'{part}' is no absolute path and no NBD address (nbd://, nbd+unix://)");
-                Err(SystemError::new(name, "finding it", message))
-            }
-        };
-        let targets: Result<Vec<Target>, SystemError> = text.split(',').map(one).collect();
-        Ok(Self { name: name.into(), targets: targets?, spots: Vec::new() })
-    }
-}
-
-impl System for Given {
-    fn about(&self) -> About {
-        let shown = |target: &Target| match target {
-            Target::Nbd(uri) => uri.clone(),
-            Target::File(path) => path.display().to_string(),
-        };
-        let unknown = || "not known: it was given as it is".to_owned();
-        About {
-            name: self.name.clone(),
-            what: self.targets.iter().map(shown).collect::<Vec<_>>().join(", "),
-            promises: Promises { flush: unknown(), checksums: unknown(), protection: unknown() },
-            takes_drives: false,
-            degrades: false,
-            layout: None,
-        }
-    }
-
-    fn set_up(&mut self, _wish: &Wish<'_>) -> Result<(), SystemError> {
-        let spot = |target: &Target| {
-            let bytes = size(target).map_err(|error| SystemError::new(&self.name, "looking at it", error))?;
-            Ok(Spot { target: target.clone(), bytes })
-        };
-        self.spots = self.targets.iter().map(spot).collect::<Result<_, SystemError>>()?;
-        Ok(())
-    }
-
-    fn spots(&self) -> Vec<Spot> {
-        self.spots.clone()
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        Vec::new()
-    }
-
-    fn degrade(&mut self) -> Result<String, SystemError> {
-        Err(SystemError::new(
-            &self.name,
-            "losing a drive",
-            "it was given as it is, and its drives are not ours",
-        ))
-    }
-
-    fn tear_down(&mut self) -> Result<(), SystemError> {
-        Ok(())
-    }
-}
-
-/// Bytes of a target; an error for what is in use.
-fn size(target: &Target) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
-    match target {
-        Target::Nbd(uri) => {
-            let output = Command::new("nbdinfo").args(["--size", uri]).stdin(Stdio::null()).output()?;
-            if !output.status.success() {
-                return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned().into());
-            }
-            Ok(String::from_utf8_lossy(&output.stdout).trim().parse()?)
-        }
-        Target::File(path) => file_size(path),
-    }
 }
 
 /// Bytes of a file or block device that nobody has mounted.
@@ -225,4 +170,10 @@ pub(crate) fn file_size(path: &Path) -> Result<u64, Box<dyn std::error::Error + 
         return Err(format!("{} has no bytes", path.display()).into());
     }
     Ok(bytes)
+}
+
+/// The first place of each pool, the second of each, and so on: few instances are spread over all pools.
+pub fn in_turn(pools: Vec<Vec<Spot>>) -> Vec<Spot> {
+    let longest = pools.iter().map(Vec::len).max().unwrap_or(0);
+    (0..longest).flat_map(|index| pools.iter().filter_map(move |spots| spots.get(index).cloned())).collect()
 }

@@ -1,0 +1,264 @@
+//! Files on btrfs: a file system with raid5 or raid6 over each pool's drives, and a file for each instance.
+
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::bounds::Layout;
+use crate::load::Target;
+use crate::program::{command, is_there, run};
+use crate::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
+
+use super::{Failure, Given, Groups, interrupted, is_device, number, spot, whole};
+
+/// How full the files make the file systems, in percent.
+const FILL: u64 = 50;
+/// The drive of each pool that is lost.
+const VICTIM: usize = 1;
+
+pub(super) struct Btrfs {
+    given: Given,
+    fill: u64,
+    pools: Option<u32>,
+    layout: Option<Layout>,
+    up: Option<Up>,
+}
+
+#[derive(Default)]
+struct Up {
+    file_systems: Vec<FileSystem>,
+    spots: Vec<Spot>,
+}
+
+struct FileSystem {
+    drives: Vec<PathBuf>,
+    at: PathBuf,
+    mounted: bool,
+}
+
+/// What is missing for it.
+pub(super) fn lacks() -> Option<String> {
+    if !is_there("mkfs.btrfs") {
+        return Some("mkfs.btrfs is not installed".into());
+    }
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let there = known.lines().any(|line| line.trim() == "btrfs")
+        || run(command("modprobe").args(["--dry-run", "btrfs"])).is_ok();
+    if !there {
+        return Some("this kernel has no btrfs".into());
+    }
+    (!rustix::process::geteuid().is_root()).then(|| "it takes root".into())
+}
+
+impl Btrfs {
+    pub(super) fn new(given: Given) -> Result<Self, String> {
+        let (mut fill, mut pools) = (FILL, None);
+        given.each(|key, value| {
+            match key {
+                "fill" => fill = number(value, 95)?,
+                "pools" => pools = Some(u32::try_from(number(value, 64)?).ok()?),
+                _ => return None,
+            }
+            Some(())
+        })?;
+        Ok(Self { given, fill, pools, layout: None, up: None })
+    }
+
+    fn make(&mut self, wish: &Wish<'_>, up: &mut Up) -> Result<(), Failure> {
+        let drive_bytes = self.given.take(wish.drives)?;
+        if let Some(file) = wish.drives.iter().find(|drive| !is_device(drive)) {
+            return Err(format!("{} is no block device: a lab has some", file.display()).into());
+        }
+        let pools = self.pools.unwrap_or(wish.pools).max(1);
+        let groups = Groups::new(wish, pools)?;
+        let Layout { data, parity, .. } = groups.layout;
+        let each = drive_bytes.saturating_mul(data.into()) / 100 * self.fill;
+        let files = wish.share(pools);
+        let bytes = whole((each / u64::from(files)).min(wish.instance_bytes.unwrap_or(u64::MAX)));
+        if bytes == 0 {
+            return Err(format!("the drives have no room for {files} files on each file system").into());
+        }
+        let mut spots = Vec::new();
+        for (number, drives) in groups.drives.iter().enumerate() {
+            interrupted(wish.stop)?;
+            let profile = if parity == 1 { "raid5" } else { "raid6" };
+            // Copies of what is small and matters, as its own documentation asks for beside raid5.
+            let metadata = if parity == 1 { "raid1" } else { "raid1c3" };
+            let mut mkfs = command("mkfs.btrfs");
+            mkfs.args(["-q", "-f", "-L", "gabion-bench", "-d", profile, "-m", metadata]).args(*drives);
+            run(&mut mkfs)?;
+            let at = wish.folder.join(format!("{}-{number}", self.given.name));
+            match std::fs::create_dir(&at) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
+                _ => {}
+            }
+            up.file_systems.push(FileSystem { drives: drives.to_vec(), at, mounted: false });
+            let Some(made) = up.file_systems.last_mut() else { continue };
+            made.mount(&made.drives.clone(), "")?;
+            let file = |index: u32| {
+                let path = made.at.join(format!("volume{index}"));
+                std::fs::File::create_new(&path)?.set_len(bytes)?;
+                Ok(spot(Target::File(path), bytes))
+            };
+            spots.push((0..files).map(file).collect::<Result<Vec<Spot>, std::io::Error>>()?);
+        }
+        self.layout = Some(groups.layout);
+        up.spots = in_turn(spots);
+        Ok(())
+    }
+
+    fn lose(up: &mut Up) -> Result<(), Failure> {
+        for file_system in &mut up.file_systems {
+            file_system.unmount()?;
+            forget(&file_system.drives)?;
+            let left: Vec<PathBuf> = file_system
+                .drives
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| *index != VICTIM)
+                .map(|(_, drive)| drive.clone())
+                .collect();
+            file_system.mount(&left, "degraded,")?;
+        }
+        Ok(())
+    }
+
+    /// Takes away as much as can be; the first failure is told.
+    fn take_away(up: &mut Up) -> Result<(), Failure> {
+        let mut result = Ok(());
+        for file_system in &mut up.file_systems {
+            let done = file_system.unmount().and_then(|()| {
+                forget(&file_system.drives)?;
+                run(command("wipefs").args(["-a", "-q"]).args(&file_system.drives))?;
+                Ok(std::fs::remove_dir(&file_system.at)?)
+            });
+            result = result.and(done);
+        }
+        result
+    }
+}
+
+/// Has the kernel forget drives that it has seen a file system on: what it does not know is lost.
+fn forget(drives: &[PathBuf]) -> Result<(), Failure> {
+    for drive in drives {
+        run(command("btrfs").args(["device", "scan", "--forget"]).arg(drive))?;
+    }
+    Ok(())
+}
+
+impl FileSystem {
+    fn mount(&mut self, drives: &[PathBuf], options: &str) -> Result<(), Failure> {
+        let first = drives.first().ok_or("no drives")?;
+        let devices: Vec<String> = drives.iter().map(|drive| format!("device={}", drive.display())).collect();
+        let options = std::ffi::CString::new(format!("{options}{}", devices.join(",")))?;
+        rustix::mount::mount(first, &self.at, "btrfs", MountFlags::NOATIME, Some(options.as_c_str()))?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    fn unmount(&mut self) -> Result<(), Failure> {
+        if self.mounted {
+            rustix::mount::unmount(&self.at, UnmountFlags::empty())
+                .map_err(|error| format!("{} stays mounted: {error}", self.at.display()))?;
+            self.mounted = false;
+        }
+        Ok(())
+    }
+}
+
+/// Directories in a run's folder where an earlier process of it has mounted something.
+fn mounted_in(folder: &Path, name: &str) -> Result<Vec<PathBuf>, Failure> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let of_line = |line: &str| Some(PathBuf::from(line.split(' ').nth(4)?));
+    let ours = |at: &PathBuf| {
+        let number =
+            at.file_name().and_then(|of| of.to_str()).and_then(|of| of.strip_prefix(name)?.strip_prefix('-'));
+        at.parent() == Some(folder) && number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    Ok(mounts.lines().filter_map(of_line).filter(ours).collect())
+}
+
+impl System for Btrfs {
+    fn about(&self) -> About {
+        let shape = self.layout.map_or(String::new(), |layout| {
+            format!(
+                "{} of {} drives, data {}, metadata copied, files of {} % of their room",
+                if layout.pools == 1 {
+                    "one file system".into()
+                } else {
+                    format!("{} file systems", layout.pools)
+                },
+                layout.drives,
+                if layout.parity == 1 { "raid5" } else { "raid6" },
+                self.fill
+            )
+        });
+        About {
+            name: self.given.name.clone(),
+            what: format!("btrfs: {shape}"),
+            promises: Promises {
+                flush: "what was flushed is on the drives, and their caches are flushed".into(),
+                checksums: "CRC-32C of every block, verified at every read".into(),
+                protection: "as many drives as there is parity; a crash can leave parity that does not fit (write hole)"
+                    .into(),
+            },
+            takes_drives: true,
+            degrades: true,
+            layout: self.layout,
+            remark: None,
+        }
+    }
+
+    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+        let mut up = Up::default();
+        let made = self.make(wish, &mut up);
+        if let Err(error) = made {
+            let left = Self::take_away(&mut up);
+            let error = match left {
+                Ok(()) => error,
+                Err(left) => format!("{error}; and {left}").into(),
+            };
+            return Err(self.given.error("setting it up", error));
+        }
+        self.up = Some(up);
+        Ok(())
+    }
+
+    fn spots(&self) -> Vec<Spot> {
+        self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn degrade(&mut self) -> Result<String, SystemError> {
+        let Some(up) = &mut self.up else {
+            return Err(self.given.error("losing a drive", "it is not set up"));
+        };
+        let (count, lost) = (up.file_systems.len(), Self::lose(up));
+        lost.map_err(|error| self.given.error("losing a drive", error))?;
+        Ok(format!("drive {VICTIM} of each of {count} file systems is missing"))
+    }
+
+    fn clean_up(&mut self, folder: &Path) -> Result<(), SystemError> {
+        let clean = || {
+            for at in mounted_in(folder, &self.given.name)? {
+                rustix::mount::unmount(&at, UnmountFlags::empty())?;
+            }
+            Ok(())
+        };
+        clean().map_err(|error: Failure| self.given.error("cleaning up after the run", error))
+    }
+
+    fn tear_down(&mut self) -> Result<(), SystemError> {
+        let Some(mut up) = self.up.take() else { return Ok(()) };
+        Self::take_away(&mut up).map_err(|error| self.given.error("taking it down", error))
+    }
+}
+
+impl Drop for Btrfs {
+    fn drop(&mut self) {
+        let _ = self.tear_down();
+    }
+}

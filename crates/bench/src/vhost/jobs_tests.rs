@@ -1,0 +1,111 @@
+//! Suites' loads on disks behind sockets: each instance has its place, what is read is what was written, and it ends when told.
+
+use super::super::embedded::{Embedded, Shape as PoolShape};
+use super::*;
+use crate::suite::Job;
+
+const SIZE: u64 = 16 << 20;
+
+fn served() -> Embedded {
+    let shape =
+        PoolShape { cores: vec![None], drive_bytes: 64 << 20, volume_bytes: SIZE, poll: Duration::ZERO };
+    Embedded::start(&shape).unwrap()
+}
+
+fn slice(on: &Embedded, offset: u64, bytes: u64) -> Slice {
+    Slice { target: Target::Vhost(on.socket()), offset, bytes }
+}
+
+fn job(block_bytes: u64, read_percent: u8, random: bool) -> Job {
+    Job { read_percent, random, ..Job::random_read("j", block_bytes, 4, 2) }
+}
+
+fn run(job: &Job, slices: &[Slice], length: Length, marked: bool) -> Result<Ran, VhostError> {
+    run_load(&Load { job, slices, length, log: Some("log"), marked }, &AtomicBool::new(false))
+}
+
+const SHORT: Length = Length::Seconds { ramp: 0.05, run: 0.2 };
+
+/// Writes everything, as a run does before it reads.
+fn fill(slices: &[Slice]) {
+    let job = Job { threads: 1, ..job(1 << 20, 0, false) };
+    let ran = run(&job, slices, Length::Once, false).unwrap();
+    for (both, slice) in ran.output.instances.iter().zip(slices) {
+        assert_eq!(both.write.as_ref().unwrap().ios, slice.bytes >> 20, "once, from end to end");
+        assert!(both.read.is_none());
+    }
+}
+
+#[test]
+fn instances_work_on_their_parts_and_find_what_was_written() {
+    let (one, other) = (served(), served());
+    // Two share a disk; the third has one of its own.
+    let half = SIZE / 2;
+    let slices = [slice(&one, 0, half), slice(&one, half, half), slice(&other, 0, SIZE)];
+    fill(&slices);
+    for (block_bytes, read_percent, random) in [(4096, 100, true), (4096, 50, true), (1 << 20, 100, false)] {
+        let ran = run(&job(block_bytes, read_percent, random), &slices, SHORT, true).unwrap();
+        assert_eq!(ran.output.instances.len(), 3);
+        for both in &ran.output.instances {
+            let read = both.read.as_ref().unwrap();
+            assert!(read.iops > 0.0 && read.mean_us > 0.0);
+            assert_eq!(read.latencies.count(), read.ios);
+            assert_eq!(both.write.is_some(), read_percent < 100);
+        }
+        assert!(ran.output.version.contains("vhost-user"));
+    }
+    assert_eq!(disk(&one.socket()).unwrap().bytes, SIZE);
+}
+
+#[test]
+fn whole_seconds_are_kept_apart() {
+    let pool = served();
+    let slices = [slice(&pool, 0, SIZE)];
+    let ran = run(&job(4096, 100, true), &slices, Length::Seconds { ramp: 0.0, run: 1.0 }, false).unwrap();
+    let read = ran.output.merged().read.unwrap();
+    assert_eq!(ran.seconds.len(), 1, "{:?}", ran.seconds);
+    #[allow(clippy::cast_precision_loss)]
+    let all = read.ios as f64;
+    assert!(ran.seconds[0].at == 1.0 && ran.seconds[0].read <= all && ran.seconds[0].write == 0.0);
+}
+
+#[test]
+fn what_ends_counts_for_its_second_and_direction() {
+    let sides = [Recorder::new(), Recorder::new()];
+    let mut counted = Counted { sides, seconds: Vec::new(), failed: 0, nanos: 0, stuck: false };
+    for (read, at) in [(true, 0), (true, 999_999_999), (false, 2_000_000_000)] {
+        counted.count(read, at, 5);
+    }
+    assert_eq!(counted.seconds, [[2, 0], [0, 0], [0, 1]]);
+    assert_eq!(counted.sides.map(|side| side.count()), [2, 1]);
+}
+
+#[test]
+fn what_was_not_written_is_found_out() {
+    let pool = served();
+    let error = run(&job(4096, 100, true), &[slice(&pool, 0, SIZE)], SHORT, true).unwrap_err();
+    assert!(error.to_string().contains("were not what had been written"), "{error}");
+}
+
+#[test]
+fn a_user_can_end_it_and_nonsense_is_refused() {
+    let pool = served();
+    let slices = [slice(&pool, 0, SIZE)];
+    let job_of = |depth, block_bytes| Job { depth, ..job(block_bytes, 100, true) };
+    let long = Length::Seconds { ramp: 0.0, run: 3600.0 };
+    let (deep, simple) = (job_of(2000, 4096), job_of(4, 4096));
+    let load = Load { job: &simple, slices: &slices, length: long, log: None, marked: false };
+    let stopped = run_load(&load, &AtomicBool::new(true)).unwrap_err();
+    assert!(matches!(stopped, VhostError::Interrupted), "{stopped}");
+    let refused = |job: &Job, slices: &[Slice], says: &str| {
+        let error = run(job, slices, SHORT, false).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    refused(&deep, &slices, "1024");
+    refused(&job_of(1, 2 << 20), &slices, "1 MiB");
+    refused(&simple, &[slice(&pool, 0, SIZE * 2)], "are to be used");
+    let many: Vec<Slice> = (0..64).map(|_| slice(&pool, 0, 1 << 20)).collect();
+    refused(&simple, &many, "128 are wanted");
+    let nowhere = Slice { target: Target::Vhost("/nonexistent/x.sock".into()), offset: 0, bytes: SIZE };
+    refused(&simple, &[nowhere], "/nonexistent/x.sock");
+}

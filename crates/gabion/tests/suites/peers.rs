@@ -1,0 +1,133 @@
+//! Other systems, where they are installed: set up, measured, taken down, however a run ends; and a lab that a run makes for itself.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::home::{Home, alive, cut, json, leftovers, results, text};
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap();
+    let there =
+        std::env::split_paths(&path).chain(["/usr/sbin".into()]).any(|folder| folder.join(program).is_file());
+    if !there {
+        assert!(
+            std::env::var_os("GABION_REQUIRE_CLIENTS").is_none(),
+            "{program} is missing: './run setup' installs it"
+        );
+        eprintln!("this test does not apply to {program}, which is not there");
+    }
+    there
+}
+
+#[test]
+fn drives_behind_other_servers_are_measured() {
+    let Some(home) = Home::new() else { return };
+    let mut targets = Vec::new();
+    if is_there("qemu-storage-daemon") {
+        targets.extend(["vhost=qemu-storage-daemon:by=vhost", "nbd=qemu-storage-daemon"]);
+    }
+    if is_there("nbdkit") {
+        targets.push("nbdkit");
+    }
+    if !text(&Command::new("fio").arg("--enghelp").output().unwrap().stdout).contains("nbd") {
+        targets.retain(|target| target.starts_with("vhost"));
+    }
+    let drives: Vec<String> =
+        (0..3).map(|number| home.file(&format!("drive{number}.img"), 16 << 20)).collect();
+    let suite = home.suite();
+    let mut arguments = vec!["run", &suite, "--only", "read", "--json", "--report", "--drives"];
+    arguments.extend(drives.iter().map(String::as_str));
+    targets.iter().for_each(|target| arguments.extend(["--target", target]));
+    // Nobody has said that the drives may be overwritten.
+    let refused = home.bench(&arguments);
+    assert!(targets.is_empty() || text(&refused.stderr).contains("--overwrite"), "{}", text(&refused.stderr));
+    arguments.push("--overwrite");
+    let summary = json(&home.bench(&arguments));
+    for target in targets {
+        let name = target.split_once('=').map_or(target, |(name, _)| name);
+        let results = results(&summary, name);
+        assert!(results[0].1.as_ref().is_ok_and(|iops| *iops > 0.0), "{target}: {results:?}");
+        assert!(results[1].1.as_ref().unwrap_err().contains("cannot be failed"), "{target}: {results:?}");
+        assert!(text(&refused.stderr).contains("failed"));
+    }
+    let folder = summary["folder"].as_str().unwrap();
+    assert_eq!((alive(folder), leftovers(Path::new(folder))), (0, 0));
+    assert!(Path::new(folder).join("report/report.html").is_file());
+}
+
+/// The lab that a run has made for itself; taken away with this, whatever a test finds.
+struct OwnLab(String);
+
+impl OwnLab {
+    fn of(folder: &Path) -> Self {
+        let plan: Value = serde_json::from_slice(&std::fs::read(folder.join("run.json")).unwrap()).unwrap();
+        Self(plan["own_lab"]["name"].as_str().unwrap().to_owned())
+    }
+
+    fn is_there(&self) -> bool {
+        let labs = Command::new(env!("CARGO_BIN_EXE_gabion")).args(["lab", "status"]).output().unwrap();
+        text(&labs.stdout).contains(&self.0)
+    }
+}
+
+impl Drop for OwnLab {
+    fn drop(&mut self) {
+        let _ = Command::new(env!("CARGO_BIN_EXE_gabion")).args(["lab", "down", &self.0]).output();
+    }
+}
+
+fn mounts(word: &str) -> usize {
+    std::fs::read_to_string("/proc/self/mountinfo")
+        .unwrap()
+        .lines()
+        .filter(|line| line.contains(word))
+        .count()
+}
+
+#[test]
+fn a_run_has_a_lab_of_its_own_and_a_file_system_on_it_and_leaves_neither() {
+    let Some(home) = Home::new() else { return };
+    if !is_there("mkfs.btrfs") {
+        return;
+    }
+    let suite = home.suite();
+    let text_of_suite =
+        std::fs::read_to_string(&suite).unwrap().replace("instances", "drives = 3\ninstances");
+    std::fs::write(&suite, text_of_suite).unwrap();
+    // The limits are for other tests; here they are as wide as can be.
+    let arguments = ["run", &suite, "--make-lab", "1", "--lab-size", "256M", "--target", "btrfs:fill=20"];
+    let word = home.path("runs").display().to_string();
+    let first = home.command(&arguments).args(["--only", "nothing"]).output().unwrap();
+    assert!(text(&first.stderr).contains("no job's name"), "{}", text(&first.stderr));
+    let output =
+        home.command(&["run", &suite, "--make-lab", "1", "--lab-size", "64M", "--only", "write"]).output();
+    let output = output.unwrap();
+    let excuses = ["takes root", "losetup", "neither the blkio", "Operation not permitted"];
+    if !output.status.success() {
+        let error = text(&output.stderr);
+        assert!(excuses.iter().any(|excuse| error.contains(excuse)), "{error}");
+        eprintln!("this test does not apply: {error}");
+        return;
+    }
+    let id = home.runs().pop().unwrap();
+    assert!(!OwnLab::of(&home.path("runs").join(id)).is_there(), "the lab went with its run");
+    cut(&home, &arguments, "btrfs read:", Signal::INT);
+    let id = home.runs().pop().unwrap();
+    let folder = home.path("runs").join(&id);
+    let lab = OwnLab::of(&folder);
+    assert_eq!((lab.is_there(), mounts(&word), alive(&word)), (false, 0, 0), "an interrupted run, too");
+    cut(&home, &["resume", &id], "  writing", Signal::KILL);
+    assert_eq!((lab.is_there(), mounts(&word)), (true, 1), "a killed one cannot");
+    let summary = json(&home.bench(&["resume", &id, "--json"]));
+    assert_eq!(
+        (lab.is_there(), mounts(&word), leftovers(&folder)),
+        (false, 0, 0),
+        "but whoever goes on does"
+    );
+    let btrfs = results(&summary, "btrfs");
+    assert_eq!(btrfs.len(), 3);
+    assert!(btrfs.iter().all(|(_, iops)| iops.as_ref().is_ok_and(|iops| *iops > 0.0)), "{summary}");
+}
