@@ -86,8 +86,9 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     let mut layers: BTreeMap<LayerId, u64> = BTreeMap::new();
     // Nobody decides by it: nothing is written.
     let space = Arc::new(Space::new(superblock.shards.len(), 0));
+    let repair = Arc::default();
     for index in 0..superblock.shards.len() {
-        let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default(), &space);
+        let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default(), (&space, &repair));
         let (candidate, examination) = Candidate::examine(plan, true).await?;
         report.incomplete += examination.completed;
         for (drive, zone) in examination.zones {

@@ -51,6 +51,18 @@ impl Drives {
         self.usable(index).is_some()
     }
 
+    /// Drives that may be used.
+    pub(crate) fn online(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.online.get() && slot.drive.is_some()).count()
+    }
+
+    /// Starts a flush of one drive, whatever was written to it; `None` if it may not be used. Done at once where completed writes
+    /// are durable.
+    pub(crate) fn flush(&self, index: DriveIndex) -> Option<Io> {
+        let (slot, drive) = self.usable(index)?;
+        Some(if slot.volatile { drive.flush() } else { Io::ready(Ok(0)) })
+    }
+
     /// Starts a read; `None` if the drive may not be used.
     pub(crate) fn read(&self, index: DriveIndex, offset: u64, into: &[Span]) -> Option<Io> {
         self.usable(index).map(|(_, drive)| drive.read(offset, into))

@@ -15,6 +15,7 @@ mod ledger;
 mod log;
 mod map;
 mod pool;
+mod repair;
 mod rows;
 mod segments;
 mod shard;
@@ -30,5 +31,6 @@ pub use pool::{
     Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, Member, OpenOptions, OpenReport, Pool,
     PoolOnDrive, PoolStatus, Tuning, VolumeInfo, VolumeUsage, check_name, create, erase, identify, open,
 };
+pub use repair::{RepairLimits, RepairState, RepairStatus};
 pub use shard::ShardCounters;
 pub use volume::{AttachedVolume, Extent, Volume};

@@ -6,12 +6,15 @@
 //! - S3: a freed segment's zones are given back only when a checkpoint that was begun after it was freed is durable
 //!   and no read of it is running.
 
+mod columns;
+
 use format::{
     Address, Column, DriveIndex, Incarnation, MapEntry, Row, SegmentClass, SegmentId, SegmentRecord,
     SegmentState, ZoneIndex,
 };
 
 use crate::geometry::Geometry;
+pub(crate) use columns::{Incomplete, without_lost};
 
 /// Blocks that the cleaner moves at once: writers wait for no more than that in between, and each such chunk may become a
 /// record of its own.
@@ -125,6 +128,8 @@ pub(crate) struct Segments {
     live_blocks: u64,
     /// Sealed segments that may have become empty.
     emptied: Vec<SegmentId>,
+    /// Zones that columns have left.
+    vacated: Vec<columns::Vacated>,
     checkpoints: u64,
     version: u64,
     /// While a log is replayed: the newest segment that it was found in.
@@ -140,6 +145,7 @@ impl Segments {
             live: Vec::new(),
             live_blocks: 0,
             emptied: Vec::new(),
+            vacated: Vec::new(),
             checkpoints: 0,
             version: 0,
             replaying: None,
@@ -300,6 +306,9 @@ impl Segments {
         let segment = self.get_mut(id);
         assert!(segment.readers > 0, "S3: a segment is unpinned more often than pinned");
         segment.readers -= 1;
+        if segment.readers == 0 && !self.vacated.is_empty() {
+            self.drained(id);
+        }
     }
 
     /// An entry now points to a block (S1).
@@ -600,19 +609,18 @@ impl Segments {
         }
     }
 
-    /// Segments that were freed before the checkpoint at `mark` began, which is durable now: they are gone, and their
-    /// zones may be used again (S3).
-    pub(crate) fn release(&mut self, mark: &CheckpointMark) -> Vec<(SegmentId, SegmentRecord)> {
-        let mut released = Vec::new();
-        for (index, place) in self.slots.iter_mut().enumerate() {
+    /// Segments that were freed before the checkpoint at `mark` began, which is durable now, are gone: gives their zones,
+    /// which may be used again, and those that columns had left before (S3).
+    pub(crate) fn release(&mut self, mark: &CheckpointMark) -> Vec<(DriveIndex, ZoneIndex)> {
+        let mut released = self.release_vacated(mark);
+        for place in &mut self.slots {
             let gone = place.as_ref().is_some_and(|segment| {
                 let before =
                     matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
                 before && segment.readers == 0
             });
             if gone && let Some(segment) = place.take() {
-                let id = SegmentId::new(u32::try_from(index + 1).unwrap_or(u32::MAX));
-                released.push((id, segment.record));
+                released.extend(segment.record.columns.iter().filter_map(|column| column.zone));
             }
         }
         released

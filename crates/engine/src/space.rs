@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use format::{Scheme, Superblock};
+use format::{DriveState, Scheme, Superblock};
 
 use crate::geometry::Geometry;
 use crate::segments::Privilege;
@@ -68,6 +68,11 @@ impl Space {
         if let Some(live) = self.live.get(shard) {
             live.0.store(blocks, Ordering::Relaxed);
         }
+    }
+
+    /// Blocks of a segment that can live.
+    pub(crate) fn segment_payload(&self) -> u64 {
+        self.segment_payload
     }
 
     /// Blocks that live in the pool: data, map and tables.
@@ -134,9 +139,10 @@ impl Reserve {
     /// A share of the pool, and a few segments for each shard.
     pub(crate) fn of(superblock: &Superblock) -> Self {
         let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
-        let zones: u64 = superblock.drives.iter().map(|drive| u64::from(drive.zones)).sum();
+        let belong = || superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
+        let zones: u64 = belong().map(|drive| u64::from(drive.zones)).sum();
         let all = u32::try_from(zones / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);
-        let drives = u32::try_from(superblock.drives.len()).unwrap_or(u32::MAX);
+        let drives = u32::try_from(belong().count()).unwrap_or(u32::MAX);
         let checkpoints = CHECKPOINT_BLOCKS_MIN.div_ceil(Geometry::of(superblock).segment_blocks());
         let checkpoints = u32::try_from(checkpoints).unwrap_or(u32::MAX / LEVELS);
         let per_shard = RESERVE_PER_SHARD.max((LEVELS * checkpoints).min(all / 4 / shards));

@@ -253,6 +253,26 @@ impl Zones {
         Some(Allocated { columns, unreserved })
     }
 
+    /// A zone for one column of a segment whose other columns are on the drives `avoid`, on the drive with most room; and
+    /// whether its space is there.
+    pub(crate) fn allocate_one(&mut self, avoid: &[DriveIndex]) -> Option<((DriveIndex, ZoneIndex), bool)> {
+        let drives = self.others(avoid).filter(|drive| self.room(drive.index()) > 0);
+        let drive = drives.max_by_key(|drive| self.room(drive.index()))?;
+        let (zone, warm) = self.drives.get_mut(drive.index())?.take()?;
+        Some(((drive, zone), warm))
+    }
+
+    /// True if there is a drive in use that is none of `avoid`.
+    pub(crate) fn has_other(&self, avoid: &[DriveIndex]) -> bool {
+        self.others(avoid).next().is_some()
+    }
+
+    fn others(&self, avoid: &[DriveIndex]) -> impl Iterator<Item = DriveIndex> {
+        let numbers = (0..self.drives.len()).filter(|drive| self.is_online(*drive));
+        let indexes = numbers.filter_map(|drive| u16::try_from(drive).ok()).map(DriveIndex::new);
+        indexes.filter(|drive| !avoid.contains(drive))
+    }
+
     /// Segments of `scheme` that could still be allocated: the most for which the drives together have room, when none
     /// holds two columns of one segment.
     pub(crate) fn available(&self, scheme: Scheme) -> u32 {
@@ -377,6 +397,18 @@ mod tests {
             );
         }
         assert_eq!(zones.allocate(scheme("1+2")), None);
+    }
+
+    #[test]
+    fn one_column_goes_to_the_drive_with_most_room_among_the_others() {
+        let mut zones = Zones::new([(10, true), (30, false), (12, true), (11, true)].into_iter());
+        let on = |index| DriveIndex::new(index);
+        let taken: Vec<_> = (0..4).map(|_| zones.allocate_one(&[on(2)]).unwrap().0.0.get()).collect();
+        assert_eq!(taken, [3, 3, 0, 3]);
+        assert!(zones.has_other(&[on(0), on(2)]) && !zones.has_other(&[on(0), on(2), on(3)]));
+        assert_eq!(zones.allocate_one(&[on(0), on(2), on(3)]), None, "a lost drive takes nothing");
+        while zones.allocate_one(&[]).is_some() {}
+        assert_eq!(zones.totals(), (33, 0));
     }
 
     #[test]

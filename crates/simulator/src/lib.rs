@@ -18,4 +18,6 @@ pub mod sweep;
 pub mod world;
 
 #[cfg(test)]
+mod repair_tests;
+#[cfg(test)]
 mod tests;

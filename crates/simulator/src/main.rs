@@ -68,7 +68,7 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let mut cuts = 0;
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
         for operation in ALL {
-            let loses = matches!(operation, Swept::LoseDrive | Swept::TakeDriveOut);
+            let loses = matches!(operation, Swept::LoseDrive | Swept::TakeDriveOut | Swept::Rebuild);
             if scheme == "3+0" && loses || only.is_some_and(|only| only != format!("{operation:?}")) {
                 continue;
             }
@@ -77,6 +77,7 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
             cuts += swath.cuts;
         }
     }
+    anyhow::ensure!(cuts > 0, "there is no such operation; they are {ALL:?}");
     println!("sweep: {cuts} power cuts in {:.1} s, nothing lost", start.elapsed().as_secs_f64());
     Ok(())
 }

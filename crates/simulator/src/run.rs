@@ -42,7 +42,12 @@ impl Setup {
             volatile: vec![true; drives],
             zone_bytes: 128 << 10,
             shards: 1,
-            tuning: Tuning { map_bytes: 1 << 20, records_in_flight: 4, checkpoint_bytes: 4 << 20 },
+            tuning: Tuning {
+                map_bytes: 1 << 20,
+                records_in_flight: 4,
+                checkpoint_bytes: 4 << 20,
+                ..Tuning::default()
+            },
             latency: (20_000, 100_000),
         }
     }

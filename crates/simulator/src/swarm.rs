@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{ErrorKind, Pool, Tuning, VolumeInfo};
+use engine::{ErrorKind, Pool, RepairLimits, RepairState, Tuning, VolumeInfo};
+use format::DriveState;
 use reactor::{Buffer, Reactor};
 
 use crate::disk::Faults;
@@ -40,6 +41,8 @@ pub struct Stats {
     pub no_space: u64,
     /// Blocks that the cleaner moved.
     pub moved: u64,
+    /// Lost drives of which everything was written elsewhere.
+    pub rebuilt: u64,
 }
 
 impl Stats {
@@ -54,6 +57,7 @@ impl Stats {
         self.completed += other.completed;
         self.no_space += other.no_space;
         self.moved += other.moved;
+        self.rebuilt += other.rebuilt;
     }
 }
 
@@ -70,6 +74,8 @@ enum Op {
     Delete,
     Resize,
     LoseDrive,
+    Repair,
+    LimitRepair,
     Rest,
     Snapshot,
     ReadSnapshot,
@@ -78,7 +84,7 @@ enum Op {
     RollBack,
 }
 
-const OPS: [(Op, u32); 17] = [
+const OPS: [(Op, u32); 19] = [
     (Op::Write, 40),
     (Op::Read, 20),
     (Op::Flush, 8),
@@ -90,6 +96,8 @@ const OPS: [(Op, u32); 17] = [
     (Op::Delete, 2),
     (Op::Resize, 2),
     (Op::LoseDrive, 1),
+    (Op::Repair, 1),
+    (Op::LimitRepair, 1),
     (Op::Rest, 2),
     (Op::Snapshot, 2),
     (Op::ReadSnapshot, 2),
@@ -102,7 +110,7 @@ const OPS: [(Op, u32); 17] = [
 struct Plan {
     setup: Setup,
     weights: Vec<u32>,
-    /// Drives that may misbehave or be lost; never more than the scheme bears.
+    /// Drives that may misbehave or be lost to begin with.
     victims: Vec<usize>,
     faults: Faults,
     rounds: u64,
@@ -141,6 +149,7 @@ fn plan(random: &Random) -> Plan {
             map_bytes: *random.choose(&[0, 1 << 20, 64 << 20]),
             records_in_flight: usize::try_from(random.between(1, 8)).unwrap_or(1),
             checkpoint_bytes: *random.choose(&[1 << 20, 4 << 20, 64 << 20]),
+            repair: RepairLimits { paused: random.once_in(8), bytes_per_second: repair_rate(random) },
         },
         latency: *random.choose(&[(20_000, 100_000), (1_000, 1_000_000), (5_000, 5_000)]),
     };
@@ -182,6 +191,10 @@ fn plan(random: &Random) -> Plan {
     }
 }
 
+fn repair_rate(random: &Random) -> u64 {
+    *random.choose(&[0, 0, 1 << 20, 64 << 20])
+}
+
 /// The life of one pool.
 struct Life {
     plan: Plan,
@@ -198,6 +211,10 @@ struct Life {
     undecided: RefCell<BTreeMap<String, snapshots::Undecided>>,
     /// Volumes that a crash may have found rolled back to this, or not.
     rolled_back: RefCell<BTreeMap<String, VolumeModel>>,
+    /// Drives that may misbehave or be lost; never more at a time than the scheme bears.
+    victims: RefCell<Vec<usize>>,
+    /// Those that were, and do not belong to the pool any more.
+    gone: RefCell<Vec<usize>>,
     /// How many work on each volume.
     users: RefCell<BTreeMap<String, u32>>,
     names: Cell<u32>,
@@ -217,12 +234,15 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
         println!("{:?}\nweights {:?} victims {:?} {:?}", plan.setup, plan.weights, plan.victims, plan.faults);
     }
     let machine = Machine::new(&plan.setup, mix(seed));
+    let victims = plan.victims.clone();
     let life = Rc::new(Life {
         plan,
         machine,
         random,
         clock: Cell::new(1),
         volumes: RefCell::default(),
+        victims: RefCell::new(victims),
+        gone: RefCell::default(),
         uncertain: RefCell::default(),
         snapshots: RefCell::default(),
         undecided: RefCell::default(),
@@ -453,6 +473,8 @@ impl Life {
                 return self.tolerate("checkpoint", result.map(|_| ()));
             }
             Op::LoseDrive => return self.lose_drive(pool).await,
+            Op::Repair => return self.repair(pool).await,
+            Op::LimitRepair => return self.limit_repair(pool).await,
             Op::Delete => return self.delete(pool).await,
             Op::Resize => return self.resize(pool).await,
             Op::Snapshot => return self.snapshot(pool).await,
@@ -701,10 +723,8 @@ impl Life {
 
     /// Loses a drive: it dies, or somebody takes it out.
     async fn lose_drive(&self, pool: &Pool) {
-        let Some(victim) = self.plan.victims.get(usize::try_from(self.random.below(8)).unwrap_or(0)).copied()
-        else {
-            return;
-        };
+        let at = usize::try_from(self.random.below(8)).unwrap_or(0);
+        let Some(victim) = self.victims.borrow().get(at).copied() else { return };
         let Some(disk) = self.machine.disks.get(victim) else { return };
         if disk.is_dead() {
             return;
@@ -724,15 +744,62 @@ impl Life {
         }
     }
 
+    /// Waits for repair. What lost drives held is elsewhere then, and others may be lost.
+    async fn repair(&self, pool: &Pool) {
+        let Ok(before) = pool.status().await else { return };
+        if before.repair.state != RepairState::Paused && pool.repair_settled().await.is_ok() {
+            self.say(|| "repair has settled".into());
+            self.choose_victims(pool).await;
+        }
+    }
+
+    async fn limit_repair(&self, pool: &Pool) {
+        let limits =
+            RepairLimits { paused: self.random.once_in(3), bytes_per_second: repair_rate(&self.random) };
+        let result = pool.set_repair_limits(limits).await;
+        self.say(|| format!("repair is limited to {limits:?}: {result:?}"));
+    }
+
+    /// Puts other drives in the place of victims that do not belong to the pool any more.
+    async fn choose_victims(&self, pool: &Pool) {
+        let Ok(status) = pool.status().await else { return };
+        // What it says must be on the drives before it is relied on.
+        if pool.repair_settled().await.is_err() {
+            return;
+        }
+        let in_state = |wanted: DriveState| {
+            let drives = status.drives.iter().filter(move |drive| drive.state == wanted);
+            drives.map(|drive| usize::from(drive.index))
+        };
+        for removed in in_state(DriveState::Removed) {
+            let mut victims = self.victims.borrow_mut();
+            let Some(at) = victims.iter().position(|victim| *victim == removed) else { continue };
+            victims.remove(at);
+            self.gone.borrow_mut().push(removed);
+            self.count(|stats| stats.rebuilt += 1);
+            let others: Vec<_> =
+                in_state(DriveState::Online).filter(|drive| !victims.contains(drive)).collect();
+            if self.random.once_in(2) || others.is_empty() {
+                continue;
+            }
+            let next = *self.random.choose(&others);
+            self.say(|| format!("drive {removed} is gone for good, drive {next} may be next"));
+            victims.push(next);
+            if let Some(disk) = self.machine.disks.get(next) {
+                disk.set_faults(self.plan.faults);
+            }
+        }
+    }
+
     /// Between rounds: the verifier looks on, victims come and go.
     fn check(&self) -> Result<(), String> {
         self.failed()?;
         if self.random.once_in(3) {
             let report = self.machine.check().map_err(|error| format!("check: {error:?}"))?;
-            judge(&report, &self.plan.victims)?;
+            judge(&report, &self.victims.borrow())?;
         }
         let mut absent = self.machine.absent.borrow_mut();
-        for victim in &self.plan.victims {
+        for victim in self.victims.borrow().iter().chain(self.gone.borrow().iter()) {
             if let Some(disk) = self.machine.disks.get(*victim)
                 && self.random.once_in(4)
             {
@@ -769,9 +836,11 @@ impl Life {
                 }
                 Reactor::current().sleep(Duration::from_millis(1)).await;
             }
+            pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
             for _ in 0..2 {
                 pool.checkpoint().await.map_err(|error| format!("checkpoint: {error:?}"))?;
             }
+            life.check_zones(&pool).await?;
             pool.close().await.map_err(|error| format!("close: {error:?}"))
         });
         match ended {
@@ -780,7 +849,7 @@ impl Life {
         }
         self.machine.kill();
         let report = self.machine.check().map_err(|error| format!("check: {error:?}"))?;
-        judge(&report, &self.plan.victims)?;
+        judge(&report, &self.victims.borrow())?;
         if report.data_blocks > 0 || report.volumes > 0 {
             return Err(format!("everything was deleted, and {} blocks are left", report.data_blocks));
         }
@@ -788,6 +857,21 @@ impl Life {
         let most = u64::from(self.plan.setup.shards) * 12;
         if report.segments > most {
             return Err(format!("everything was deleted, and {} segments are in use", report.segments));
+        }
+        Ok(())
+    }
+}
+
+impl Life {
+    /// With everything deleted, nearly all zones are free: those that columns have left, too.
+    async fn check_zones(&self, pool: &Pool) -> Result<(), String> {
+        let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
+        let width = u64::from(status.scheme.width());
+        // As many segments as the verifier allows afterwards, and those that the last checkpoint let go.
+        let most = u64::from(self.plan.setup.shards) * 16 * width;
+        let taken = status.space.zones - status.space.free_zones;
+        if taken > most {
+            return Err(format!("everything was deleted, and {taken} zones are taken: {:?}", status.repair));
         }
         Ok(())
     }

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use engine::{AttachedVolume, Pool};
+use engine::{AttachedVolume, FoundOnDrive, Pool, RepairState};
+use format::DriveState;
 use reactor::{Buffer, Reactor};
 
 use crate::model::{VolumeModel, content};
@@ -37,6 +38,8 @@ pub enum Swept {
     /// Taking a drive out while writing and flushing: whichever drives the superblocks call in use after the cut must do, without
     /// as many of the others as the scheme bears.
     TakeDriveOut,
+    /// Losing a drive, and writing what it held to others.
+    Rebuild,
     /// Overwriting in a pool so full that the cleaner works.
     Clean,
     /// Taking a snapshot, and writing on.
@@ -52,7 +55,7 @@ pub enum Swept {
 }
 
 /// All of them.
-pub const ALL: [Swept; 17] = [
+pub const ALL: [Swept; 18] = [
     Swept::Open,
     Swept::WriteSmall,
     Swept::WriteLarge,
@@ -64,6 +67,7 @@ pub const ALL: [Swept; 17] = [
     Swept::Resize,
     Swept::LoseDrive,
     Swept::TakeDriveOut,
+    Swept::Rebuild,
     Swept::Clean,
     Swept::Snapshot,
     Swept::DeleteSnapshot,
@@ -88,6 +92,9 @@ impl Swept {
 
     /// The pool that it works on.
     fn setup(self, scheme: &str, drives: usize) -> Setup {
+        // There must be a drive to write to.
+        let spare = usize::from(self == Self::Rebuild && drives == usize::from(parsed(scheme).width()));
+        let drives = drives + spare;
         let setup = Setup::small(scheme, drives);
         if self != Self::Clean {
             return setup;
@@ -179,7 +186,8 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
     machine.cut_power();
     let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
     judge(&report, &[])?;
-    if operation == Swept::TakeDriveOut && report.missing.is_empty() {
+    let removed = saying_removed(&machine);
+    if operation == Swept::TakeDriveOut && report.missing.is_empty() && removed == 0 {
         // Nothing says that the first drive missed anything.
         machine
             .absent
@@ -189,11 +197,49 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
             .take(usize::from(parsed(scheme).parity()))
             .for_each(|absent| *absent = true);
     }
+    if operation == Swept::Rebuild && (cut + outcome).is_multiple_of(2) && removed + 1 == machine.disks.len()
+    {
+        // So the pool bears a loss: at once, without any repair first.
+        lose_another(&machine, &mut expected)?;
+        return Ok(expected.done);
+    }
     match machine.boot(async || verify(operation, &machine, &mut expected).await) {
         Ended::Done(result) => result?,
         Ended::Cut => return Err("a second cut".into()),
     }
+    if operation == Swept::Rebuild {
+        let report = machine.check().map_err(|error| format!("check after the rebuild: {error:?}"))?;
+        judge(&report, &[])?;
+        lose_another(&machine, &mut expected)?;
+    }
     Ok(expected.done)
+}
+
+/// How many of the drives that are left say that the first one belongs to the pool no more.
+fn saying_removed(machine: &Machine) -> usize {
+    let look = async || {
+        let mut say = 0;
+        for disk in machine.disks.iter().skip(1) {
+            let FoundOnDrive::Pool(pool) = engine::identify(&*disk.source()).await else { continue };
+            say += usize::from(pool.members.first().is_some_and(|first| first.state == DriveState::Removed));
+        }
+        say
+    };
+    match machine.boot(look) {
+        Ended::Done(say) => say,
+        Ended::Cut => 0,
+    }
+}
+
+/// After a rebuild the pool bears the loss of another drive.
+fn lose_another(machine: &Machine, expected: &mut Expected) -> Result<(), String> {
+    if let Some(disk) = machine.disks.get(1) {
+        disk.set_dead(true);
+    }
+    match machine.boot(async || verify(Swept::LoseDrive, machine, expected).await) {
+        Ended::Done(result) => result.map_err(|error| format!("after the loss of another drive: {error}")),
+        Ended::Cut => Err("a third cut".into()),
+    }
 }
 
 /// A pool with a volume of known content, left as a crash leaves it.
@@ -338,6 +384,11 @@ async fn perform(
             }
             taken.await?;
         }
+        Swept::Rebuild => {
+            pool.fail_drive(0).await?;
+            write(&volume, model, 60, 4096, 200 << 10).await?;
+            pool.repair_settled().await?;
+        }
     }
     volume.flush().await?;
     model.flushed(1000);
@@ -408,5 +459,21 @@ async fn verify(operation: Swept, machine: &Machine, expected: &mut Expected) ->
         _ => held?,
     }
     verify_snapshots(operation, &pool, &volumes, expected).await?;
+    if operation == Swept::Rebuild {
+        check_rebuilt(&pool, expected.done).await?;
+    }
     pool.close().await.map_err(|error| format!("close: {error:?}"))
+}
+
+/// What a rebuild had not come to is done when the pool is opened again, and then the lost drive belongs to it no more.
+async fn check_rebuilt(pool: &Pool, done: bool) -> Result<(), String> {
+    pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
+    let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
+    let lost = status.drives.first().map(|drive| drive.state);
+    // It may have been cut before anybody knew that the drive was lost.
+    let known = done || lost != Some(DriveState::Online);
+    if status.repair.state != RepairState::Whole || known && lost != Some(DriveState::Removed) {
+        return Err(format!("the lost drive is {lost:?}, repair {:?}", status.repair));
+    }
+    Ok(())
 }

@@ -2,10 +2,12 @@
 
 use std::rc::Rc;
 
-use format::{DriveIndex, Scheme, SegmentClass, SegmentRecord, ShardIndex, ShardRecord, Superblock};
+use format::{
+    DriveIndex, Scheme, SegmentClass, SegmentRecord, ShardIndex, ShardRecord, Superblock, ZoneIndex,
+};
 use reactor::{Home, IoError};
 
-use super::Control;
+use super::{Control, Spare};
 use crate::error::Result;
 use crate::segments::Privilege;
 
@@ -56,12 +58,23 @@ impl ControlLink {
     }
 
     /// Gives zones back, in the background.
-    pub(crate) fn release(&self, segments: Vec<SegmentRecord>) {
+    pub(crate) fn release(&self, zones: Vec<(DriveIndex, ZoneIndex)>) {
         let control = self.control.clone();
         let _ = self.control.remote().post(move || {
             if let Some(control) = control.local() {
-                control.release(&segments);
+                control.release(&zones);
             }
         });
+    }
+
+    /// See [`Control::allocate_one`].
+    pub(crate) async fn allocate_one(&self, avoid: Vec<DriveIndex>) -> Result<Spare> {
+        let allocate = move |control: Rc<Control>| async move { control.allocate_one(&avoid).await };
+        self.control.call(allocate).await?
+    }
+
+    /// The shard has nothing left to repair: see [`Control::dismiss_lost`].
+    pub(crate) async fn repaired(&self) {
+        let _ = self.control.call(|control| async move { control.dismiss_lost() }).await;
     }
 }

@@ -95,7 +95,7 @@ impl Control {
     }
 
     /// Waits until everybody knows that a drive is lost.
-    async fn loss_settled(&self, drive: DriveIndex) -> Result<()> {
+    pub(super) async fn loss_settled(&self, drive: DriveIndex) -> Result<()> {
         let settled = || {
             let state = self.state.borrow();
             match &state.failure {

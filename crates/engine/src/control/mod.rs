@@ -10,6 +10,7 @@
 mod link;
 mod loss;
 mod publish;
+mod repair;
 mod trim;
 
 use std::cell::{Cell, RefCell};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use format::{
     DriveIndex, DriveState, Incarnation, Scheme, SegmentClass, SegmentRecord, SegmentState, Superblock,
+    ZoneIndex,
 };
 use reactor::{Drive, Home, Notify, WaitList};
 
@@ -28,6 +30,7 @@ use crate::shard::Shard;
 use crate::space::{Reserve, Space};
 use crate::zones::{Allocated, Zones};
 pub(crate) use link::ControlLink;
+pub(crate) use repair::Spare;
 
 /// See the module.
 pub(crate) struct Control {
@@ -49,6 +52,9 @@ pub(crate) struct Control {
     settled: WaitList,
     /// Zones came back, or [`Control::stop`].
     warmed: Notify,
+    /// Lost drives are being looked at: does anything still refer to them?
+    dismissing: Cell<bool>,
+    dismiss_again: Cell<bool>,
     /// What is done to free zones, one at a time.
     reserving: Cell<bool>,
     /// How many wait to reserve: discards let them go first.
@@ -118,6 +124,8 @@ impl Control {
             running: Cell::new(true),
             settled: WaitList::default(),
             warmed: Notify::default(),
+            dismissing: Cell::default(),
+            dismiss_again: Cell::default(),
             reserving: Cell::default(),
             to_reserve: Cell::default(),
             discarding: Cell::default(),
@@ -205,12 +213,9 @@ impl Control {
     }
 
     /// Takes zones back.
-    fn release(&self, segments: &[SegmentRecord]) {
-        let freed: Vec<_> = segments.iter().map(|segment| segment.incarnation.get()).collect();
-        tracing::debug!(incarnations = ?freed, "zones come back");
-        let columns = segments.iter().flat_map(|segment| &segment.columns);
-        for (index, zone) in columns.filter_map(|column| column.zone) {
-            self.state.borrow_mut().zones.free(index, zone);
+    fn release(&self, zones: &[(DriveIndex, ZoneIndex)]) {
+        for (index, zone) in zones {
+            self.state.borrow_mut().zones.free(*index, *zone);
         }
         self.warmed.notify();
         self.count_space();
@@ -223,11 +228,20 @@ impl Control {
     }
 }
 
+/// Columns that segments of the pool may miss: one for each drive that belongs to it and is not in use; more if too few drives
+/// are left for all columns of a segment.
+pub(crate) fn columns_missing(superblock: &Superblock) -> usize {
+    let count = |states: &[DriveState]| {
+        superblock.drives.iter().filter(|drive| states.contains(&drive.state)).count()
+    };
+    let lost = count(&[DriveState::Missing, DriveState::Failed]);
+    lost.max(usize::from(superblock.scheme.width()).saturating_sub(count(&[DriveState::Online])))
+}
+
 impl State {
-    /// Drives that belong to the pool and are not in use.
+    /// Columns that a segment of the pool may miss, as far as drives tell.
     fn lost(&self) -> usize {
-        let lost = |state| matches!(state, DriveState::Missing | DriveState::Failed);
-        self.superblock.drives.iter().filter(|drive| lost(drive.state)).count()
+        columns_missing(&self.superblock)
     }
 
     fn mark_failed(&mut self, drive: DriveIndex) {

@@ -58,6 +58,7 @@ impl Control {
         self.state.borrow_mut().stopping = true;
         self.changed.notify();
         self.published.until(|| (!self.running.get()).then_some(())).await;
+        self.dismissed().await;
         self.trims_ended().await;
     }
 

@@ -287,7 +287,8 @@ impl Log {
     /// The cleaner has done what it could: a segment's worth, or nothing at all.
     pub(crate) fn cleaning_ended(&self, gained: bool) {
         self.exhausted.set(!gained);
-        if gained && self.waits.get().iter().any(|waits| *waits) {
+        let somebody_waits = self.waits.get().iter().any(|waits| *waits) || self.pace.cleans_for_repair();
+        if gained && somebody_waits {
             self.checkpoint_due.notify();
         } else if !gained {
             self.look_again();

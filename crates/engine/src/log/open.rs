@@ -9,13 +9,17 @@ use reactor::WaitList;
 
 use super::Log;
 use crate::error::{Error, ErrorKind, Result};
-use crate::segments::{Privilege, Room};
+use crate::segments::{Privilege, Room, without_lost};
 
 /// Payload blocks that the spare segments hold together, where segments are small and there are plenty: opening one waits
 /// for the superblocks to be flushed, and meanwhile fast drives take several of them.
 const AHEAD_BLOCKS: u32 = 16 << 8;
 /// Spare segments at most.
 const SPARES_MAX: usize = 4;
+
+/// Every class.
+const CLASSES: [SegmentClass; 4] =
+    [SegmentClass::Hot, SegmentClass::Mirror, SegmentClass::Cold, SegmentClass::Map];
 
 /// The open segments of each class.
 #[derive(Default)]
@@ -24,6 +28,9 @@ pub(super) struct OpenSegments {
     mirror: OpenClass,
     cold: OpenClass,
     map: OpenClass,
+    /// Segments for which zones are on their way.
+    coming: Cell<usize>,
+    arrived: WaitList,
 }
 
 /// The open segment of a class, and spares of it.
@@ -88,6 +95,32 @@ impl Log {
         }
     }
 
+    /// Ends the open segments that miss columns and whose successors would not: they can be completed then.
+    pub(crate) fn seal_incomplete(&self) {
+        let online = self.rows.drives.online();
+        for class in CLASSES.into_iter().filter(|class| online >= usize::from(self.scheme_of(*class).width()))
+        {
+            let open = self.open.of(class);
+            if open.current.get().is_some_and(|id| self.is_incomplete(id)) {
+                self.seal(class);
+            }
+            let (kept, ended): (VecDeque<_>, VecDeque<_>) =
+                open.spares.take().into_iter().partition(|id| !self.is_incomplete(*id));
+            *open.spares.borrow_mut() = kept;
+            ended.into_iter().for_each(|id| self.rows.segments.borrow_mut().seal(id));
+        }
+    }
+
+    fn is_incomplete(&self, id: SegmentId) -> bool {
+        let in_use = |drive| self.rows.drives.is_online(drive);
+        self.rows.segments.borrow().incomplete_one(id, in_use).is_some()
+    }
+
+    /// Waits until every segment for which zones had been asked is known.
+    pub(crate) async fn arrivals(&self) {
+        self.open.arrived.until(|| (self.open.coming.get() == 0).then_some(())).await;
+    }
+
     /// Makes a new segment the open one of its class.
     ///
     /// # Errors
@@ -145,15 +178,21 @@ impl Log {
 
     /// Gets zones, and the superblocks to know of them.
     async fn open_segment(&self, class: SegmentClass, privilege: Privilege) -> Result<SegmentId> {
-        let (record, level) = self.link.allocate(self.scheme_of(class), class, privilege).await?;
-        let id = {
+        self.open.coming.set(self.open.coming.get() + 1);
+        let allocated = self.link.allocate(self.scheme_of(class), class, privilege).await;
+        let opened = allocated.map(|(record, level)| {
+            // A drive may have been lost while the zones were on their way.
+            let record = without_lost(record, |drive| self.rows.drives.is_online(drive));
             let mut segments = self.rows.segments.borrow_mut();
             let id = segments.vacant();
             segments.open(id, record, level);
             // One that was lost while the zones were on their way here.
             segments.never_written(id, |drive| self.rows.drives.is_online(drive));
             id
-        };
+        });
+        self.open.coming.set(self.open.coming.get() - 1);
+        self.open.arrived.wake_all();
+        let id = opened?;
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");
         // What is on its way to be free comes with a checkpoint: before the last of what is free is taken. Not with one after the other:
         // each costs what it stores besides nodes.

@@ -29,6 +29,9 @@ const BARE_WORTH: f32 = 0.75;
 /// How often somebody waits for a checkpoint or the cleaner in vain before he is told that there is no space.
 pub(super) const TRIES_MAX: u32 = 64;
 
+/// How often segments are cleaned for repair without its finding space.
+const REPAIR_TRIES_MAX: u32 = 16;
+
 /// See the module.
 pub(crate) struct Pace {
     pub(crate) space: Arc<Space>,
@@ -40,6 +43,9 @@ pub(crate) struct Pace {
     rested_at: Cell<u32>,
     /// Who waits for space: how often since it last wrote a record.
     tries: Cell<PerStream<u32>>,
+    /// How often repair has found no space since it last found some, and what lived when nothing was cleaned for it any more.
+    repair_tries: Cell<u32>,
+    repair_gave_up: Cell<u64>,
     work: Notify,
     owed: WaitList,
 }
@@ -52,6 +58,8 @@ impl Pace {
             cleaning: Cell::new(false),
             rested_at: Cell::new(u32::MAX),
             tries: Cell::default(),
+            repair_tries: Cell::default(),
+            repair_gave_up: Cell::default(),
             work: Notify::default(),
             owed: WaitList::default(),
         }
@@ -116,9 +124,31 @@ impl Pace {
         self.debt.set((self.debt.get() - blocks as f32).max(0.0));
     }
 
+    /// Repair found no space: it is cleaned for, but not for ever. What cleaning gains may all go to headers and checkpoints, in
+    /// a pool whose drives that are left are too small; there it is tried again when a good deal has been deleted.
+    pub(crate) fn repair_found_none(&self) {
+        let (tries, live) = (self.repair_tries.get() + 1, self.space.live());
+        if tries > REPAIR_TRIES_MAX && live + self.space.segment_payload() > self.repair_gave_up.get() {
+            return;
+        }
+        self.repair_gave_up.set(live);
+        self.repair_tries.set(if tries > REPAIR_TRIES_MAX { 1 } else { tries });
+        self.wake();
+    }
+
+    /// Repair found space, or needs none.
+    pub(crate) fn repair_served(&self) {
+        self.repair_tries.set(0);
+    }
+
+    /// True while segments are cleaned for repair.
+    pub(super) fn cleans_for_repair(&self) -> bool {
+        (1..REPAIR_TRIES_MAX).contains(&self.repair_tries.get())
+    }
+
     /// Somebody waits for space.
     fn is_urgent(&self) -> bool {
-        self.tries.get().iter().any(|tries| *tries > 0)
+        self.cleans_for_repair() || self.tries.get().iter().any(|tries| *tries > 0)
     }
 
     /// A stream has written a record, or everything in it was refused: it waits for nothing.

@@ -23,6 +23,7 @@ pub(crate) use open::{assemble, plan_shard};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};
+use crate::repair::{Repair, RepairLimits, RepairStatus};
 use crate::shard::{Shard, ShardCounters};
 use crate::volume::Volume;
 
@@ -44,11 +45,18 @@ pub struct Tuning {
     pub records_in_flight: usize,
     /// Bytes of log after which a shard makes a checkpoint: what a recovery reads at most.
     pub checkpoint_bytes: u64,
+    /// How fast repair may go, to begin with.
+    pub repair: RepairLimits,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { map_bytes: 1 << 30, records_in_flight: 4, checkpoint_bytes: 1 << 30 }
+        Self {
+            map_bytes: 1 << 30,
+            records_in_flight: 4,
+            checkpoint_bytes: 1 << 30,
+            repair: RepairLimits::default(),
+        }
     }
 }
 
@@ -67,6 +75,7 @@ struct Inner {
     control: Home<Control>,
     catalogue: Home<Catalogue>,
     shards: Arc<[Home<Shard>]>,
+    repair: Arc<Repair>,
 }
 
 /// A drive, as the pool sees it.
@@ -103,6 +112,8 @@ pub struct PoolStatus {
     pub space: SpaceCounters,
     /// What each shard counted.
     pub shards: Vec<ShardCounters>,
+    /// How far it is with columns that are missing.
+    pub repair: RepairStatus,
     /// Why it takes no more writes, if so.
     pub failure: Option<Error>,
 }
@@ -160,9 +171,13 @@ impl Pool {
         let (superblock, space, failure) = self.inner.control.call(look).await?;
         let mut shards = Vec::new();
         let mut errors = vec![0; superblock.drives.len()];
+        let mut repair = RepairStatus::default();
         for shard in self.inner.shards.iter() {
-            let look = |shard: std::rc::Rc<Shard>| async move { (shard.counters(), shard.read_errors()) };
-            let (counters, read_errors) = shard.call(look).await?;
+            let look = |shard: std::rc::Rc<Shard>| async move {
+                (shard.counters(), shard.read_errors(), shard.repair_status())
+            };
+            let (counters, read_errors, of_shard) = shard.call(look).await?;
+            repair.add(&of_shard);
             shards.push(counters);
             errors.iter_mut().zip(read_errors).for_each(|(sum, count)| *sum += count);
         }
@@ -183,6 +198,7 @@ impl Pool {
             drives: drives.collect(),
             space,
             shards,
+            repair,
             failure,
         })
     }
@@ -197,6 +213,41 @@ impl Pool {
             control.fail_drive(format::DriveIndex::new(index)).await
         };
         self.inner.control.call(fail).await?
+    }
+
+    /// How fast repair may go.
+    pub fn repair_limits(&self) -> RepairLimits {
+        self.inner.repair.limits()
+    }
+
+    /// Sets how fast repair may go, until the pool is closed.
+    ///
+    /// # Errors
+    /// When the pool was closed.
+    pub async fn set_repair_limits(&self, limits: RepairLimits) -> Result<()> {
+        self.inner.repair.set(limits);
+        self.repair_soon().await
+    }
+
+    /// Has every shard look for segments that miss columns.
+    async fn repair_soon(&self) -> Result<()> {
+        for shard in self.inner.shards.iter() {
+            shard.call(|shard| async move { shard.repair_soon() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until repair has done what it can for now: everything is whole, or it is paused, or a drive or space is wanted.
+    /// [`Pool::status`] tells which. Drives that nothing refers to any more are removed by then.
+    ///
+    /// # Errors
+    /// When the pool was closed.
+    pub async fn repair_settled(&self) -> Result<()> {
+        for shard in self.inner.shards.iter() {
+            shard.call(|shard| async move { shard.repair_settled().await }).await?;
+        }
+        self.inner.control.call(|control| async move { control.dismissed().await }).await?;
+        Ok(())
     }
 
     /// Makes every shard write a checkpoint now.

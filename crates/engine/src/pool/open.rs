@@ -15,10 +15,11 @@ use super::catalogue::Catalogue;
 use super::create::short_path;
 use super::superblocks::{OnDrive, newest, read_superblocks};
 use super::{DriveSource, Inner, Pool, Tuning};
-use crate::control::Control;
+use crate::control::{Control, columns_missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, Slot};
 use crate::log::Identity;
+use crate::repair::Repair;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::space::{Reserve, Space};
 use crate::zones::Zones;
@@ -87,26 +88,31 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
             *place = *slot;
         }
     }
-    let missing: Vec<_> = superblock
-        .drives
-        .iter()
-        .zip(&sources)
-        .filter(|(record, source)| source.is_none() && record.state != DriveState::Removed)
-        .map(|(record, _)| record.path.clone())
-        .collect();
-    if missing.len() > usize::from(superblock.scheme.parity()) {
-        let message = format!(
-            "pool '{}' ({}) bears the loss of {} of its {} drives, and {} are missing or out of use: {}",
-            superblock.name,
-            superblock.scheme,
-            superblock.scheme.parity(),
-            superblock.drives.len(),
-            missing.len(),
-            missing.join(", ")
-        );
-        return Err(Error::new(ErrorKind::NotAPool, message));
-    }
+    check_enough(&superblock, &sources)?;
     Ok(Assembled { superblock, sources, slots })
+}
+
+/// Refuses a pool of which more is missing than its scheme bears.
+fn check_enough(superblock: &Superblock, sources: &[Option<Arc<dyn DriveSource>>]) -> Result<()> {
+    let belong = superblock.drives.iter().zip(sources);
+    let (there, missing): (Vec<_>, Vec<_>) = belong
+        .filter(|(record, _)| record.state != DriveState::Removed)
+        .partition(|(_, source)| source.is_some());
+    let too_few = usize::from(superblock.scheme.width()).saturating_sub(there.len());
+    if missing.len().max(too_few) <= usize::from(superblock.scheme.parity()) {
+        return Ok(());
+    }
+    let paths: Vec<_> = missing.iter().map(|(record, _)| record.path.as_str()).collect();
+    let message = format!(
+        "pool '{}' ({}) bears the loss of {} of its {} drives, and {} are missing or out of use: {}",
+        superblock.name,
+        superblock.scheme,
+        superblock.scheme.parity(),
+        there.len() + missing.len(),
+        missing.len(),
+        paths.join(", ")
+    );
+    Err(Error::new(ErrorKind::NotAPool, message))
 }
 
 /// Opens the pool on `drives`, given in any order. Runs on the reactor that is to be the pool's home.
@@ -168,10 +174,11 @@ async fn open_parts(
     };
     let geometry = Geometry::of(&superblock);
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
+    let repair = Arc::new(Repair::new(options.tuning.repair));
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state == DriveState::Online)));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
-        let plan = plan_shard(&superblock, &sources, index, options.tuning, &space);
+        let plan = plan_shard(&superblock, &sources, index, options.tuning, (&space, &repair));
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
         started.candidates.push(candidate);
         report.replayed += examination.records;
@@ -209,8 +216,11 @@ async fn open_parts(
         control: home,
         catalogue,
         shards,
+        repair,
     };
-    Ok((Pool { inner: Arc::new(inner) }, report))
+    let pool = Pool { inner: Arc::new(inner) };
+    pool.repair_soon().await?;
+    Ok((pool, report))
 }
 
 /// A drive that did not take the cells that a crash had left out: it is lost as one that fails a write in service.
@@ -220,11 +230,7 @@ fn fail_at_opening(superblock: &mut Superblock, zones: &mut Zones, drive: DriveI
         record.since = Generation::new(1);
     }
     zones.set_online(drive, false);
-    let lost = superblock
-        .drives
-        .iter()
-        .filter(|record| matches!(record.state, DriveState::Missing | DriveState::Failed));
-    if lost.count() > usize::from(superblock.scheme.parity()) {
+    if columns_missing(superblock) > usize::from(superblock.scheme.parity()) {
         let message = format!("drive {drive} does not take writes, and the pool cannot bear its loss");
         return Err(Error::new(ErrorKind::NotAPool, message));
     }
@@ -256,13 +262,13 @@ pub(crate) fn plan_shard(
     sources: &[Option<Arc<dyn DriveSource>>],
     index: usize,
     tuning: Tuning,
-    space: &Arc<Space>,
+    (space, repair): (&Arc<Space>, &Arc<Repair>),
 ) -> ShardPlan {
     let shards = superblock.shards.len() as u64;
     let geometry = Geometry::of(superblock);
     let shard = ShardIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
-    let pool_blocks: u64 =
-        superblock.drives.iter().map(|drive| u64::from(drive.zones) * u64::from(geometry.rows())).sum();
+    let belong = superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
+    let pool_blocks: u64 = belong.map(|drive| u64::from(drive.zones) * u64::from(geometry.rows())).sum();
     // Small pools make checkpoints more often: what is freed comes back only with one.
     let checkpoint_blocks = (tuning.checkpoint_bytes / 4096).min(pool_blocks / shards / 8).max(256);
     let map_nodes = (tuning.map_bytes / 4096 / shards).max(64);
@@ -279,6 +285,7 @@ pub(crate) fn plan_shard(
         checkpoint_blocks,
         recent_max,
         space: space.clone(),
+        repair: repair.clone(),
     }
 }
 

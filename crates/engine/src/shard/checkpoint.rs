@@ -81,6 +81,7 @@ impl Shard {
         self.log.checkpoint_ended(result.is_ok());
         self.checkpointed.wake_all();
         self.unpinned.wake_all();
+        self.repair_if_short();
         result
     }
 
@@ -102,9 +103,10 @@ impl Shard {
         let record = self.log.shard_record();
         tracing::debug!(shard = %self.identity.shard, %sequence, ?root, recent = record.recent.len(), "publishing a checkpoint");
         self.link.publish(record).await?;
-        let released = self.rows.segments.borrow_mut().release(&mark);
-        if !released.is_empty() {
-            self.link.release(released.into_iter().map(|(_, record)| record).collect());
+        let zones = self.rows.segments.borrow_mut().release(&mark);
+        if !zones.is_empty() {
+            tracing::debug!(shard = %self.identity.shard, zones = zones.len(), "zones come back");
+            self.link.release(zones);
         }
         Ok(())
     }

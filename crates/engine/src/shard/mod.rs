@@ -12,6 +12,8 @@ mod heal;
 mod locks;
 mod merge;
 mod read;
+mod rebuild;
+mod repair;
 mod replay;
 mod scan;
 mod start;
@@ -24,6 +26,7 @@ mod write;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use format::{DriveIndex, LayerId, VolumeId};
 use reactor::WaitList;
@@ -38,6 +41,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
+use crate::repair::Repair;
 use crate::rows::Rows;
 
 /// Blocks that a leaf of the map covers.
@@ -54,6 +58,10 @@ pub(crate) struct Shard {
     locks: locks::BlockLocks,
     tables: tables::StoredTables,
     heal: heal::Healer,
+    repair: repair::Repairer,
+    repair_limits: Arc<Repair>,
+    /// Counts what users read and write.
+    used: Cell<u64>,
     /// Layers that are being dropped, or were.
     dying: RefCell<BTreeSet<LayerId>>,
     checkpointing: Cell<bool>,
@@ -97,6 +105,7 @@ impl Shard {
         self.rows.drives.lose(drive);
         let concerned = self.rows.segments.borrow_mut().drive_lost(drive);
         tracing::warn!(shard = %self.identity.shard, %drive, concerned, "a drive was taken out of use");
+        self.repair_soon();
         self.link.publish(self.log.shard_record()).await
     }
 
@@ -105,11 +114,13 @@ impl Shard {
         self.log.fail(error);
         self.checkpointed.wake_all();
         self.release_all();
+        self.repair.wake();
     }
 
     /// Zones were given back to the pool: who waits for space may look again.
     pub(crate) fn space_freed(&self) {
         self.log.space_freed();
+        self.repair_if_short();
     }
 
     /// Makes every write that was answered by now durable.
@@ -208,6 +219,11 @@ impl Shard {
     /// The layers that exist in this shard.
     pub(crate) fn layers(&self) -> Vec<LayerId> {
         self.ledger.map.borrow().layer_ids()
+    }
+
+    /// A user reads or writes.
+    fn note_use(&self) {
+        self.used.set(self.used.get() + 1);
     }
 
     /// Reports drives that said they are gone while they were read.

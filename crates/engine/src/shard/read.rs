@@ -33,6 +33,7 @@ impl Shard {
 
     /// As [`Shard::read`], what a layer and those below it show.
     pub(crate) async fn read_layer(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
+        self.note_use();
         if into.len() == BLOCK {
             return self.read_one(layer, block, into).await;
         }

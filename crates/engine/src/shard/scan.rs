@@ -132,8 +132,12 @@ async fn scan_segment(
 /// A header and the CRC32C of each of its blocks.
 type Read = (Header, Vec<u32>);
 
-fn block_crcs(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks(BLOCK).map(crc32c).collect()
+/// CRC32C of each block of a header as it was written: behind what the MAC covers there were zeros, whatever is there now.
+fn block_crcs(header: &Header, bytes: &[u8]) -> Vec<u32> {
+    let written = header.used().min(bytes.len());
+    let mut whole = vec![0; bytes.len()];
+    whole.iter_mut().zip(bytes).take(written).for_each(|(place, byte)| *place = *byte);
+    whole.chunks(BLOCK).map(crc32c).collect()
 }
 
 /// Reads the headers of one segment in order, mostly from its first column, some rows ahead.
@@ -167,6 +171,11 @@ impl<'a> HeaderReader<'a> {
         row: Row,
     ) -> Self {
         Self { rows, identity, id, record, ahead: None, row }
+    }
+
+    /// Takes these cells of column 0, from `row` on, as read: what they hold is verified like anything else.
+    pub(super) fn feed(&mut self, row: Row, cells: Buffer) {
+        self.ahead = Some((row, cells));
     }
 
     /// The next record; `None` at the first row that holds no header, or at the segment's end.
@@ -216,7 +225,10 @@ impl<'a> HeaderReader<'a> {
         let header = unverified.verify(bytes, &self.identity.key).ok()?;
         // Several header blocks lie one below the other only if the record has as many rows.
         let rows = self.record.scheme.rows_for(header.blocks());
-        (rows as usize >= blocks && self.belongs(&header.place, row)).then(|| (header, block_crcs(bytes)))
+        (rows as usize >= blocks && self.belongs(&header.place, row)).then(|| {
+            let crcs = block_crcs(&header, bytes);
+            (header, crcs)
+        })
     }
 
     /// Computes the header from every choice of columns, until one gives a header that belongs here: a cell may hold
@@ -253,7 +265,10 @@ impl<'a> HeaderReader<'a> {
             bytes.extend_from_slice(&block(index)?);
         }
         let header = unverified.verify(&bytes, &self.identity.key).ok()?;
-        self.belongs(&header.place, row).then(|| (header, block_crcs(&bytes)))
+        self.belongs(&header.place, row).then(|| {
+            let crcs = block_crcs(&header, &bytes);
+            (header, crcs)
+        })
     }
 
     fn belongs(&self, place: &RecordPlace, row: Row) -> bool {
@@ -278,8 +293,8 @@ async fn complete(
     let mut span =
         RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
     rows.read_columns(&mut span, &width).await;
-    let mut wrong: Vec<(Column, u32, Buffer)> = Vec::new();
-    for row in 0..record.layout.rows {
+    let mut wrong: Vec<(Column, Row, Buffer)> = Vec::new();
+    for row in (0..record.layout.rows).map(|row| place.row.plus(row)) {
         match row_repairs(rows, record, &span, row) {
             Some(cells) => wrong.extend(cells.into_iter().map(|(column, cell)| (column, row, cell))),
             None => return None,
@@ -287,7 +302,7 @@ async fn complete(
     }
     let mut completed = Vec::new();
     for (column, row, cell) in wrong {
-        let address = Address::new(place.segment, column, place.row.plus(row));
+        let address = Address::new(place.segment, column, row);
         let place = rows.segments.borrow().cell(address).filter(|cell| rows.drives.is_online(cell.drive));
         let Some(place) = place else { continue };
         if !read_only && let Err(error) = write_cell(rows, place, &cell.span()).await {
@@ -301,12 +316,19 @@ async fn complete(
     Some(completed)
 }
 
-/// What the cells of a row should be where they are not: every data cell by its CRC, the parity by the data.
-fn row_repairs(rows: &Rows, record: &Found, span: &RowSpan, row: u32) -> Option<Vec<(Column, Buffer)>> {
+/// What the cells of a row of a record should be where they are not: every data cell by its CRC, the parity by the data.
+/// `span` holds the cells that could be read, of this row among others. `None` if the row is damaged beyond repair.
+pub(super) fn row_repairs(
+    rows: &Rows,
+    record: &Found,
+    span: &RowSpan,
+    row: Row,
+) -> Option<Vec<(Column, Buffer)>> {
     let scheme = record.scheme;
+    let index = (row.get() - span.row.get()) as usize;
     let cell = |column: u8| {
         let cells = &span.cells.iter().find(|(of, _)| *of == column)?.1;
-        cells.as_slice().get(row as usize * BLOCK..(row as usize + 1) * BLOCK)
+        cells.as_slice().get(index * BLOCK..(index + 1) * BLOCK)
     };
     let mut repairs = Vec::new();
     let mut good: Vec<(u8, Buffer)> = Vec::new();
@@ -331,7 +353,10 @@ fn row_repairs(rows: &Rows, record: &Found, span: &RowSpan, row: u32) -> Option<
         let mut block = Buffer::new(BLOCK);
         let accept = expected(record, column, row);
         if !rows.rebuild_cell(scheme, Column::new(column), &good, 0, block.as_mut_slice(), accept) {
-            return None;
+            // What a header means may be there although its cell is not as it was.
+            let cleaned = cell(column).map(|bytes| cleaned(record, column, row, bytes))?;
+            expected(record, column, row)(&cleaned)
+                .then(|| block.as_mut_slice().copy_from_slice(&cleaned))?;
         }
         repairs.push((Column::new(column), Buffer::copy_of(block.as_slice())));
         data.push(block);
@@ -349,8 +374,8 @@ fn row_repairs(rows: &Rows, record: &Found, span: &RowSpan, row: u32) -> Option<
 }
 
 /// What a data cell of a record must be: a header or payload block with its CRC, or zeros.
-fn expected(record: &Found, column: u8, row: u32) -> impl Fn(&[u8]) -> bool + '_ {
-    let index = (u32::from(column) * record.layout.rows + row) as usize;
+pub(super) fn expected(record: &Found, column: u8, row: Row) -> impl Fn(&[u8]) -> bool + '_ {
+    let index = block_of(record, column, row);
     let crc = match index.checked_sub(usize::from(record.header.header_blocks)) {
         Some(payload) => record.header.crcs.get(payload),
         None => record.header_crcs.get(index),
@@ -359,6 +384,20 @@ fn expected(record: &Found, column: u8, row: u32) -> impl Fn(&[u8]) -> bool + '_
         Some(crc) => crc32c(bytes) == *crc,
         None => codec::is_zero(bytes),
     }
+}
+
+/// Which block of a record lies in a cell.
+fn block_of(record: &Found, column: u8, row: Row) -> usize {
+    let row = row.get() - record.layout.row.get();
+    (u32::from(column) * record.layout.rows + row) as usize
+}
+
+/// A cell of a header with zeros behind what the MAC covers.
+fn cleaned(record: &Found, column: u8, row: Row, bytes: &[u8]) -> Vec<u8> {
+    let used = record.header.used().saturating_sub(block_of(record, column, row) * BLOCK);
+    let mut cell = bytes.to_vec();
+    cell.iter_mut().skip(used).for_each(|byte| *byte = 0);
+    cell
 }
 
 /// Writes a cell where its row should hold it, on a drive that is in use.

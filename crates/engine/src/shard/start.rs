@@ -14,7 +14,7 @@ use reactor::{Home, Reactor, WaitList};
 use super::replay::replay_record;
 use super::scan::{Examined, Found, examine};
 use super::tables::{LoadedTables, StoredTables};
-use super::{Shard, heal, locks, volumes};
+use super::{Shard, heal, locks, repair, volumes};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,6 +23,7 @@ use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogStart};
 use crate::map::Map;
 use crate::pool::{DriveSource, Tuning};
+use crate::repair::Repair;
 use crate::rows::Rows;
 use crate::segments::Segments;
 use crate::space::Space;
@@ -47,6 +48,8 @@ pub(crate) struct ShardPlan {
     pub(crate) recent_max: usize,
     /// How full the pool is.
     pub(crate) space: Arc<Space>,
+    /// How fast repair may go.
+    pub(crate) repair: Arc<Repair>,
 }
 
 /// A shard that has been looked at and not changed yet, but for rows that a crash had left incomplete.
@@ -168,6 +171,7 @@ impl Candidate {
         shard.run_beside(shard.clone().run_checkpoints());
         shard.run_beside(shard.clone().run_healer());
         shard.run_beside(shard.clone().run_cleaner());
+        shard.run_beside(shard.clone().run_repair());
         if replayed {
             shard.log.checkpoint_due.notify();
         }
@@ -208,6 +212,9 @@ impl Candidate {
             locks: locks::BlockLocks::default(),
             tables,
             heal: heal::Healer::default(),
+            repair: repair::Repairer::default(),
+            repair_limits: plan.repair.clone(),
+            used: Cell::new(0),
             dying: RefCell::default(),
             unpinned: WaitList::default(),
             checkpointing: Cell::new(false),
@@ -251,6 +258,7 @@ impl Shard {
         self.log.checkpoint_due.notify();
         self.heal.wake();
         self.log.pace.wake();
+        self.repair_soon();
         self.checkpointed.wake_all();
     }
 

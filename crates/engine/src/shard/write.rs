@@ -24,6 +24,7 @@ impl Shard {
     /// # Errors
     /// `NoSpace` in a full pool, `PoolFailed` when too many drives are lost.
     pub(crate) async fn write(&self, volume: VolumeId, block: u64, data: &Span) -> Result<()> {
+        self.note_use();
         let count = (data.len() / BLOCK) as u64;
         let (layer, pins) = self.prepare(volume, block, count).await?;
         let request = write_request(layer, block, data, pins, self.trimmed(layer));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{PoolStatus, ShardCounters, VolumeInfo};
+use engine::{PoolStatus, RepairState, RepairStatus, ShardCounters, VolumeInfo};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
@@ -250,8 +250,23 @@ fn lost_drives(status: &PoolStatus) -> Option<Problem> {
     let (drives, are) = if lost.len() == 1 { ("drive", "is") } else { ("drives", "are") };
     Some(Problem {
         message: format!("{drives} {} {are} lost: all data is still served, and {risk}", lost.join(", ")),
-        action: "back up what matters now, and look at 'dmesg' and 'smartctl' for why. A lost drive takes no further \
-                 part, even when it comes back; this release cannot rebuild onto another one yet"
-            .into(),
+        action: format!("{}. Look at 'dmesg' and 'smartctl' for why it was lost", repair_of(&status.repair)),
     })
+}
+
+/// What becomes of the columns that lost drives held.
+fn repair_of(repair: &RepairStatus) -> String {
+    let (left, all) = (Size(repair.bytes_left), Size(repair.bytes_left + repair.bytes_done));
+    match repair.state {
+        RepairState::Whole => "everything is on the other drives: nothing is to be done".into(),
+        RepairState::Working => format!("wait: what it held is being written to the others, {left} of {all} are left"),
+        RepairState::Paused => format!("let repair go on, which is paused with {left} to be written to the others"),
+        RepairState::NeedsSpace => {
+            format!("delete or trim data: the others have no room for {left} of what it held")
+        }
+        RepairState::NeedsDrive => "back up what matters now: there is no other drive for what it held, a lost drive \
+                                    takes no further part, even when it comes back, and this release cannot add one yet"
+            .into(),
+        RepairState::Lost => "restore what is damaged from a backup: more was lost than the scheme bears".into(),
+    }
 }

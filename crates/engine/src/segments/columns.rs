@@ -1,0 +1,155 @@
+//! Columns that are not all there, and giving them other zones.
+//!
+//! A column leaves its zone when what belongs there has been written, and flushed, somewhere else. Always true (S3): the
+//! zone that it left is given back only when a checkpoint that was begun after that is durable, because a recovery from an
+//! earlier one looks for the column where it was, and when no read that was planned before is running.
+//!
+//! Must not know: how a column is computed, which zones are free.
+
+use format::{
+    Column, DriveIndex, Incarnation, Row, Scheme, SegmentColumn, SegmentId, SegmentRecord, ZoneIndex,
+};
+use smallvec::SmallVec;
+
+use super::{CheckpointMark, Life, Segments};
+
+/// A segment that does not have all its columns on drives in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Incomplete {
+    pub(crate) id: SegmentId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) scheme: Scheme,
+    /// Rows written.
+    pub(crate) rows: u32,
+    /// The columns that are missing, in part or altogether.
+    pub(crate) missing: SmallVec<[Column; 4]>,
+    /// The drives of the others.
+    pub(crate) drives: SmallVec<[DriveIndex; 8]>,
+    /// Nothing is appended any more, and everything in it has landed and is durable.
+    pub(crate) settled: bool,
+}
+
+/// A zone that a column has left.
+pub(super) struct Vacated {
+    id: SegmentId,
+    zone: (DriveIndex, ZoneIndex),
+    /// Checkpoints begun before that.
+    checkpoints: u64,
+    /// No read that was planned before is running.
+    drained: bool,
+}
+
+impl Segments {
+    /// The segments that miss columns and are worth completing: not those that are free already. `in_use` tells which drives
+    /// are.
+    pub(crate) fn incomplete(&self, in_use: impl Fn(DriveIndex) -> bool) -> Vec<Incomplete> {
+        let ids = self.ids().filter(|id| !matches!(self.get(*id).life, Life::Freed { .. }));
+        ids.filter_map(|id| self.incomplete_one(id, &in_use)).collect()
+    }
+
+    /// What a segment misses; `None` if it is whole.
+    pub(crate) fn incomplete_one(
+        &self,
+        id: SegmentId,
+        in_use: impl Fn(DriveIndex) -> bool,
+    ) -> Option<Incomplete> {
+        let segment = self.get(id);
+        let record = &segment.record;
+        let rows = segment.append;
+        let is_there = |column: &SegmentColumn| {
+            column.zone.is_some_and(|(drive, _)| in_use(drive)) && column.missing_from >= rows
+        };
+        let numbered = || (0..).map(Column::new).zip(&record.columns);
+        let missing: SmallVec<_> =
+            numbered().filter(|(_, column)| !is_there(column)).map(|(at, _)| at).collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let others = numbered().filter(|(_, column)| is_there(column));
+        Some(Incomplete {
+            id,
+            incarnation: record.incarnation,
+            scheme: record.scheme,
+            rows: rows.get(),
+            missing,
+            drives: others.filter_map(|(_, column)| column.zone).map(|(drive, _)| drive).collect(),
+            settled: segment.life == Life::Sealed
+                && segment.in_flight == 0
+                && segment.applied == rows
+                && segment.flushed == rows,
+        })
+    }
+
+    /// True if every segment that a checkpoint could speak of has all its columns on drives in use.
+    pub(crate) fn are_whole(&self, in_use: impl Fn(DriveIndex) -> bool) -> bool {
+        self.ids().all(|id| self.incomplete_one(id, &in_use).is_none())
+    }
+
+    /// True if this life of a segment still needs its columns.
+    pub(crate) fn needs_columns(&self, id: SegmentId, incarnation: Incarnation) -> bool {
+        let segment = self.slots.get(super::slot(id)).and_then(Option::as_ref);
+        segment
+            .is_some_and(|segment| segment.record.incarnation == incarnation && segment.life == Life::Sealed)
+    }
+
+    /// All rows of a column lie in another zone now, flushed; the one that it had comes back by
+    /// [`Segments::release_vacated`]. The segment is pinned by whoever wrote the column.
+    pub(crate) fn move_column(&mut self, id: SegmentId, column: Column, to: (DriveIndex, ZoneIndex)) {
+        let checkpoints = self.checkpoints;
+        let segment = self.get_mut(id);
+        assert!(
+            segment.life == Life::Sealed && segment.readers > 0,
+            "S3: only sealed, pinned segments change"
+        );
+        let elsewhere =
+            segment.record.columns.iter().all(|other| other.zone.is_none_or(|(on, _)| on != to.0));
+        let Some(place) = segment.record.columns.get_mut(column.index()) else {
+            panic!("segment {id} has no column {column}")
+        };
+        assert!(
+            elsewhere || place.zone.is_some_and(|(on, _)| on == to.0),
+            "Z1: two columns of segment {id} on drive {}",
+            to.0
+        );
+        let left = std::mem::replace(place, SegmentColumn::whole(to.0, to.1)).zone;
+        self.vacated.extend(left.map(|zone| Vacated { id, zone, checkpoints, drained: false }));
+        self.place_columns(id);
+    }
+
+    /// Nobody reads a segment any more: reads of zones that its columns have left have ended.
+    pub(super) fn drained(&mut self, id: SegmentId) {
+        self.vacated.iter_mut().filter(|zone| zone.id == id).for_each(|zone| zone.drained = true);
+    }
+
+    /// Zones that columns had left before the checkpoint at `mark` began, which is durable now (S3).
+    pub(super) fn release_vacated(&mut self, mark: &CheckpointMark) -> Vec<(DriveIndex, ZoneIndex)> {
+        let back = |zone: &mut Vacated| zone.drained && zone.checkpoints < mark.checkpoint;
+        self.vacated.extract_if(.., back).map(|vacated| vacated.zone).collect()
+    }
+}
+
+impl Incomplete {
+    /// Blocks that have to be written for one of its columns.
+    pub(crate) fn blocks(&self) -> u64 {
+        u64::from(self.rows) * self.missing.len() as u64
+    }
+
+    /// Losses that it still bears: what bears fewest is completed first.
+    pub(crate) fn losses_left(&self) -> usize {
+        usize::from(self.scheme.parity()).saturating_sub(self.missing.len())
+    }
+}
+
+/// Takes columns on drives that are not in use for what they are: never written.
+pub(crate) fn without_lost(mut record: SegmentRecord, in_use: impl Fn(DriveIndex) -> bool) -> SegmentRecord {
+    for column in &mut record.columns {
+        if column.zone.is_some_and(|(drive, _)| !in_use(drive)) {
+            column.missing_from = Row::new(0);
+        }
+    }
+    record
+}
+
+#[cfg(test)]
+#[path = "columns_tests.rs"]
+mod tests;

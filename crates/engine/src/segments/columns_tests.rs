@@ -1,0 +1,109 @@
+//! Columns that go elsewhere: what is missing is seen, and zones come back when they may.
+
+use format::{SegmentClass, SegmentState};
+
+use super::*;
+use crate::geometry::Geometry;
+use crate::segments::Privilege;
+
+fn drive(index: u16) -> DriveIndex {
+    DriveIndex::new(index)
+}
+
+fn zone(index: u32) -> ZoneIndex {
+    ZoneIndex::new(index)
+}
+
+/// One segment of 2+1 on drives 0, 1 and 2, with eight rows, sealed.
+fn segments() -> (Segments, SegmentId) {
+    let scheme: Scheme = "2+1".parse().unwrap();
+    let geometry = Geometry { scheme, table_width: 3, zone_bytes: 64 << 10, data_start: 4 << 20 };
+    let mut segments = Segments::new(geometry);
+    let record = SegmentRecord {
+        incarnation: Incarnation::new(1),
+        scheme,
+        class: SegmentClass::Hot,
+        state: SegmentState::Open,
+        rows: 0,
+        columns: (0..3).map(|index| SegmentColumn::whole(drive(index), zone(7))).collect(),
+    };
+    let id = segments.vacant();
+    segments.open(id, record, Privilege::User);
+    segments.append(id, 8);
+    segments.gained(format::Address::new(id, Column::new(0), Row::new(1)));
+    segments.landed(id, Row::new(8));
+    (segments, id)
+}
+
+fn settle(segments: &mut Segments, id: SegmentId) {
+    segments.seal(id);
+    let mark = segments.flush_mark();
+    segments.flushed(&mark);
+}
+
+#[test]
+fn what_lies_on_lost_drives_is_missing() {
+    let (mut segments, id) = segments();
+    assert_eq!(segments.incomplete(|_| true), []);
+    let without_1 = |on: DriveIndex| on != drive(1);
+    let open = segments.incomplete_one(id, without_1).unwrap();
+    assert!(!open.settled);
+    settle(&mut segments, id);
+    let sealed = segments.incomplete_one(id, without_1).unwrap();
+    assert_eq!(sealed.missing.as_slice(), [Column::new(1)]);
+    assert_eq!(sealed.drives.as_slice(), [drive(0), drive(2)]);
+    assert!(sealed.settled && sealed.blocks() == 8 && sealed.losses_left() == 0);
+    assert!(!segments.are_whole(without_1));
+}
+
+#[test]
+fn a_segment_that_was_opened_while_a_drive_went_has_nothing_there() {
+    let (segments, id) = segments();
+    let record = without_lost(segments.record(id), |on| on != drive(2));
+    let missing: Vec<_> = record.columns.iter().map(|column| column.missing_from.get()).collect();
+    assert_eq!(missing, [16_384, 16_384, 0]);
+}
+
+#[test]
+fn a_zone_that_was_left_waits_for_a_checkpoint_and_for_readers() {
+    let (mut segments, id) = segments();
+    settle(&mut segments, id);
+    let before = segments.begin_checkpoint();
+    segments.pin(id);
+    segments.pin(id);
+    segments.move_column(id, Column::new(1), (drive(4), zone(2)));
+    let cell = segments.cell_at(id, Column::new(1), Row::new(0)).unwrap();
+    assert_eq!((cell.drive, cell.offset), (drive(4), (4 << 20) + 2 * (64 << 10)));
+    segments.unpin(id);
+    assert_eq!(segments.release_vacated(&before), [], "the checkpoint was begun before");
+    let after = segments.begin_checkpoint();
+    assert_eq!(segments.release_vacated(&after), [], "somebody may be reading there");
+    segments.unpin(id);
+    assert_eq!(segments.release_vacated(&before), []);
+    assert_eq!(segments.release_vacated(&after), [(drive(1), zone(7))]);
+    assert_eq!(segments.release_vacated(&after), []);
+    assert!(segments.are_whole(|on| on != drive(1)));
+}
+
+#[test]
+#[should_panic(expected = "Z1")]
+fn two_columns_never_share_a_drive() {
+    let (mut segments, id) = segments();
+    settle(&mut segments, id);
+    segments.pin(id);
+    segments.move_column(id, Column::new(1), (drive(2), zone(9)));
+}
+
+#[test]
+fn free_segments_need_no_columns() {
+    let (mut segments, id) = segments();
+    settle(&mut segments, id);
+    let incarnation = segments.record(id).incarnation;
+    assert!(segments.needs_columns(id, incarnation));
+    assert!(!segments.needs_columns(id, Incarnation::new(2)));
+    segments.lost(format::Address::new(id, Column::new(0), Row::new(1)));
+    assert_eq!(segments.free_emptied(), 1);
+    assert!(!segments.needs_columns(id, incarnation));
+    assert_eq!(segments.incomplete(|on| on != drive(1)), []);
+    assert!(!segments.are_whole(|on| on != drive(1)), "a checkpoint may still speak of it");
+}

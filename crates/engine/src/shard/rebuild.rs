@@ -1,0 +1,245 @@
+//! Computing the columns that a segment misses and writing them to other zones.
+//!
+//! Rows are read from as many columns as it takes, data before parity, in long pieces. The segment's own headers say what
+//! every data cell must be, live or dead: what is computed is compared with that, and where it does not fit, the row is
+//! computed anew from every choice of its cells. So damage that nobody had noticed is not made one with the new column.
+//!
+//! Always true: only zones that belong to no segment are written; the segment itself is not changed. Must not know: which
+//! segments, where to, how fast.
+
+use codec::ColumnSet;
+use format::limits::BLOCK;
+use format::{Column, DriveIndex, Row, SegmentRecord, ZoneIndex};
+use reactor::{Buffer, IoError, IoErrorKind};
+use smallvec::SmallVec;
+
+use super::Shard;
+use super::scan::{Found, HeaderReader, expected, row_repairs};
+use crate::error::{Error, ErrorKind, Result};
+use crate::rows::RowSpan;
+use crate::segments::Incomplete;
+
+/// Bytes that are read at once, of all columns together.
+const PIECE_BYTES: usize = 4 << 20;
+/// Bytes of a column that are read at once: more is no faster.
+const COLUMN_BYTES: usize = 1 << 20;
+
+/// A column to be written, and the zone for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) column: Column,
+    pub(super) zone: (DriveIndex, ZoneIndex),
+}
+
+/// Columns of one segment that are to be written. The segment is pinned.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) segment: Incomplete,
+    pub(super) targets: SmallVec<[Target; 2]>,
+}
+
+/// A job under way.
+pub(super) struct Rebuild<'a> {
+    shard: &'a Shard,
+    job: &'a Job,
+    headers: HeaderReader<'a>,
+    /// The record that the last row belonged to, and the row up to which records are known.
+    current: Option<Found>,
+    known_to: Row,
+    /// There are no more headers to be had.
+    ended: bool,
+    /// Rows of which a cell could not be computed.
+    pub(super) damaged: u64,
+}
+
+/// Some rows: the cells that were read, and those that were computed from them.
+struct Piece {
+    read: RowSpan,
+    /// The columns to be written, and data columns that are missing besides: with them, everything can be verified.
+    computed: Vec<(u8, Buffer)>,
+}
+
+impl Job {
+    /// Bytes to be written.
+    pub(super) fn bytes(&self) -> u64 {
+        u64::from(self.segment.rows) * self.targets.len() as u64 * BLOCK as u64
+    }
+
+    /// Rows that are read at once.
+    pub(super) fn piece_rows(&self) -> u32 {
+        let column = (PIECE_BYTES / usize::from(self.segment.scheme.data())).min(COLUMN_BYTES);
+        u32::try_from(column / BLOCK).unwrap_or(1).max(1)
+    }
+}
+
+impl<'a> Rebuild<'a> {
+    /// Begins with a segment, whose `record` was taken when it was pinned.
+    pub(super) fn new(shard: &'a Shard, job: &'a Job, record: &'a SegmentRecord) -> Self {
+        let headers = HeaderReader::new(&shard.rows, &shard.identity, job.segment.id, record);
+        Self { shard, job, headers, current: None, known_to: Row::new(0), ended: false, damaged: 0 }
+    }
+
+    /// Computes and writes the rows from `row` on. Pieces come in order.
+    ///
+    /// # Errors
+    /// When a drive that was to take a column is lost.
+    pub(super) async fn write_rows(&mut self, row: Row, count: u32) -> Result<()> {
+        let mut piece = self.read_piece(row, count).await;
+        let whole = self.decode(&mut piece);
+        if let Some(at) = piece.computed.iter().position(|(column, _)| *column == 0).filter(|_| whole) {
+            let cells = piece.computed.get(at).map(|(_, cells)| Buffer::copy_of(cells.as_slice()));
+            cells.into_iter().for_each(|cells| self.headers.feed(row, cells));
+        } else if let Some((_, cells)) = piece.read.cells.iter().find(|(column, _)| *column == 0) {
+            self.headers.feed(row, Buffer::copy_of(cells.as_slice()));
+        }
+        for row in (0..count).map(|index| row.plus(index)) {
+            self.find_record(row).await?;
+            let fits = match &self.current {
+                Some(found) => whole && self.fits(&piece, found, row),
+                // Nobody knows what the row should hold.
+                None => whole,
+            };
+            if !fits && !self.mend_row(&mut piece, row).await {
+                self.damaged += 1;
+            }
+        }
+        self.write(&piece).await
+    }
+
+    /// Reads as many columns as it takes, others where some cannot be read.
+    async fn read_piece(&self, row: Row, count: u32) -> Piece {
+        let scheme = self.job.segment.scheme;
+        let mut read = RowSpan { id: self.job.segment.id, row, count, cells: Vec::new() };
+        let there: Vec<u8> = (0..scheme.width()).filter(|column| !self.is_missing(*column)).collect();
+        let mut left = there.as_slice();
+        while read.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
+            let (next, rest) = left.split_at((usize::from(scheme.data()) - read.cells.len()).min(left.len()));
+            self.shard.rows.read_columns(&mut read, next).await;
+            left = rest;
+        }
+        let target = |column: u8| self.job.targets.iter().any(|target| target.column.get() == column);
+        let wanted = (0..scheme.width())
+            .filter(|column| self.is_missing(*column) && (target(*column) || *column < scheme.data()));
+        let computed = wanted.map(|column| (column, Buffer::zeroed(count as usize * BLOCK))).collect();
+        Piece { read, computed }
+    }
+
+    fn is_missing(&self, column: u8) -> bool {
+        self.job.segment.missing.iter().any(|missing| missing.get() == column)
+    }
+
+    /// Computes all of a piece at once; false if too few columns could be read in one piece.
+    fn decode(&self, piece: &mut Piece) -> bool {
+        let present: ColumnSet = piece.read.cells.iter().map(|(column, _)| *column).collect();
+        let wanted: SmallVec<[u8; 32]> = piece.computed.iter().map(|(column, _)| *column).collect();
+        let code = self.shard.rows.code(self.job.segment.scheme);
+        let Ok(decoder) = code.decoder(present, &wanted) else { return false };
+        let cells = &piece.read.cells;
+        let source =
+            |column: &u8| cells.iter().find(|(of, _)| of == column).map(|(_, cells)| cells.as_slice());
+        let inputs: SmallVec<[&[u8]; 32]> = decoder.sources().iter().filter_map(source).collect();
+        let outputs = piece.computed.iter_mut().map(|(_, cells)| cells.as_mut_slice());
+        let mut outputs: SmallVec<[&mut [u8]; 32]> = outputs.collect();
+        decoder.apply(&inputs, &mut outputs);
+        true
+    }
+
+    /// Goes on to the record that holds `row`, if there is one.
+    async fn find_record(&mut self, row: Row) -> Result<()> {
+        while !self.ended && self.known_to <= row {
+            self.current = self.headers.next().await?;
+            match &self.current {
+                Some(found) => self.known_to = found.layout.end(),
+                None => self.ended = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// True if what was computed of a row is what it must be: data cells by themselves, parity by all of the data.
+    fn fits(&self, piece: &Piece, found: &Found, row: Row) -> bool {
+        let data = self.job.segment.scheme.data();
+        let index = (row.get() - piece.read.row.get()) as usize;
+        let fits = |(column, cells): &(u8, Buffer)| {
+            let cell = cells.as_slice().get(index * BLOCK..(index + 1) * BLOCK);
+            cell.is_some_and(expected(found, *column, row))
+        };
+        let parity = piece.computed.iter().any(|(column, _)| *column >= data);
+        let computed = piece.computed.iter().filter(|(column, _)| *column < data).all(fits);
+        computed && (!parity || piece.read.cells.iter().filter(|(column, _)| *column < data).all(fits))
+    }
+
+    /// Computes a row from all of its cells, whatever gives what it must be. False if nothing does.
+    async fn mend_row(&self, piece: &mut Piece, row: Row) -> bool {
+        let scheme = self.job.segment.scheme;
+        let rows = &self.shard.rows;
+        let there: Vec<u8> = (0..scheme.width()).filter(|column| !self.is_missing(*column)).collect();
+        let mut one = RowSpan { id: self.job.segment.id, row, count: 1, cells: Vec::new() };
+        rows.read_columns(&mut one, &there).await;
+        let index = (row.get() - piece.read.row.get()) as usize;
+        let place = |cells: &mut Buffer, from: &[u8]| {
+            let cell = cells.as_mut_slice().get_mut(index * BLOCK..(index + 1) * BLOCK);
+            cell.into_iter().for_each(|cell| cell.copy_from_slice(from));
+        };
+        let Some(found) = &self.current else {
+            let present: ColumnSet = one.cells.iter().map(|(column, _)| *column).collect();
+            let mut cell = vec![0; BLOCK];
+            return piece.computed.iter_mut().all(|(column, cells)| {
+                let wanted = Column::new(*column);
+                let decoded = rows.decode_cell(scheme, present, wanted, &one.cells, 0, &mut cell);
+                place(cells, &cell);
+                decoded
+            });
+        };
+        let Some(repairs) = row_repairs(rows, found, &one, row) else { return false };
+        for (column, cell) in repairs {
+            match piece.computed.iter_mut().find(|(of, _)| *of == column.get()) {
+                Some((_, cells)) => place(cells, cell.as_slice()),
+                None => self.accuse(column, row, &one),
+            }
+        }
+        true
+    }
+
+    /// A cell that was read is not what it should be.
+    fn accuse(&self, column: Column, row: Row, read: &RowSpan) {
+        let cell = self.shard.rows.segments.borrow().cell_at(read.id, column, row);
+        if let Some(cell) = cell
+            && read.cells.iter().any(|(of, _)| *of == column.get())
+        {
+            self.shard.rows.drives.count_read_error(cell.drive);
+        }
+    }
+
+    async fn write(&self, piece: &Piece) -> Result<()> {
+        let (drives, geometry) = (&self.shard.rows.drives, &self.shard.geometry);
+        let start = u64::from(piece.read.row.get()) * format::limits::BLOCK_BYTES;
+        let mut writes = SmallVec::<[_; 2]>::new();
+        for target in &self.job.targets {
+            let cells = piece.computed.iter().find(|(column, _)| *column == target.column.get());
+            let Some((_, cells)) = cells else { panic!("every target was computed") };
+            let (drive, zone) = target.zone;
+            let write = drives.write(drive, geometry.zone_offset(zone) + start, &[cells.span()]);
+            writes.push((drive, write));
+        }
+        // All of them end before anything else: the zones may be given back.
+        let mut failed = None;
+        for (drive, write) in writes {
+            match write {
+                Some(write) => match write.await {
+                    Ok(_) => drives.mark_dirty(drive),
+                    Err(error) => failed = Some((drive, error)),
+                },
+                None => failed = Some((drive, IoError::new(IoErrorKind::Gone))),
+            }
+        }
+        let Some((drive, error)) = failed else { return Ok(()) };
+        self.shard.link.drive_failed(drive, "writing a missing column failed", error).await?;
+        Err(gone(drive))
+    }
+}
+
+/// A drive that was to take a column is lost.
+pub(super) fn gone(drive: DriveIndex) -> Error {
+    Error::new(ErrorKind::Io, format!("drive {drive}, which was to take a missing column, is lost"))
+}

@@ -1,0 +1,412 @@
+//! Repair: completes the segments that miss columns, those first that bear the fewest losses, until all are whole.
+//!
+//! A batch of segments at a time: find zones on drives that the segment does not lie on; write the columns; flush; change
+//! the segments in memory. Nothing of that is noted anywhere: it becomes durable with the next checkpoint, as the segment's
+//! place, and a crash before that finds the segments as they were and the zones free. So there is nothing to resume.
+//!
+//! Always true: a segment changes only when its new columns are flushed (Z3), and is pinned from when it was looked at.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use format::limits::BLOCK_BYTES;
+use format::{DriveIndex, Row, ZoneIndex};
+use reactor::{Notify, Reactor, Semaphore, WaitList};
+
+use super::Shard;
+use super::rebuild::{Job, Rebuild, Target, gone};
+use crate::control::Spare;
+use crate::error::Result;
+use crate::repair::{RepairState, RepairStatus, Throttle};
+use crate::segments::Incomplete;
+
+/// Segments under way at once.
+const JOBS_AT_ONCE: usize = 4;
+/// Segments of a batch, which are flushed together, at most.
+const BATCH_JOBS: usize = 64;
+/// Bytes written from which on a batch is large enough.
+const BATCH_BYTES: u64 = 256 << 20;
+/// Bytes written after which a checkpoint makes them last: what a crash makes repair do again at most, and a batch.
+const CHECKPOINT_BYTES: u64 = 1 << 30;
+/// How often a shard tries to get rid of segments that are free already and miss columns.
+const CONFIRMATIONS_MAX: u32 = 8;
+
+/// A shard's repair.
+#[derive(Default)]
+pub(super) struct Repairer {
+    work: Notify,
+    /// Times that it was told to look, and those that it has looked for.
+    asked: Cell<u64>,
+    looked: Cell<u64>,
+    changed: WaitList,
+    state: Cell<RepairState>,
+    left: Cell<u64>,
+    done: Cell<u64>,
+    damaged: Cell<u64>,
+    since_checkpoint: Cell<u64>,
+    throttle: Throttle,
+    /// Zones that are being written and belong to no segment.
+    held: RefCell<BTreeSet<(DriveIndex, ZoneIndex)>>,
+}
+
+impl Repairer {
+    /// Ends a wait of the task: something that it waits for may have changed.
+    pub(super) fn wake(&self) {
+        self.changed.wake_all();
+    }
+
+    fn set_state(&self, state: RepairState) {
+        self.state.set(state);
+        self.changed.wake_all();
+    }
+}
+
+impl Shard {
+    /// Has repair look for segments that miss columns.
+    pub(crate) fn repair_soon(&self) {
+        self.repair.asked.set(self.repair.asked.get() + 1);
+        self.repair.work.notify();
+        self.repair.changed.wake_all();
+    }
+
+    /// Space may have come back: repair looks again, if it waits for that.
+    pub(super) fn repair_if_short(&self) {
+        if self.repair.state.get() == RepairState::NeedsSpace {
+            self.repair_soon();
+        }
+    }
+
+    /// How far repair is.
+    pub(crate) fn repair_status(&self) -> RepairStatus {
+        let working = self.repair.state.get() == RepairState::Working;
+        RepairStatus {
+            state: self.repair.state.get(),
+            bytes_left: self.repair.left.get(),
+            bytes_done: self.repair.done.get(),
+            bytes_per_second: if working { self.repair.throttle.rate() } else { 0 },
+            damaged_rows: self.repair.damaged.get(),
+        }
+    }
+
+    /// Waits until repair has done what it can for now.
+    pub(crate) async fn repair_settled(&self) {
+        let asked = self.repair.asked.get();
+        let repair = &self.repair;
+        let settled = || repair.looked.get() >= asked || self.stopping.get() || self.is_paused();
+        repair.changed.until(|| settled().then_some(())).await;
+    }
+
+    fn is_paused(&self) -> bool {
+        self.repair_limits.is_paused()
+    }
+
+    /// Repairs whenever there is something to, until the shard stops. One task a shard.
+    pub(super) async fn run_repair(self: Rc<Self>) {
+        while !self.stopping.get() {
+            self.repair.work.notified().await;
+            let asked = self.repair.asked.get();
+            if self.repair_goes_on() {
+                self.repair.throttle.begin(Reactor::current().now());
+                self.repair_limits.set_working(true);
+                self.repair_all().await;
+                self.repair_limits.set_working(false);
+            }
+            self.repair.looked.set(asked);
+            self.repair.changed.wake_all();
+        }
+    }
+
+    fn repair_goes_on(&self) -> bool {
+        !self.stopping.get() && self.log.failure().is_none()
+    }
+
+    /// Batch after batch, until everything is whole or nothing can be done now.
+    async fn repair_all(self: &Rc<Self>) {
+        if self.repair.state.get() == RepairState::Whole {
+            self.repair.done.set(0);
+        }
+        let before = self.repair.done.get();
+        while self.repair_goes_on() {
+            let Some(incomplete) = self.find_incomplete().await else { return };
+            if incomplete.is_empty() {
+                self.log.pace.repair_served();
+                self.repair.set_state(RepairState::Whole);
+                return self.link.repaired().await;
+            }
+            if self.is_paused() {
+                self.wait_while_paused().await;
+                continue;
+            }
+            let (jobs, obstacle) = match self.plan_batch(incomplete).await {
+                Ok(planned) => planned,
+                Err(error) => return self.could_not(&error),
+            };
+            if jobs.is_empty() {
+                self.repair.set_state(obstacle);
+                if obstacle == RepairState::NeedsSpace {
+                    self.log.pace.repair_found_none();
+                }
+                if self.repair.done.get() > before {
+                    self.log.checkpoint_due.notify();
+                }
+                return;
+            }
+            self.log.pace.repair_served();
+            self.repair.set_state(RepairState::Working);
+            if let Err(error) = self.run_batch(jobs).await {
+                return self.could_not(&error);
+            }
+        }
+    }
+
+    fn could_not(&self, error: &crate::error::Error) {
+        tracing::warn!(shard = %self.identity.shard, %error, "repair does not go on");
+    }
+
+    /// The segments that miss columns; those of them that are open are ended if that helps. `None` if the log has failed.
+    async fn find_incomplete(&self) -> Option<Vec<Incomplete>> {
+        self.log.seal_incomplete();
+        self.rows.segments.borrow_mut().free_emptied();
+        let look = || {
+            let in_use = |drive| self.rows.drives.is_online(drive);
+            self.rows.segments.borrow().incomplete(in_use)
+        };
+        let mut incomplete = look();
+        if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.settled) {
+            // What is on its way lands, and what has landed becomes durable.
+            self.log.settle().await;
+            self.log.flush().await.ok()?;
+            self.rows.segments.borrow_mut().free_emptied();
+            incomplete = look();
+        }
+        let blocks: u64 = incomplete.iter().map(Incomplete::blocks).sum();
+        self.repair.left.set(blocks * BLOCK_BYTES);
+        Some(incomplete)
+    }
+
+    async fn wait_while_paused(&self) {
+        self.repair.set_state(RepairState::Paused);
+        let goes_on = || !self.is_paused() || !self.repair_goes_on();
+        self.repair.changed.until(|| goes_on().then_some(())).await;
+    }
+
+    /// Segments to complete next, pinned, with zones for their columns; and what stands in the way of the others.
+    async fn plan_batch(&self, mut incomplete: Vec<Incomplete>) -> Result<(Vec<Job>, RepairState)> {
+        incomplete.sort_by_key(|segment| (segment.losses_left(), segment.id));
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
+        let mut obstacle = RepairState::Whole;
+        for segment in incomplete {
+            if jobs.len() >= BATCH_JOBS || bytes >= BATCH_BYTES || obstacle == RepairState::NeedsSpace {
+                break;
+            }
+            if segment.missing.len() > usize::from(segment.scheme.parity()) {
+                obstacle = obstacle.max(RepairState::Lost);
+                continue;
+            }
+            if !segment.settled {
+                // An open segment whose successor would be no better.
+                obstacle = obstacle.max(RepairState::NeedsDrive);
+                continue;
+            }
+            if !self.rows.segments.borrow().needs_columns(segment.id, segment.incarnation) {
+                continue;
+            }
+            self.rows.segments.borrow_mut().pin(segment.id);
+            let mut job = Job { segment, targets: Default::default() };
+            let found = self.find_zones(&mut job).await;
+            if job.targets.is_empty() || found.is_err() {
+                self.give_up_job(&job);
+            } else {
+                bytes += job.bytes();
+                jobs.push(job);
+            }
+            match found {
+                Ok(found) => obstacle = obstacle.max(found),
+                Err(error) => {
+                    jobs.iter().for_each(|job| self.give_up_job(job));
+                    return Err(error);
+                }
+            }
+        }
+        Ok((jobs, obstacle))
+    }
+
+    /// Zones for the columns of a job, as far as there are any; and what stands in the way of the others.
+    async fn find_zones(&self, job: &mut Job) -> Result<RepairState> {
+        let mut avoid = job.segment.drives.to_vec();
+        let mut obstacle = RepairState::Whole;
+        for column in job.segment.missing.iter().copied() {
+            match self.link.allocate_one(avoid.clone()).await? {
+                Spare::Zone(zone) => {
+                    avoid.push(zone.0);
+                    self.repair.held.borrow_mut().insert(zone);
+                    job.targets.push(Target { column, zone });
+                }
+                Spare::NoSpace => obstacle = obstacle.max(RepairState::NeedsSpace),
+                Spare::NoDrive => obstacle = obstacle.max(RepairState::NeedsDrive),
+            }
+        }
+        Ok(obstacle)
+    }
+
+    /// Writes the columns of all jobs, and lets those whose columns are durable take effect.
+    async fn run_batch(self: &Rc<Self>, jobs: Vec<Job>) -> Result<()> {
+        let permits = Semaphore::new(JOBS_AT_ONCE);
+        let mut tasks = Vec::new();
+        for job in jobs {
+            let (shard, permits) = (self.clone(), permits.clone());
+            let task = async move {
+                let _permit = permits.acquire().await;
+                let written = shard.run_job(&job).await;
+                (job, written)
+            };
+            tasks.push(Reactor::current().spawn(task));
+        }
+        let (mut written, mut result) = (Vec::new(), Ok(()));
+        for task in tasks {
+            match task.await {
+                (job, Ok(true)) => written.push(job),
+                (job, Ok(false)) => self.give_up_job(&job),
+                (job, Err(error)) => {
+                    self.give_up_job(&job);
+                    tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, %error, "a segment was not completed");
+                    result = self.log.failure().map_or(Ok(()), Err);
+                }
+            }
+        }
+        let flushed = self.flush_targets(&written).await;
+        for job in written {
+            if flushed.is_ok() && self.take_effect(&job) {
+                self.rows.segments.borrow_mut().unpin(job.segment.id);
+            } else {
+                self.give_up_job(&job);
+            }
+        }
+        if self.repair.since_checkpoint.get() >= CHECKPOINT_BYTES {
+            self.repair.since_checkpoint.set(0);
+            self.log.checkpoint_due.notify();
+        }
+        flushed.and(result)
+    }
+
+    /// Writes the columns of one segment; false if they are not needed any more, or repair stops.
+    async fn run_job(&self, job: &Job) -> Result<bool> {
+        let record = self.rows.segments.borrow().record(job.segment.id);
+        let mut rebuild = Rebuild::new(self, job, &record);
+        let mut row = 0;
+        while row < job.segment.rows {
+            self.pause_job().await;
+            let needed = self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation);
+            if !needed || !self.repair_goes_on() {
+                return Ok(false);
+            }
+            let begun = Reactor::current().now();
+            let count = job.piece_rows().min(job.segment.rows - row);
+            rebuild.write_rows(Row::new(row), count).await?;
+            row += count;
+            self.wrote(u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES, begun).await;
+        }
+        self.report_gone().await;
+        if rebuild.damaged > 0 {
+            self.repair.damaged.set(self.repair.damaged.get() + rebuild.damaged);
+            tracing::error!(shard = %self.identity.shard, segment = %job.segment.id, rows = rebuild.damaged, "rows could not be computed: too many of their cells are damaged");
+        }
+        Ok(true)
+    }
+
+    async fn pause_job(&self) {
+        let goes_on = || !self.is_paused() || !self.repair_goes_on();
+        self.repair.changed.until(|| goes_on().then_some(())).await;
+    }
+
+    /// Counts what was written, and leaves the drives to others for as long as the limits say.
+    async fn wrote(&self, bytes: u64, begun: reactor::Instant) {
+        let repair = &self.repair;
+        repair.done.set(repair.done.get() + bytes);
+        repair.left.set(repair.left.get().saturating_sub(bytes));
+        repair.since_checkpoint.set(repair.since_checkpoint.get() + bytes);
+        let (reactor, limits) = (Reactor::current(), &self.repair_limits);
+        let mut until = repair.throttle.wrote(limits, bytes, begun, reactor.now(), self.used.get());
+        loop {
+            if until > reactor.now() {
+                reactor.sleep_until(until).await;
+            }
+            match repair.throttle.waits(limits, reactor.now()) {
+                Some(longer) if self.repair_goes_on() => until = longer,
+                _ => return,
+            }
+        }
+    }
+
+    /// Makes the columns that were written durable.
+    async fn flush_targets(&self, jobs: &[Job]) -> Result<()> {
+        let targets = jobs.iter().flat_map(|job| &job.targets);
+        let drives: BTreeSet<DriveIndex> = targets.map(|target| target.zone.0).collect();
+        let flushes: Vec<_> =
+            drives.into_iter().map(|drive| (drive, self.rows.drives.flush(drive))).collect();
+        for (drive, flush) in flushes {
+            let Some(flush) = flush else { continue };
+            if let Err(error) = flush.await {
+                self.link.drive_failed(drive, "a flush failed", error).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets columns that are durable in their new zones belong to their segment. False if they must not: the segment is free
+    /// by now, or a drive that took one is lost.
+    fn take_effect(&self, job: &Job) -> bool {
+        let mut segments = self.rows.segments.borrow_mut();
+        let needed = segments.needs_columns(job.segment.id, job.segment.incarnation);
+        let lost = job.targets.iter().find(|target| !self.rows.drives.is_online(target.zone.0));
+        if let Some(target) = lost {
+            self.could_not(&gone(target.zone.0));
+        }
+        if !needed || lost.is_some() {
+            return false;
+        }
+        for target in &job.targets {
+            segments.move_column(job.segment.id, target.column, target.zone);
+            self.repair.held.borrow_mut().remove(&target.zone);
+        }
+        tracing::debug!(shard = %self.identity.shard, segment = %job.segment.id, columns = job.targets.len(), "a segment was completed");
+        true
+    }
+
+    /// Gives back what a job holds.
+    fn give_up_job(&self, job: &Job) {
+        self.rows.segments.borrow_mut().unpin(job.segment.id);
+        let zones: Vec<_> = job.targets.iter().map(|target| target.zone).collect();
+        zones.iter().for_each(|zone| assert!(self.repair.held.borrow_mut().remove(zone), "Z1: not held"));
+        if !zones.is_empty() {
+            self.link.release(zones);
+        }
+    }
+
+    /// True if everything that a recovery could come upon has all its columns on drives in use.
+    pub(crate) async fn confirm_whole(self: &Rc<Self>) -> bool {
+        let in_use = |drive| self.rows.drives.is_online(drive);
+        for attempt in 0..CONFIRMATIONS_MAX {
+            self.log.arrivals().await;
+            if !self.repair_goes_on() || !self.rows.segments.borrow().incomplete(in_use).is_empty() {
+                return false;
+            }
+            let look = || {
+                let segments = self.rows.segments.borrow();
+                segments.are_whole(in_use).then(|| segments.version())
+            };
+            let before = look();
+            if self.checkpoint(None).await.is_err() {
+                return false;
+            }
+            if before.is_some() && look() == before {
+                return true;
+            }
+            // Segments that are free go with a checkpoint, unless somebody still reads them.
+            Reactor::current().sleep(Duration::from_millis(1 << attempt)).await;
+        }
+        false
+    }
+}

@@ -1,0 +1,222 @@
+//! Repair, step by step: what it promises, and what it says when it cannot go on.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::{AttachedVolume, Pool, PoolStatus, RepairLimits, RepairState};
+use format::DriveState;
+use reactor::{Buffer, Clock as _, Reactor};
+
+use crate::model::content;
+use crate::run::{Ended, Machine, Setup, judge};
+
+const BLOCK: u64 = 4096;
+
+/// A machine with an empty pool.
+fn machine(setup: &Setup, seed: u64) -> Rc<Machine> {
+    let machine = Rc::new(Machine::new(setup, seed));
+    let this = machine.clone();
+    let made = machine.boot(async move || this.create().await.unwrap());
+    assert_eq!(made, Ended::Done(()));
+    machine
+}
+
+/// Boots, opens the pool, and closes it in the end.
+fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) -> T) -> T {
+    let this = machine.clone();
+    let ended = machine.boot(async move || {
+        let (pool, _) = this.open().await.unwrap();
+        let done = work(&pool).await;
+        pool.close().await.unwrap();
+        done
+    });
+    let Ended::Done(done) = ended else { panic!("nobody cuts the power") };
+    machine.kill();
+    done
+}
+
+async fn fill(pool: &Pool, name: &str, blocks: u64, value: u64) -> AttachedVolume {
+    pool.create_volume(name, blocks * BLOCK, 4096, 0).await.unwrap();
+    let volume = pool.open_volume(name).await.unwrap().attach();
+    for first in (0..blocks).step_by(64) {
+        let bytes: Vec<u8> =
+            (first..blocks.min(first + 64)).flat_map(|block| content(value, block, 4096)).collect();
+        volume.write(first * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
+    }
+    volume.flush().await.unwrap();
+    volume
+}
+
+async fn compare(pool: &Pool, name: &str, value: u64) {
+    let volume = pool.open_volume(name).await.unwrap().attach();
+    for block in 0..volume.size() / BLOCK {
+        let buffer = Buffer::new(4096);
+        volume.read(block * BLOCK, &buffer.span()).await.unwrap();
+        assert!(buffer.as_slice() == content(value, block, 4096), "{name}: block {block}");
+    }
+}
+
+async fn settled(pool: &Pool) -> PoolStatus {
+    pool.repair_settled().await.unwrap();
+    pool.status().await.unwrap()
+}
+
+fn state(status: &PoolStatus, drive: usize) -> DriveState {
+    status.drives[drive].state
+}
+
+/// Drives go one after the other until just enough are left for a segment; each time the pool is as safe as before.
+#[test]
+fn a_pool_bears_one_loss_after_another() {
+    let machine = machine(&Setup::small("2+1", 7), 1);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 700, 9).await;
+        for drive in 0..4 {
+            pool.fail_drive(drive).await.unwrap();
+            let status = settled(pool).await;
+            assert_eq!(status.repair.state, RepairState::Whole);
+            assert_eq!((state(&status, drive.into()), status.lost_drives()), (DriveState::Removed, 0));
+        }
+        pool.fail_drive(4).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((state(&status, 4), status.repair.state), (DriveState::Failed, RepairState::NeedsDrive));
+        assert!(status.repair.bytes_left > 0);
+        assert!(pool.fail_drive(5).await.is_err(), "that would be one too many");
+        compare(pool, "v", 9).await;
+    });
+    with_pool(&machine, async |pool| compare(pool, "v", 9).await);
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// Two drives at once under two parities; then two others, without which the data is still there.
+#[test]
+fn two_lost_drives_are_rebuilt_together() {
+    let machine = machine(&Setup::small("2+2", 6), 2);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 700, 5).await;
+        pool.fail_drive(1).await.unwrap();
+        pool.fail_drive(3).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((state(&status, 1), state(&status, 3)), (DriveState::Removed, DriveState::Removed));
+        pool.fail_drive(0).await.unwrap();
+        pool.fail_drive(5).await.unwrap();
+        compare(pool, "v", 5).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// Cells that rotted unnoticed on another drive are not made the base of new columns.
+#[test]
+fn a_rebuild_does_not_spread_damage() {
+    for (scheme, drives, seed) in [("2+2", 5, 3), ("4+2", 7, 4), ("1+2", 4, 5), ("3+3", 7, 6)] {
+        let machine = machine(&Setup::small(scheme, drives), seed);
+        with_pool(&machine, async |pool| fill(pool, "v", 700, 7).await);
+        let rotten = &machine.disks[1];
+        // The superblocks lie in the first four MiB.
+        for page in rotten.pages().into_iter().filter(|page| *page >= 1024) {
+            assert!(rotten.flip(page, usize::try_from(page).unwrap() * 77));
+        }
+        with_pool(&machine, async |pool| {
+            pool.fail_drive(0).await.unwrap();
+            let status = settled(pool).await;
+            assert_eq!((state(&status, 0), status.repair.damaged_rows), (DriveState::Removed, 0), "{scheme}");
+            pool.fail_drive(2).await.unwrap();
+            compare(pool, "v", 7).await;
+        });
+        judge(&machine.check().unwrap(), &[1, 2]).unwrap();
+    }
+}
+
+/// What is damaged beyond the scheme is lost, and said; the rest of the column is rebuilt, and the pool goes on.
+#[test]
+fn rows_that_cannot_be_computed_are_counted() {
+    let machine = machine(&Setup::small("2+1", 4), 8);
+    with_pool(&machine, async |pool| fill(pool, "v", 300, 3).await);
+    let rotten = &machine.disks[1];
+    let pages = rotten.pages().into_iter().filter(|page| *page >= 1024);
+    pages.skip(20).take(8).for_each(|page| assert!(rotten.flip(page, 5)));
+    with_pool(&machine, async |pool| {
+        pool.fail_drive(0).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
+        let volume = pool.open_volume("v").await.unwrap().attach();
+        let mut lost = 0;
+        for block in 0..300 {
+            let buffer = Buffer::new(4096);
+            let read = volume.read(block * BLOCK, &buffer.span()).await;
+            match read {
+                Ok(()) => assert!(buffer.as_slice() == content(3, block, 4096)),
+                Err(_) => lost += 1,
+            }
+        }
+        // Either cell of a row may have been a block's, and parity besides.
+        let damaged = status.repair.damaged_rows;
+        assert!((1..=8).contains(&damaged) && (1..=2 * damaged).contains(&lost), "{damaged} {lost}");
+    });
+}
+
+#[test]
+fn repair_pauses_and_goes_on() {
+    let machine = machine(&Setup::small("4+1", 6), 10);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 700, 2).await;
+        pool.set_repair_limits(RepairLimits { paused: true, bytes_per_second: 0 }).await.unwrap();
+        pool.fail_drive(2).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((status.repair.state, status.repair.bytes_done), (RepairState::Paused, 0));
+        assert!(status.repair.bytes_left >= 100 * BLOCK, "{:?}", status.repair);
+        assert_eq!(state(&status, 2), DriveState::Failed);
+        pool.set_repair_limits(RepairLimits::default()).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((status.repair.state, status.repair.bytes_left), (RepairState::Whole, 0));
+        assert_eq!(state(&status, 2), DriveState::Removed);
+    });
+}
+
+#[test]
+fn repair_keeps_to_its_limit() {
+    let machine = machine(&Setup::small("4+1", 6), 11);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 2000, 2).await;
+        pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 200_000 }).await.unwrap();
+        let begin = machine.world.now();
+        pool.fail_drive(2).await.unwrap();
+        let status = settled(pool).await;
+        let took = machine.world.now().since(begin).as_secs_f64();
+        #[allow(clippy::cast_precision_loss)]
+        let least = status.repair.bytes_done as f64 / 200_000.0;
+        assert!(least > 5.0 && took > 0.9 * least && took < 1.5 * least, "{took} {least}");
+    });
+}
+
+/// With too little room on the drives that are left, repair waits and says so; deleted data makes room.
+#[test]
+fn repair_waits_for_space() {
+    let setup = Setup { drives: vec![(4 << 20) + 60 * (128 << 10); 6], ..Setup::small("4+1", 6) };
+    let machine = machine(&setup, 12);
+    with_pool(&machine, async |pool| {
+        fill(pool, "kept", 300, 4).await;
+        pool.create_volume("big", 1 << 30, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("big").await.unwrap().attach();
+        let data = Buffer::copy_of(&content(6, 0, 4096).repeat(64));
+        let mut offset = 0;
+        while volume.write(offset, &data.span()).await.is_ok() {
+            offset += data.len() as u64;
+        }
+        drop(volume);
+        pool.fail_drive(5).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((status.repair.state, state(&status, 5)), (RepairState::NeedsSpace, DriveState::Failed));
+        pool.delete_volume("big").await.unwrap();
+        while pool.volumes().await.unwrap().len() > 1 {
+            Reactor::current().sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..3 {
+            pool.checkpoint().await.unwrap();
+        }
+        let status = settled(pool).await;
+        assert_eq!((status.repair.state, state(&status, 5)), (RepairState::Whole, DriveState::Removed));
+        compare(pool, "kept", 4).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
