@@ -512,6 +512,9 @@ impl Drive for Opened {
     }
 
     fn reserve(&self, _offset: u64, _length: u64) -> Io {
-        Io::ready(Ok(0))
+        if !self.disk.begin() {
+            return self.never();
+        }
+        self.later(|_| Ok(0))
     }
 }

@@ -163,3 +163,34 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
         assert_eq!(ended, Ended::Done(()));
     }
 }
+
+/// A process dies while it writes superblocks, and the power fails while the next one opens the pool: what the drives' caches held of
+/// the first may be torn together with what the second writes.
+#[test]
+fn a_death_and_a_power_cut_leave_a_superblock_on_every_drive() {
+    // Superblocks of several pages, and no drive to spare.
+    let setup = Setup { drives: vec![(4 << 20) + 70 * (128 << 10); 8], shards: 8, ..Setup::small("3+0", 8) };
+    let open = async |machine: &Machine| {
+        let (pool, _) = machine.open().await?;
+        // Each of these publishes.
+        pool.checkpoint().await?;
+        pool.checkpoint().await
+    };
+    let mut opening = 1;
+    for seed in 400..480 {
+        let machine = Machine::new(&setup, seed);
+        assert!(matches!(machine.boot(async || machine.create().await), Ended::Done(Ok(()))));
+        let begin = machine.fuse.operations.get();
+        if opening > 1 {
+            machine.cut_after(1 + seed * 13 % opening);
+        }
+        let _ = machine.boot(async || open(&machine).await);
+        machine.kill();
+        opening = opening.max(machine.fuse.operations.get() - begin);
+        machine.cut_after(1 + seed * 7 % opening);
+        let _ = machine.boot(async || machine.open().await.map(|_| ()));
+        machine.cut_power();
+        let ended = machine.boot(async || machine.open().await.map(|_| ()));
+        assert!(matches!(ended, Ended::Done(Ok(()))), "seed {seed}: {ended:?}");
+    }
+}

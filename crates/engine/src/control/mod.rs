@@ -47,6 +47,8 @@ pub(crate) struct Control {
     space: Arc<Space>,
     changed: Notify,
     published: WaitList,
+    /// This opening has begun to write superblocks.
+    has_published: Cell<bool>,
     /// [`Control::run`] has not ended.
     running: Cell<bool>,
     settled: WaitList,
@@ -121,6 +123,7 @@ impl Control {
             space,
             changed: Notify::default(),
             published: WaitList::default(),
+            has_published: Cell::new(false),
             running: Cell::new(true),
             settled: WaitList::default(),
             warmed: Notify::default(),

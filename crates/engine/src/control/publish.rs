@@ -7,7 +7,7 @@ use format::{DriveIndex, DriveState, Generation, Superblock};
 use reactor::{Buffer, Drive, IoError};
 
 use super::Control;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 impl Control {
     /// Changes the superblock and waits until the change is on the drives (C1).
@@ -16,6 +16,9 @@ impl Control {
             let mut state = self.state.borrow_mut();
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
+            }
+            if !self.running.get() {
+                return Err(Error::new(ErrorKind::Closed, "the pool was closed"));
             }
             change(&mut state.superblock);
             state.wanted += 1;
@@ -84,6 +87,19 @@ impl Control {
     }
 
     async fn write_superblock(&self, superblock: &Superblock) -> Vec<(DriveIndex, IoError)> {
+        let mut failed = Vec::new();
+        if !self.has_published.replace(true) {
+            // What was found may be in the drives' caches only, left there by a process that died: each drive must have it
+            // safe before its other slot is written.
+            let flushes: Vec<_> =
+                self.online(superblock).map(|(index, _, drive)| (index, drive.flush())).collect();
+            for (index, flush) in flushes {
+                failed.extend(flush.await.err().map(|error| (index, error)));
+            }
+            if !failed.is_empty() {
+                return failed;
+            }
+        }
         let mut writes = Vec::new();
         for (index, record, drive) in self.online(superblock) {
             let bytes = superblock.encode(record.id);
@@ -92,7 +108,6 @@ impl Control {
             let write = drive.write(slot.offset(), &[Buffer::copy_of(&bytes).span()]);
             writes.push((index, drive, write));
         }
-        let mut failed = Vec::new();
         let mut flushes = Vec::new();
         for (index, drive, write) in writes {
             match write.await {
