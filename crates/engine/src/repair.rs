@@ -74,11 +74,19 @@ pub(crate) struct Repair {
     rate: AtomicU64,
     /// Shards that are at it.
     working: AtomicU32,
+    /// What users have done, by shard: all of them share the drives.
+    used: Vec<Used>,
 }
 
+/// On a cache line of its own: each shard counts its own often.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Used(AtomicU64);
+
 impl Repair {
-    pub(crate) fn new(limits: RepairLimits) -> Self {
-        let repair = Self::default();
+    pub(crate) fn new(limits: RepairLimits, shards: usize) -> Self {
+        let used = (0..shards).map(|_| Used::default()).collect();
+        let repair = Self { used, ..Self::default() };
         repair.set(limits);
         repair
     }
@@ -95,6 +103,23 @@ impl Repair {
 
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
+    }
+
+    /// A user reads or writes in this shard.
+    pub(crate) fn note_use(&self, shard: usize) {
+        if let Some(Used(used)) = self.used.get(shard) {
+            // Nobody else writes it.
+            used.store(used.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.used.iter().map(|Used(used)| used.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes that one of the shards that are at it may write in this time; `u64::MAX` for any number.
+    pub(crate) fn bytes_within(&self, time: Duration) -> u64 {
+        self.share().map_or(u64::MAX, |share| share.saturating_mul(time.as_secs()))
     }
 
     /// A shard begins, or ends.
@@ -143,16 +168,8 @@ impl Throttle {
         self.rate.set(0);
     }
 
-    /// A piece of `bytes` was written, from `begun` to `now`. `used` counts what users have done so far. Gives until when
-    /// to leave the drives to them.
-    pub(crate) fn wrote(
-        &self,
-        repair: &Repair,
-        bytes: u64,
-        begun: Instant,
-        now: Instant,
-        used: u64,
-    ) -> Instant {
+    /// A piece of `bytes` was written, from `begun` to `now`. Gives until when to leave the drives to users.
+    pub(crate) fn wrote(&self, repair: &Repair, bytes: u64, begun: Instant, now: Instant) -> Instant {
         self.count(bytes, now);
         if let Some(share) = repair.share() {
             // What was not used of the limit is not saved up.
@@ -160,7 +177,7 @@ impl Throttle {
             let takes = Duration::from_secs_f64(to_float(bytes) / to_float(share));
             self.due.set((due.max(begun) + takes, share));
         }
-        let (seen, at) = self.used.get();
+        let (used, (seen, at)) = (repair.used(), self.used.get());
         let at = if seen == used { at } else { Some(now) };
         self.used.set((used, at));
         if at.is_none_or(|at| now.since(at) > USED_FOR) {

@@ -14,7 +14,7 @@ use format::{
 };
 
 use crate::geometry::Geometry;
-pub(crate) use columns::{Incomplete, without_lost};
+pub(crate) use columns::Incomplete;
 
 /// Blocks that the cleaner moves at once: writers wait for no more than that in between, and each such chunk may become a
 /// record of its own.

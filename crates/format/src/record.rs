@@ -239,11 +239,6 @@ pub struct Header {
 }
 
 impl Header {
-    /// Bytes of it that mean something, and that the MAC covers; zeros follow to the end of the last header block.
-    pub fn used(&self) -> usize {
-        FIXED + self.items.iter().map(Item::encoded_bytes).sum::<usize>() + 4 * self.crcs.len()
-    }
-
     /// Writes a header with these contents into `out`, whose length is that of the header blocks.
     ///
     /// # Panics

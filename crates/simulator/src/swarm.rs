@@ -749,7 +749,18 @@ impl Life {
         let Ok(before) = pool.status().await else { return };
         if before.repair.state != RepairState::Paused && pool.repair_settled().await.is_ok() {
             self.say(|| "repair has settled".into());
+            self.check_obstacle(pool).await;
             self.choose_victims(pool).await;
+        }
+    }
+
+    /// Repair that wants another drive has none.
+    async fn check_obstacle(&self, pool: &Pool) {
+        let Ok(status) = pool.status().await else { return };
+        let online = status.drives.iter().filter(|drive| drive.state == DriveState::Online).count();
+        let enough = online >= usize::from(status.scheme.width());
+        if status.repair.state == RepairState::NeedsDrive && enough && status.failure.is_none() {
+            self.fail(format!("repair wants a drive, and {online} are in use: {:?}", status.repair));
         }
     }
 

@@ -357,6 +357,9 @@ impl Log {
         {
             let mut segments = self.rows.segments.borrow_mut();
             segments.landed(flight.segment, flight.layout.end());
+            if self.rows.drives.all_durable() {
+                segments.flushed(&[(flight.segment, flight.layout.end())]);
+            }
             self.pace.space.set_live(self.identity.shard.index(), segments.live_blocks());
         }
         self.answer(flight.stream, batch, entries);

@@ -1,7 +1,7 @@
 //! The segments that a log appends to, and getting the next ones before they are needed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use format::{Scheme, SegmentClass, SegmentId};
@@ -9,7 +9,7 @@ use reactor::WaitList;
 
 use super::Log;
 use crate::error::{Error, ErrorKind, Result};
-use crate::segments::{Privilege, Room, without_lost};
+use crate::segments::{Privilege, Room};
 
 /// Payload blocks that the spare segments hold together, where segments are small and there are plenty: opening one waits
 /// for the superblocks to be flushed, and meanwhile fast drives take several of them.
@@ -28,8 +28,9 @@ pub(super) struct OpenSegments {
     mirror: OpenClass,
     cold: OpenClass,
     map: OpenClass,
-    /// Segments for which zones are on their way.
-    coming: Cell<usize>,
+    /// Segments that are being opened, as numbered by `asked`.
+    coming: RefCell<BTreeSet<u64>>,
+    asked: Cell<u64>,
     arrived: WaitList,
 }
 
@@ -116,9 +117,11 @@ impl Log {
         self.rows.segments.borrow().incomplete_one(id, in_use).is_some()
     }
 
-    /// Waits until every segment for which zones had been asked is known.
+    /// Waits until every segment for which zones had been asked by now is in its place.
     pub(crate) async fn arrivals(&self) {
-        self.open.arrived.until(|| (self.open.coming.get() == 0).then_some(())).await;
+        let asked = self.open.asked.get();
+        let coming = || self.open.coming.borrow().first().is_some_and(|first| *first <= asked);
+        self.open.arrived.until(|| (!coming()).then_some(())).await;
     }
 
     /// Makes a new segment the open one of its class.
@@ -176,23 +179,27 @@ impl Log {
         usize::from(rows < self.geometry.rows() / 2)
     }
 
-    /// Gets zones, and the superblocks to know of them.
+    /// Gets zones, and the superblocks to know of them. The segment arrives when this ends: its caller gives it its place at once.
     async fn open_segment(&self, class: SegmentClass, privilege: Privilege) -> Result<SegmentId> {
-        self.open.coming.set(self.open.coming.get() + 1);
-        let allocated = self.link.allocate(self.scheme_of(class), class, privilege).await;
-        let opened = allocated.map(|(record, level)| {
-            // A drive may have been lost while the zones were on their way.
-            let record = without_lost(record, |drive| self.rows.drives.is_online(drive));
+        let number = self.open.asked.get() + 1;
+        self.open.asked.set(number);
+        self.open.coming.borrow_mut().insert(number);
+        let opened = self.open_known(class, privilege).await;
+        self.open.coming.borrow_mut().remove(&number);
+        self.open.arrived.wake_all();
+        opened
+    }
+
+    async fn open_known(&self, class: SegmentClass, privilege: Privilege) -> Result<SegmentId> {
+        let (record, level) = self.link.allocate(self.scheme_of(class), class, privilege).await?;
+        let id = {
             let mut segments = self.rows.segments.borrow_mut();
             let id = segments.vacant();
             segments.open(id, record, level);
             // One that was lost while the zones were on their way here.
             segments.never_written(id, |drive| self.rows.drives.is_online(drive));
             id
-        });
-        self.open.coming.set(self.open.coming.get() - 1);
-        self.open.arrived.wake_all();
-        let id = opened?;
+        };
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");
         // What is on its way to be free comes with a checkpoint: before the last of what is free is taken. Not with one after the other:
         // each costs what it stores besides nodes.

@@ -174,7 +174,7 @@ async fn open_parts(
     };
     let geometry = Geometry::of(&superblock);
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
-    let repair = Arc::new(Repair::new(options.tuning.repair));
+    let repair = Arc::new(Repair::new(options.tuning.repair, superblock.shards.len()));
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state == DriveState::Online)));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {

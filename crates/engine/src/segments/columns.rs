@@ -6,9 +6,7 @@
 //!
 //! Must not know: how a column is computed, which zones are free.
 
-use format::{
-    Column, DriveIndex, Incarnation, Row, Scheme, SegmentColumn, SegmentId, SegmentRecord, ZoneIndex,
-};
+use format::{Column, DriveIndex, Incarnation, Scheme, SegmentColumn, SegmentId, ZoneIndex};
 use smallvec::SmallVec;
 
 use super::{CheckpointMark, Life, Segments};
@@ -80,9 +78,16 @@ impl Segments {
         })
     }
 
-    /// True if every segment that a checkpoint could speak of has all its columns on drives in use.
-    pub(crate) fn are_whole(&self, in_use: impl Fn(DriveIndex) -> bool) -> bool {
-        self.ids().all(|id| self.incomplete_one(id, &in_use).is_none())
+    /// What this life of a segment misses; `None` if it is over, or whole by now.
+    pub(crate) fn incomplete_still(
+        &self,
+        id: SegmentId,
+        incarnation: Incarnation,
+        in_use: impl Fn(DriveIndex) -> bool,
+    ) -> Option<Incomplete> {
+        let segment = self.slots.get(super::slot(id))?.as_ref()?;
+        let lives = segment.record.incarnation == incarnation && !matches!(segment.life, Life::Freed { .. });
+        if lives { self.incomplete_one(id, in_use) } else { None }
     }
 
     /// True if this life of a segment still needs its columns.
@@ -138,16 +143,6 @@ impl Incomplete {
     pub(crate) fn losses_left(&self) -> usize {
         usize::from(self.scheme.parity()).saturating_sub(self.missing.len())
     }
-}
-
-/// Takes columns on drives that are not in use for what they are: never written.
-pub(crate) fn without_lost(mut record: SegmentRecord, in_use: impl Fn(DriveIndex) -> bool) -> SegmentRecord {
-    for column in &mut record.columns {
-        if column.zone.is_some_and(|(drive, _)| !in_use(drive)) {
-            column.missing_from = Row::new(0);
-        }
-    }
-    record
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Columns that go elsewhere: what is missing is seen, and zones come back when they may.
 
-use format::{SegmentClass, SegmentState};
+use format::{Row, SegmentClass, SegmentRecord, SegmentState};
 
 use super::*;
 use crate::geometry::Geometry;
@@ -53,13 +53,13 @@ fn what_lies_on_lost_drives_is_missing() {
     assert_eq!(sealed.missing.as_slice(), [Column::new(1)]);
     assert_eq!(sealed.drives.as_slice(), [drive(0), drive(2)]);
     assert!(sealed.settled && sealed.blocks() == 8 && sealed.losses_left() == 0);
-    assert!(!segments.are_whole(without_1));
 }
 
 #[test]
 fn a_segment_that_was_opened_while_a_drive_went_has_nothing_there() {
-    let (segments, id) = segments();
-    let record = without_lost(segments.record(id), |on| on != drive(2));
+    let (mut segments, id) = segments();
+    segments.never_written(id, |on| on != drive(2));
+    let record = segments.record(id);
     let missing: Vec<_> = record.columns.iter().map(|column| column.missing_from.get()).collect();
     assert_eq!(missing, [16_384, 16_384, 0]);
 }
@@ -82,7 +82,7 @@ fn a_zone_that_was_left_waits_for_a_checkpoint_and_for_readers() {
     assert_eq!(segments.release_vacated(&before), []);
     assert_eq!(segments.release_vacated(&after), [(drive(1), zone(7))]);
     assert_eq!(segments.release_vacated(&after), []);
-    assert!(segments.are_whole(|on| on != drive(1)));
+    assert_eq!(segments.incomplete(|on| on != drive(1)), []);
 }
 
 #[test]
@@ -100,10 +100,13 @@ fn free_segments_need_no_columns() {
     settle(&mut segments, id);
     let incarnation = segments.record(id).incarnation;
     assert!(segments.needs_columns(id, incarnation));
+    let without_1 = |on: DriveIndex| on != drive(1);
+    let missing = |incarnation| segments.incomplete_still(id, incarnation, without_1).is_some();
+    assert!(missing(incarnation) && !missing(Incarnation::new(2)));
     assert!(!segments.needs_columns(id, Incarnation::new(2)));
     segments.lost(format::Address::new(id, Column::new(0), Row::new(1)));
     assert_eq!(segments.free_emptied(), 1);
     assert!(!segments.needs_columns(id, incarnation));
     assert_eq!(segments.incomplete(|on| on != drive(1)), []);
-    assert!(!segments.are_whole(|on| on != drive(1)), "a checkpoint may still speak of it");
+    assert_eq!(segments.incomplete_still(id, incarnation, |on| on != drive(1)), None);
 }

@@ -81,7 +81,7 @@ impl Shard {
         self.log.checkpoint_ended(result.is_ok());
         self.checkpointed.wake_all();
         self.unpinned.wake_all();
-        self.repair_if_short();
+        self.repair_after_checkpoint(result.is_ok());
         result
     }
 

@@ -60,8 +60,6 @@ pub(crate) struct Shard {
     heal: heal::Healer,
     repair: repair::Repairer,
     repair_limits: Arc<Repair>,
-    /// Counts what users read and write.
-    used: Cell<u64>,
     /// Layers that are being dropped, or were.
     dying: RefCell<BTreeSet<LayerId>>,
     checkpointing: Cell<bool>,
@@ -103,7 +101,16 @@ impl Shard {
             return Ok(());
         }
         self.rows.drives.lose(drive);
-        let concerned = self.rows.segments.borrow_mut().drive_lost(drive);
+        let concerned = {
+            let mut segments = self.rows.segments.borrow_mut();
+            let concerned = segments.drive_lost(drive);
+            if self.rows.drives.all_durable() {
+                // It was the last one that had to be flushed.
+                let landed = segments.flush_mark();
+                segments.flushed(&landed);
+            }
+            concerned
+        };
         tracing::warn!(shard = %self.identity.shard, %drive, concerned, "a drive was taken out of use");
         self.repair_soon();
         self.link.publish(self.log.shard_record()).await
@@ -223,7 +230,7 @@ impl Shard {
 
     /// A user reads or writes.
     fn note_use(&self) {
-        self.used.set(self.used.get() + 1);
+        self.repair_limits.note_use(self.identity.shard.index());
     }
 
     /// Reports drives that said they are gone while they were read.

@@ -6,14 +6,14 @@
 //!
 //! Always true: a segment changes only when its new columns are flushed (Z3), and is pinned from when it was looked at.
 
+use format::limits::BLOCK_BYTES;
+use format::{DriveIndex, Incarnation, Row, SegmentId, ZoneIndex};
+use reactor::{Notify, Reactor, Semaphore, WaitList};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
-
-use format::limits::BLOCK_BYTES;
-use format::{DriveIndex, Row, ZoneIndex};
-use reactor::{Notify, Reactor, Semaphore, WaitList};
 
 use super::Shard;
 use super::rebuild::{Job, Rebuild, Target, gone};
@@ -28,10 +28,13 @@ const JOBS_AT_ONCE: usize = 4;
 const BATCH_JOBS: usize = 64;
 /// Bytes written from which on a batch is large enough.
 const BATCH_BYTES: u64 = 256 << 20;
+/// The same in time, if there is a limit to how fast repair may go.
+const BATCH_TIME: Duration = Duration::from_secs(2);
 /// Bytes written after which a checkpoint makes them last: what a crash makes repair do again at most, and a batch.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
-/// How often a shard tries to get rid of segments that are free already and miss columns.
-const CONFIRMATIONS_MAX: u32 = 8;
+
+/// Segments that were found to miss columns, those first that bear the fewest losses.
+type Waiting = VecDeque<(SegmentId, Incarnation)>;
 
 /// A shard's repair.
 #[derive(Default)]
@@ -46,6 +49,10 @@ pub(super) struct Repairer {
     done: Cell<u64>,
     damaged: Cell<u64>,
     since_checkpoint: Cell<u64>,
+    /// What it could not go on for, besides what its state says.
+    wants_space: Cell<bool>,
+    /// It could not confirm that everything is whole, and is to look again after the next checkpoint.
+    unconfirmed: Cell<bool>,
     throttle: Throttle,
     /// Zones that are being written and belong to no segment.
     held: RefCell<BTreeSet<(DriveIndex, ZoneIndex)>>,
@@ -73,9 +80,17 @@ impl Shard {
 
     /// Space may have come back: repair looks again, if it waits for that.
     pub(super) fn repair_if_short(&self) {
-        if self.repair.state.get() == RepairState::NeedsSpace {
+        if self.repair.wants_space.get() {
             self.repair_soon();
         }
+    }
+
+    /// A checkpoint was made, or could not be.
+    pub(super) fn repair_after_checkpoint(&self, made: bool) {
+        if made && self.repair.unconfirmed.replace(false) {
+            self.repair_soon();
+        }
+        self.repair_if_short();
     }
 
     /// How far repair is.
@@ -122,30 +137,33 @@ impl Shard {
         !self.stopping.get() && self.log.failure().is_none()
     }
 
-    /// Batch after batch, until everything is whole or nothing can be done now.
+    /// Again and again what is found to miss columns, until everything is whole or nothing can be done now.
     async fn repair_all(self: &Rc<Self>) {
-        if self.repair.state.get() == RepairState::Whole {
-            self.repair.done.set(0);
-        }
         let before = self.repair.done.get();
         while self.repair_goes_on() {
-            let Some(incomplete) = self.find_incomplete().await else { return };
-            if incomplete.is_empty() {
+            let asked = self.repair.asked.get();
+            let Some(waiting) = self.find_incomplete().await else { return };
+            if waiting.is_empty() {
                 self.log.pace.repair_served();
+                self.repair.wants_space.set(false);
                 self.repair.set_state(RepairState::Whole);
                 return self.link.repaired().await;
+            }
+            if self.repair.state.get() == RepairState::Whole {
+                self.repair.done.set(0);
             }
             if self.is_paused() {
                 self.wait_while_paused().await;
                 continue;
             }
-            let (jobs, obstacle) = match self.plan_batch(incomplete).await {
-                Ok(planned) => planned,
+            let (began, obstacle) = match self.repair_each(waiting, asked).await {
+                Ok(result) => result,
                 Err(error) => return self.could_not(&error),
             };
-            if jobs.is_empty() {
-                self.repair.set_state(obstacle);
-                if obstacle == RepairState::NeedsSpace {
+            self.repair.wants_space.set(obstacle.contains(&RepairState::NeedsSpace));
+            if !began && asked == self.repair.asked.get() {
+                self.repair.set_state(obstacle.last().copied().unwrap_or_default());
+                if self.repair.wants_space.get() {
                     self.log.pace.repair_found_none();
                 }
                 if self.repair.done.get() > before {
@@ -153,12 +171,30 @@ impl Shard {
                 }
                 return;
             }
-            self.log.pace.repair_served();
-            self.repair.set_state(RepairState::Working);
-            if let Err(error) = self.run_batch(jobs).await {
-                return self.could_not(&error);
+        }
+    }
+
+    /// Batch after batch of what is `waiting`, as long as nothing else was `asked`. Tells whether there was anything to begin
+    /// with, and what stands in the way of the rest.
+    async fn repair_each(
+        self: &Rc<Self>,
+        mut waiting: Waiting,
+        asked: u64,
+    ) -> Result<(bool, BTreeSet<RepairState>)> {
+        let (mut began, mut obstacles) = (false, BTreeSet::new());
+        while !waiting.is_empty() && !obstacles.contains(&RepairState::NeedsSpace) {
+            if !self.repair_goes_on() || self.is_paused() || asked != self.repair.asked.get() {
+                break;
+            }
+            let jobs = self.plan_batch(&mut waiting, &mut obstacles).await?;
+            if !jobs.is_empty() {
+                began = true;
+                self.log.pace.repair_served();
+                self.repair.set_state(RepairState::Working);
+                self.run_batch(jobs).await?;
             }
         }
+        Ok((began, obstacles))
     }
 
     fn could_not(&self, error: &crate::error::Error) {
@@ -166,13 +202,12 @@ impl Shard {
     }
 
     /// The segments that miss columns; those of them that are open are ended if that helps. `None` if the log has failed.
-    async fn find_incomplete(&self) -> Option<Vec<Incomplete>> {
+    async fn find_incomplete(&self) -> Option<Waiting> {
+        // A segment whose zones were chosen before a drive was lost may be on its way.
+        self.log.arrivals().await;
         self.log.seal_incomplete();
         self.rows.segments.borrow_mut().free_emptied();
-        let look = || {
-            let in_use = |drive| self.rows.drives.is_online(drive);
-            self.rows.segments.borrow().incomplete(in_use)
-        };
+        let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.is_online(drive));
         let mut incomplete = look();
         if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.settled) {
             // What is on its way lands, and what has landed becomes durable.
@@ -183,7 +218,8 @@ impl Shard {
         }
         let blocks: u64 = incomplete.iter().map(Incomplete::blocks).sum();
         self.repair.left.set(blocks * BLOCK_BYTES);
-        Some(incomplete)
+        incomplete.sort_by_key(|segment| (segment.losses_left(), segment.id));
+        Some(incomplete.into_iter().map(|segment| (segment.id, segment.incarnation)).collect())
     }
 
     async fn wait_while_paused(&self) {
@@ -192,51 +228,49 @@ impl Shard {
         self.repair.changed.until(|| goes_on().then_some(())).await;
     }
 
-    /// Segments to complete next, pinned, with zones for their columns; and what stands in the way of the others.
-    async fn plan_batch(&self, mut incomplete: Vec<Incomplete>) -> Result<(Vec<Job>, RepairState)> {
-        incomplete.sort_by_key(|segment| (segment.losses_left(), segment.id));
+    /// Segments to complete next, pinned, with zones for their columns; `obstacles` are what stands in the way of others.
+    async fn plan_batch(
+        &self,
+        waiting: &mut Waiting,
+        obstacles: &mut BTreeSet<RepairState>,
+    ) -> Result<Vec<Job>> {
         let (mut jobs, mut bytes) = (Vec::new(), 0);
-        let mut obstacle = RepairState::Whole;
-        for segment in incomplete {
-            if jobs.len() >= BATCH_JOBS || bytes >= BATCH_BYTES || obstacle == RepairState::NeedsSpace {
-                break;
-            }
+        // What is begun holds zones and pins: no more than is done soon.
+        let bytes_max = self.repair_limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
+        while jobs.len() < BATCH_JOBS && bytes < bytes_max && !obstacles.contains(&RepairState::NeedsSpace) {
+            let Some((id, incarnation)) = waiting.pop_front() else { break };
+            let in_use = |drive| self.rows.drives.is_online(drive);
+            let found = self.rows.segments.borrow().incomplete_still(id, incarnation, in_use);
+            let Some(segment) = found else { continue };
             if segment.missing.len() > usize::from(segment.scheme.parity()) {
-                obstacle = obstacle.max(RepairState::Lost);
+                obstacles.insert(RepairState::Lost);
                 continue;
             }
             if !segment.settled {
                 // An open segment whose successor would be no better.
-                obstacle = obstacle.max(RepairState::NeedsDrive);
+                obstacles.insert(RepairState::NeedsDrive);
                 continue;
             }
-            if !self.rows.segments.borrow().needs_columns(segment.id, segment.incarnation) {
-                continue;
-            }
-            self.rows.segments.borrow_mut().pin(segment.id);
-            let mut job = Job { segment, targets: Default::default() };
-            let found = self.find_zones(&mut job).await;
+            self.rows.segments.borrow_mut().pin(id);
+            let mut job = Job { segment, targets: SmallVec::new() };
+            let found = self.find_zones(&mut job, obstacles).await;
             if job.targets.is_empty() || found.is_err() {
                 self.give_up_job(&job);
             } else {
                 bytes += job.bytes();
                 jobs.push(job);
             }
-            match found {
-                Ok(found) => obstacle = obstacle.max(found),
-                Err(error) => {
-                    jobs.iter().for_each(|job| self.give_up_job(job));
-                    return Err(error);
-                }
+            if let Err(error) = found {
+                jobs.iter().for_each(|job| self.give_up_job(job));
+                return Err(error);
             }
         }
-        Ok((jobs, obstacle))
+        Ok(jobs)
     }
 
-    /// Zones for the columns of a job, as far as there are any; and what stands in the way of the others.
-    async fn find_zones(&self, job: &mut Job) -> Result<RepairState> {
+    /// Zones for the columns of a job, as far as there are any; `obstacles` are what stands in the way of the others.
+    async fn find_zones(&self, job: &mut Job, obstacles: &mut BTreeSet<RepairState>) -> Result<()> {
         let mut avoid = job.segment.drives.to_vec();
-        let mut obstacle = RepairState::Whole;
         for column in job.segment.missing.iter().copied() {
             match self.link.allocate_one(avoid.clone()).await? {
                 Spare::Zone(zone) => {
@@ -244,11 +278,11 @@ impl Shard {
                     self.repair.held.borrow_mut().insert(zone);
                     job.targets.push(Target { column, zone });
                 }
-                Spare::NoSpace => obstacle = obstacle.max(RepairState::NeedsSpace),
-                Spare::NoDrive => obstacle = obstacle.max(RepairState::NeedsDrive),
+                Spare::NoSpace => _ = obstacles.insert(RepairState::NeedsSpace),
+                Spare::NoDrive => _ = obstacles.insert(RepairState::NeedsDrive),
             }
         }
-        Ok(obstacle)
+        Ok(())
     }
 
     /// Writes the columns of all jobs, and lets those whose columns are durable take effect.
@@ -297,9 +331,9 @@ impl Shard {
         let mut rebuild = Rebuild::new(self, job, &record);
         let mut row = 0;
         while row < job.segment.rows {
-            self.pause_job().await;
             let needed = self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation);
-            if !needed || !self.repair_goes_on() {
+            // What is paused holds no space back: it begins anew.
+            if !needed || !self.repair_goes_on() || self.is_paused() {
                 return Ok(false);
             }
             let begun = Reactor::current().now();
@@ -316,11 +350,6 @@ impl Shard {
         Ok(true)
     }
 
-    async fn pause_job(&self) {
-        let goes_on = || !self.is_paused() || !self.repair_goes_on();
-        self.repair.changed.until(|| goes_on().then_some(())).await;
-    }
-
     /// Counts what was written, and leaves the drives to others for as long as the limits say.
     async fn wrote(&self, bytes: u64, begun: reactor::Instant) {
         let repair = &self.repair;
@@ -328,13 +357,13 @@ impl Shard {
         repair.left.set(repair.left.get().saturating_sub(bytes));
         repair.since_checkpoint.set(repair.since_checkpoint.get() + bytes);
         let (reactor, limits) = (Reactor::current(), &self.repair_limits);
-        let mut until = repair.throttle.wrote(limits, bytes, begun, reactor.now(), self.used.get());
+        let mut until = repair.throttle.wrote(limits, bytes, begun, reactor.now());
         loop {
             if until > reactor.now() {
                 reactor.sleep_until(until).await;
             }
             match repair.throttle.waits(limits, reactor.now()) {
-                Some(longer) if self.repair_goes_on() => until = longer,
+                Some(longer) if self.repair_goes_on() && !self.is_paused() => until = longer,
                 _ => return,
             }
         }
@@ -385,28 +414,30 @@ impl Shard {
         }
     }
 
-    /// True if everything that a recovery could come upon has all its columns on drives in use.
+    /// True if everything that a recovery could come upon has all its columns on drives in use (Z2). If not, repair looks again
+    /// by itself when that may have changed.
     pub(crate) async fn confirm_whole(self: &Rc<Self>) -> bool {
-        let in_use = |drive| self.rows.drives.is_online(drive);
-        for attempt in 0..CONFIRMATIONS_MAX {
-            self.log.arrivals().await;
-            if !self.repair_goes_on() || !self.rows.segments.borrow().incomplete(in_use).is_empty() {
-                return false;
-            }
-            let look = || {
-                let segments = self.rows.segments.borrow();
-                segments.are_whole(in_use).then(|| segments.version())
-            };
-            let before = look();
-            if self.checkpoint(None).await.is_err() {
-                return false;
-            }
-            if before.is_some() && look() == before {
-                return true;
-            }
-            // Segments that are free go with a checkpoint, unless somebody still reads them.
-            Reactor::current().sleep(Duration::from_millis(1 << attempt)).await;
+        if self.stopping.get() {
+            return false;
         }
-        false
+        // Whoever stops the shard waits for the end of this.
+        let _task = self.begin_task();
+        self.log.arrivals().await;
+        // Segments that are free already do not count: no checkpoint that begins now speaks of them.
+        let look = || {
+            let segments = self.rows.segments.borrow();
+            let whole = segments.incomplete(|drive| self.rows.drives.is_online(drive)).is_empty();
+            whole.then(|| segments.version())
+        };
+        let before = look();
+        let confirmed = before.is_some() && self.checkpoint(None).await.is_ok() && look() == before;
+        if !confirmed {
+            // A segment that came meanwhile is there to be found; without a checkpoint there is nothing to do before the next one.
+            self.repair.unconfirmed.set(true);
+            if look().is_none() {
+                self.repair_soon();
+            }
+        }
+        confirmed
     }
 }

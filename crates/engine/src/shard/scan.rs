@@ -132,12 +132,8 @@ async fn scan_segment(
 /// A header and the CRC32C of each of its blocks.
 type Read = (Header, Vec<u32>);
 
-/// CRC32C of each block of a header as it was written: behind what the MAC covers there were zeros, whatever is there now.
-fn block_crcs(header: &Header, bytes: &[u8]) -> Vec<u32> {
-    let written = header.used().min(bytes.len());
-    let mut whole = vec![0; bytes.len()];
-    whole.iter_mut().zip(bytes).take(written).for_each(|(place, byte)| *place = *byte);
-    whole.chunks(BLOCK).map(crc32c).collect()
+fn block_crcs(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks(BLOCK).map(crc32c).collect()
 }
 
 /// Reads the headers of one segment in order, mostly from its first column, some rows ahead.
@@ -225,10 +221,7 @@ impl<'a> HeaderReader<'a> {
         let header = unverified.verify(bytes, &self.identity.key).ok()?;
         // Several header blocks lie one below the other only if the record has as many rows.
         let rows = self.record.scheme.rows_for(header.blocks());
-        (rows as usize >= blocks && self.belongs(&header.place, row)).then(|| {
-            let crcs = block_crcs(&header, bytes);
-            (header, crcs)
-        })
+        (rows as usize >= blocks && self.belongs(&header.place, row)).then(|| (header, block_crcs(bytes)))
     }
 
     /// Computes the header from every choice of columns, until one gives a header that belongs here: a cell may hold
@@ -265,10 +258,7 @@ impl<'a> HeaderReader<'a> {
             bytes.extend_from_slice(&block(index)?);
         }
         let header = unverified.verify(&bytes, &self.identity.key).ok()?;
-        self.belongs(&header.place, row).then(|| {
-            let crcs = block_crcs(&header, &bytes);
-            (header, crcs)
-        })
+        self.belongs(&header.place, row).then(|| (header, block_crcs(&bytes)))
     }
 
     fn belongs(&self, place: &RecordPlace, row: Row) -> bool {
@@ -353,10 +343,7 @@ pub(super) fn row_repairs(
         let mut block = Buffer::new(BLOCK);
         let accept = expected(record, column, row);
         if !rows.rebuild_cell(scheme, Column::new(column), &good, 0, block.as_mut_slice(), accept) {
-            // What a header means may be there although its cell is not as it was.
-            let cleaned = cell(column).map(|bytes| cleaned(record, column, row, bytes))?;
-            expected(record, column, row)(&cleaned)
-                .then(|| block.as_mut_slice().copy_from_slice(&cleaned))?;
+            return None;
         }
         repairs.push((Column::new(column), Buffer::copy_of(block.as_slice())));
         data.push(block);
@@ -375,7 +362,8 @@ pub(super) fn row_repairs(
 
 /// What a data cell of a record must be: a header or payload block with its CRC, or zeros.
 pub(super) fn expected(record: &Found, column: u8, row: Row) -> impl Fn(&[u8]) -> bool + '_ {
-    let index = block_of(record, column, row);
+    let within = row.get() - record.layout.row.get();
+    let index = (u32::from(column) * record.layout.rows + within) as usize;
     let crc = match index.checked_sub(usize::from(record.header.header_blocks)) {
         Some(payload) => record.header.crcs.get(payload),
         None => record.header_crcs.get(index),
@@ -384,20 +372,6 @@ pub(super) fn expected(record: &Found, column: u8, row: Row) -> impl Fn(&[u8]) -
         Some(crc) => crc32c(bytes) == *crc,
         None => codec::is_zero(bytes),
     }
-}
-
-/// Which block of a record lies in a cell.
-fn block_of(record: &Found, column: u8, row: Row) -> usize {
-    let row = row.get() - record.layout.row.get();
-    (u32::from(column) * record.layout.rows + row) as usize
-}
-
-/// A cell of a header with zeros behind what the MAC covers.
-fn cleaned(record: &Found, column: u8, row: Row, bytes: &[u8]) -> Vec<u8> {
-    let used = record.header.used().saturating_sub(block_of(record, column, row) * BLOCK);
-    let mut cell = bytes.to_vec();
-    cell.iter_mut().skip(used).for_each(|byte| *byte = 0);
-    cell
 }
 
 /// Writes a cell where its row should hold it, on a drive that is in use.

@@ -214,7 +214,6 @@ impl Candidate {
             heal: heal::Healer::default(),
             repair: repair::Repairer::default(),
             repair_limits: plan.repair.clone(),
-            used: Cell::new(0),
             dying: RefCell::default(),
             unpinned: WaitList::default(),
             checkpointing: Cell::new(false),
@@ -230,6 +229,16 @@ impl Candidate {
     }
 }
 
+/// Something that a shard does; its end is that of this.
+pub(super) struct RunningTask(Rc<Shard>);
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        self.0.tasks.set(self.0.tasks.get() - 1);
+        self.0.tasks_ended.wake_all();
+    }
+}
+
 impl Shard {
     /// Applies a record that was found behind the checkpoint.
     async fn replay(self: &Rc<Self>, record: &Found) -> Result<()> {
@@ -242,14 +251,18 @@ impl Shard {
 
     /// Runs one of the shard's tasks, whose end [`Shard::stop`] waits for.
     fn run_beside(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
-        let shard = self.clone();
-        self.tasks.set(self.tasks.get() + 1);
+        let running = self.begin_task();
         let run = async move {
             task.await;
-            shard.tasks.set(shard.tasks.get() - 1);
-            shard.tasks_ended.wake_all();
+            drop(running);
         };
         Reactor::current().spawn(run).detach();
+    }
+
+    /// Something begins whose end [`Shard::stop`] waits for: that of what this gives.
+    pub(super) fn begin_task(self: &Rc<Self>) -> RunningTask {
+        self.tasks.set(self.tasks.get() + 1);
+        RunningTask(self.clone())
     }
 
     /// Has the shard's tasks end, and whatever goes on in the background.
