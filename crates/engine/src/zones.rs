@@ -9,7 +9,7 @@ use format::{DriveIndex, Scheme, SegmentColumn, ZoneIndex};
 /// The free zones of the pool.
 pub(crate) struct Zones {
     drives: Vec<DriveZones>,
-    /// Rotates the columns over the drives, so that parity lies on each in turn.
+    /// Segments and columns allocated: rotates the columns over the drives, so that parity lies on each in turn.
     turn: usize,
 }
 
@@ -22,14 +22,21 @@ struct DriveZones {
     cooling: Bits,
     zones: u32,
     online: bool,
+    /// Columns that it has earned and not taken, in parts of [`COLUMN`].
+    earned: i64,
 }
+
+/// What a drive pays for a column.
+const COLUMN: i64 = 1 << 32;
+/// What it can have earned at most.
+const EARNED_MAX: i64 = 4 * COLUMN;
 
 impl DriveZones {
     fn new(zones: u32, online: bool) -> Self {
         let none = Bits::new(zones);
         let mut clean = none.clone();
         (0..zones).for_each(|zone| assert!(clean.set(zone, true), "Z1: zone {zone} is free twice"));
-        Self { clean, warm: none.clone(), cooling: none, zones, online }
+        Self { clean, warm: none.clone(), cooling: none, zones, online, earned: 0 }
     }
 
     fn free(&self) -> u32 {
@@ -55,6 +62,14 @@ impl DriveZones {
     fn is_free(&self, zone: u32) -> bool {
         self.clean.has(zone) || self.warm.has(zone)
     }
+}
+
+/// The same number for the same turn and drive, and no pattern in sight (splitmix64, Steele and others, 2014).
+fn scatter(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
 }
 
 /// A set of zones.
@@ -221,22 +236,21 @@ impl Zones {
         }
     }
 
-    /// Zones of a new segment of `scheme`: on the drives with most room, whose order rotates. With too few drives in use
-    /// the last parity columns stay holes, so that reads need no decoding; with too little room on them there is no
-    /// segment, because one with fewer columns than it could have would be worse protected.
+    /// Zones of a new segment of `scheme`, on drives that [`Zones::choose`] takes; which column lies on which of them rotates.
+    /// With too few drives in use the last parity columns stay holes, so that reads need no decoding; with too little room on
+    /// them there is no segment, because one with fewer columns than it could have would be worse protected.
     pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<Allocated> {
-        let mut drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
+        let drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
         let width = usize::from(scheme.width());
         let online = (0..self.drives.len()).filter(|drive| self.is_online(*drive)).count();
         if drives.len() < width.min(online).max(usize::from(scheme.data())) {
             return None;
         }
-        drives.sort_by_key(|drive| std::cmp::Reverse(self.room(*drive)));
-        drives.truncate(width);
+        self.turn = self.turn.wrapping_add(1);
+        let mut drives = self.choose(drives, width, scheme);
         drives.sort_unstable();
         let turn = self.turn % drives.len();
         drives.rotate_left(turn);
-        self.turn = self.turn.wrapping_add(1);
         let mut unreserved = Vec::new();
         let mut take = |drive: usize| {
             let taken = self.drives.get_mut(drive).and_then(DriveZones::take);
@@ -253,13 +267,67 @@ impl Zones {
         Some(Allocated { columns, unreserved })
     }
 
-    /// A zone for one column of a segment whose other columns are on the drives `avoid`, on the drive with most room; and
-    /// whether its space is there.
-    pub(crate) fn allocate_one(&mut self, avoid: &[DriveIndex]) -> Option<((DriveIndex, ZoneIndex), bool)> {
-        let drives = self.others(avoid).filter(|drive| self.room(drive.index()) > 0);
-        let drive = drives.max_by_key(|drive| self.room(drive.index()))?;
-        let (zone, warm) = self.drives.get_mut(drive.index())?.take()?;
-        Some(((drive, zone), warm))
+    /// At most `count` of `drives`, all of which have room, for a segment of `scheme`: those without which fewer segments would fit
+    /// in the end, because so much more is left on them than on others; the rest in proportion to what is left on each, in
+    /// ever other combinations, so that a rebuild has all drives to read from.
+    fn choose(&mut self, drives: Vec<usize>, count: usize, scheme: Scheme) -> Vec<usize> {
+        if drives.len() <= count {
+            return drives;
+        }
+        let remaining = self.available(scheme);
+        let (mut chosen, others): (Vec<_>, Vec<_>) =
+            drives.into_iter().partition(|drive| self.room(*drive) >= remaining);
+        if chosen.len() > count {
+            return self.choose_fairly(chosen, count);
+        }
+        let rest = self.choose_fairly(others, count - chosen.len());
+        chosen.extend(rest);
+        chosen
+    }
+
+    /// `count` of `drives`, in proportion to what is left on each: every drive earns its share of each segment, and pays for the
+    /// one that it takes part in.
+    fn choose_fairly(&mut self, mut drives: Vec<usize>, count: usize) -> Vec<usize> {
+        let all: i64 = drives.iter().map(|drive| i64::from(self.room(*drive))).sum();
+        let columns = i64::try_from(count).unwrap_or(i64::MAX);
+        let turn = self.turn as u64;
+        let mut wishes: Vec<(i64, usize)> = Vec::with_capacity(drives.len());
+        for drive in drives.iter().copied() {
+            let room = i64::from(self.room(drive));
+            let Some(zones) = self.drives.get_mut(drive) else { continue };
+            zones.earned = (zones.earned + COLUMN * columns * room / all.max(1)).min(EARNED_MAX);
+            let chance = scatter(turn << 16 | drive as u64) % COLUMN.unsigned_abs();
+            wishes.push((zones.earned + i64::try_from(chance).unwrap_or(0), drive));
+        }
+        wishes.sort_unstable_by(|a, b| b.cmp(a));
+        drives = wishes.into_iter().take(count).map(|(_, drive)| drive).collect();
+        for drive in &drives {
+            if let Some(zones) = self.drives.get_mut(*drive) {
+                zones.earned -= COLUMN;
+            }
+        }
+        drives
+    }
+
+    /// A zone for one column of a segment whose other columns are on the drives `avoid`; and whether its space is there. It lies
+    /// where more is left than segments of `scheme` can use, or else on any drive, in proportion to what is left.
+    pub(crate) fn allocate_one(
+        &mut self,
+        scheme: Scheme,
+        avoid: &[DriveIndex],
+    ) -> Option<((DriveIndex, ZoneIndex), bool)> {
+        let numbers = self.others(avoid).map(DriveIndex::index);
+        let drives: Vec<usize> = numbers.filter(|drive| self.room(*drive) > 0).collect();
+        let remaining = self.available(scheme);
+        let most = drives.iter().copied().max_by_key(|drive| self.room(*drive))?;
+        self.turn = self.turn.wrapping_add(1);
+        let drive = if self.room(most) > remaining {
+            most
+        } else {
+            self.choose_fairly(drives, 1).first().copied()?
+        };
+        let (zone, warm) = self.drives.get_mut(drive)?.take()?;
+        Some(((DriveIndex::new(u16::try_from(drive).ok()?), zone), warm))
     }
 
     /// True if there is a drive in use that is none of `avoid`.
@@ -323,137 +391,5 @@ impl Zones {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scheme(text: &str) -> Scheme {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn every_zone_is_given_out_once() {
-        let mut zones = Zones::new([(70, true); 5].into_iter());
-        let mut seen = std::collections::BTreeSet::new();
-        assert_eq!(zones.available(scheme("4+1")), 70);
-        for _ in 0..70 {
-            for column in zones.allocate(scheme("4+1")).unwrap().columns {
-                assert!(seen.insert(column.zone.unwrap()));
-            }
-        }
-        assert_eq!(zones.allocate(scheme("4+1")), None);
-        assert_eq!(zones.totals(), (350, 0));
-        for (drive, zone) in seen {
-            zones.free(drive, zone);
-        }
-        assert_eq!(zones.totals(), (350, 350));
-    }
-
-    #[test]
-    fn parity_rotates_over_the_drives() {
-        let mut zones = Zones::new([(100, true); 5].into_iter());
-        let mut parity = [0; 5];
-        for _ in 0..50 {
-            let columns = zones.allocate(scheme("4+1")).unwrap().columns;
-            parity[columns[4].zone.unwrap().0.index()] += 1;
-        }
-        assert_eq!(parity, [10; 5]);
-    }
-
-    #[test]
-    fn a_wider_pool_fills_evenly_and_counts_exactly() {
-        let sizes = [40, 40, 20, 20, 10, 10];
-        let mut zones = Zones::new(sizes.iter().map(|size| (*size, true)));
-        let expected = zones.available(scheme("2+1"));
-        let mut count = 0;
-        while zones
-            .allocate(scheme("2+1"))
-            .is_some_and(|allocated| allocated.columns.iter().all(|column| column.zone.is_some()))
-        {
-            count += 1;
-        }
-        assert_eq!(count, expected);
-        assert_eq!(count, 46);
-    }
-
-    #[test]
-    fn a_lost_drive_costs_parity_not_data() {
-        let mut zones = Zones::new([(10, true), (10, false), (10, true), (10, true), (10, true)].into_iter());
-        assert_eq!(zones.available(scheme("4+1")), 10);
-        for _ in 0..10 {
-            let columns = zones.allocate(scheme("4+1")).unwrap().columns;
-            assert!(columns[..4].iter().all(|column| column.zone.is_some()));
-            assert_eq!(columns[4], SegmentColumn::hole());
-        }
-        assert_eq!(zones.available(scheme("4+1")), 0);
-    }
-
-    #[test]
-    fn a_full_drive_never_costs_parity() {
-        let mut zones = Zones::new([(10, true), (3, true), (10, true)].into_iter());
-        assert_eq!(zones.available(scheme("1+2")), 3);
-        for _ in 0..3 {
-            assert!(
-                zones.allocate(scheme("1+2")).unwrap().columns.iter().all(|column| column.zone.is_some())
-            );
-        }
-        assert_eq!(zones.allocate(scheme("1+2")), None);
-    }
-
-    #[test]
-    fn one_column_goes_to_the_drive_with_most_room_among_the_others() {
-        let mut zones = Zones::new([(10, true), (30, false), (12, true), (11, true)].into_iter());
-        let on = |index| DriveIndex::new(index);
-        let taken: Vec<_> = (0..4).map(|_| zones.allocate_one(&[on(2)]).unwrap().0.0.get()).collect();
-        assert_eq!(taken, [3, 3, 0, 3]);
-        assert!(zones.has_other(&[on(0), on(2)]) && !zones.has_other(&[on(0), on(2), on(3)]));
-        assert_eq!(zones.allocate_one(&[on(0), on(2), on(3)]), None, "a lost drive takes nothing");
-        while zones.allocate_one(&[]).is_some() {}
-        assert_eq!(zones.totals(), (33, 0));
-    }
-
-    #[test]
-    fn a_zone_taken_twice_is_noticed() {
-        let mut zones = Zones::new([(10, true)].into_iter());
-        assert!(zones.occupy(DriveIndex::new(0), ZoneIndex::new(3)));
-        assert!(!zones.occupy(DriveIndex::new(0), ZoneIndex::new(3)));
-        assert!(!zones.occupy(DriveIndex::new(0), ZoneIndex::new(10)));
-        assert!(!zones.occupy(DriveIndex::new(1), ZoneIndex::new(0)));
-    }
-
-    #[test]
-    fn zones_that_come_back_are_taken_first_and_discarded_when_nobody_wants_them() {
-        let drive = DriveIndex::new(0);
-        let run = |first, count| ZoneRun { drive, first: ZoneIndex::new(first), count };
-        let mut zones = Zones::new([(100, true)].into_iter());
-        let take = |zones: &mut Zones| {
-            let allocated = zones.allocate(scheme("1+0")).unwrap();
-            (allocated.columns[0].zone.unwrap().1.get(), allocated.unreserved.len())
-        };
-        assert_eq!([take(&mut zones), take(&mut zones), take(&mut zones)], [(0, 1), (1, 1), (2, 1)]);
-        assert_eq!(zones.clean_after(drive, ZoneIndex::new(2), 4), run(3, 4));
-        zones.warm_up(run(3, 4));
-        assert_eq!(
-            (take(&mut zones), zones.clean_after(drive, ZoneIndex::new(96), 64)),
-            ((3, 0), run(97, 3))
-        );
-        zones.free(drive, ZoneIndex::new(0));
-        zones.free(drive, ZoneIndex::new(2));
-        assert!(zones.cool());
-        zones.free(drive, ZoneIndex::new(1));
-        assert_eq!(take(&mut zones), (0, 0));
-        assert_eq!(zones.take_cooled(2), [run(2, 1)]);
-        assert_eq!(zones.totals(), (100, 97), "what is being discarded is not free");
-        assert_eq!(zones.take_cooled(2), [run(4, 2)]);
-        zones.discarded(run(2, 1));
-        zones.discarded(run(4, 2));
-        assert_eq!(zones.take_cooled(2), [run(6, 1)]);
-        assert_eq!(zones.take_cooled(2), []);
-        zones.discarded(run(6, 1));
-        assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)]);
-        let taken = |zone| (drive, ZoneIndex::new(zone));
-        zones.give_back([taken(1), taken(2)].into_iter(), &[taken(2)]);
-        assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)], "2 was never reserved");
-        assert!(!zones.cool());
-        assert_eq!(zones.totals(), (100, 96));
-    }
-}
+#[path = "zones_tests.rs"]
+mod tests;

@@ -43,7 +43,7 @@ impl Control {
             if state.zones.available(self.geometry.scheme) <= kept {
                 return Ok(Spare::NoSpace);
             }
-            match state.zones.allocate_one(avoid) {
+            match state.zones.allocate_one(self.geometry.scheme, avoid) {
                 Some(taken) => taken,
                 None => return Ok(Spare::NoSpace),
             }

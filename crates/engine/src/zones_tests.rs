@@ -1,0 +1,203 @@
+//! Free zones: none is given out twice, drives are used by what is left on them.
+
+use super::*;
+
+fn scheme(text: &str) -> Scheme {
+    text.parse().unwrap()
+}
+
+#[test]
+fn every_zone_is_given_out_once() {
+    let mut zones = Zones::new([(70, true); 5].into_iter());
+    let mut seen = std::collections::BTreeSet::new();
+    assert_eq!(zones.available(scheme("4+1")), 70);
+    for _ in 0..70 {
+        for column in zones.allocate(scheme("4+1")).unwrap().columns {
+            assert!(seen.insert(column.zone.unwrap()));
+        }
+    }
+    assert_eq!(zones.allocate(scheme("4+1")), None);
+    assert_eq!(zones.totals(), (350, 0));
+    for (drive, zone) in seen {
+        zones.free(drive, zone);
+    }
+    assert_eq!(zones.totals(), (350, 350));
+}
+
+#[test]
+fn parity_rotates_over_the_drives() {
+    let mut zones = Zones::new([(100, true); 5].into_iter());
+    let mut parity = [0; 5];
+    for _ in 0..50 {
+        let columns = zones.allocate(scheme("4+1")).unwrap().columns;
+        parity[columns[4].zone.unwrap().0.index()] += 1;
+    }
+    assert_eq!(parity, [10; 5]);
+}
+
+#[test]
+fn a_wider_pool_fills_evenly_and_counts_exactly() {
+    let sizes = [40, 40, 20, 20, 10, 10];
+    let mut zones = Zones::new(sizes.iter().map(|size| (*size, true)));
+    let expected = zones.available(scheme("2+1"));
+    let mut count = 0;
+    while zones
+        .allocate(scheme("2+1"))
+        .is_some_and(|allocated| allocated.columns.iter().all(|column| column.zone.is_some()))
+    {
+        count += 1;
+    }
+    assert_eq!(count, expected);
+    assert_eq!(count, 46);
+}
+
+#[test]
+fn a_lost_drive_costs_parity_not_data() {
+    let mut zones = Zones::new([(10, true), (10, false), (10, true), (10, true), (10, true)].into_iter());
+    assert_eq!(zones.available(scheme("4+1")), 10);
+    for _ in 0..10 {
+        let columns = zones.allocate(scheme("4+1")).unwrap().columns;
+        assert!(columns[..4].iter().all(|column| column.zone.is_some()));
+        assert_eq!(columns[4], SegmentColumn::hole());
+    }
+    assert_eq!(zones.available(scheme("4+1")), 0);
+}
+
+#[test]
+fn a_full_drive_never_costs_parity() {
+    let mut zones = Zones::new([(10, true), (3, true), (10, true)].into_iter());
+    assert_eq!(zones.available(scheme("1+2")), 3);
+    for _ in 0..3 {
+        assert!(zones.allocate(scheme("1+2")).unwrap().columns.iter().all(|column| column.zone.is_some()));
+    }
+    assert_eq!(zones.allocate(scheme("1+2")), None);
+}
+
+#[test]
+fn one_column_goes_to_a_drive_that_has_none_and_has_most_to_spare() {
+    let mut zones = Zones::new([(10, true), (30, false), (12, true), (60, true)].into_iter());
+    let on = |index| DriveIndex::new(index);
+    // 22 segments of two columns fit: what is left of the last drive then is of no use to any.
+    let mut taken = [0; 4];
+    for _ in 0..38 {
+        taken[zones.allocate_one(scheme("1+1"), &[on(2)]).unwrap().0.0.index()] += 1;
+    }
+    assert_eq!(taken, [0, 0, 0, 38]);
+    assert_eq!(zones.available(scheme("1+1")), 22);
+    for _ in 0..16 {
+        taken[zones.allocate_one(scheme("1+1"), &[on(2)]).unwrap().0.0.index()] += 1;
+    }
+    assert!(taken[0] >= 3 && taken[3] >= 44, "from both, from the larger more: {taken:?}");
+    assert!(zones.has_other(&[on(0), on(2)]) && !zones.has_other(&[on(0), on(2), on(3)]));
+    assert_eq!(zones.allocate_one(scheme("1+1"), &[on(0), on(2), on(3)]), None, "a lost drive takes nothing");
+    while zones.allocate_one(scheme("1+1"), &[]).is_some() {}
+    assert_eq!(zones.totals(), (82, 0));
+}
+
+/// Allocates segments until there is no room; gives how many columns each drive got of every `step` segments.
+fn fill(zones: &mut Zones, scheme: Scheme, step: usize) -> Vec<Vec<u32>> {
+    let mut counts: Vec<Vec<u32>> = Vec::new();
+    for number in 0.. {
+        let Some(allocated) = zones.allocate(scheme) else { break };
+        if number % step == 0 {
+            counts.push(vec![0; zones.drives.len()]);
+        }
+        let count = counts.last_mut().unwrap();
+        allocated.columns.iter().for_each(|column| count[column.zone.unwrap().0.index()] += 1);
+    }
+    counts
+}
+
+#[test]
+fn drives_of_any_sizes_are_filled_as_far_as_they_can_be() {
+    let sizes: [&[u32]; 6] = [
+        &[100, 100, 100, 100, 100, 300],
+        &[10, 20, 30, 40, 50, 60, 70, 80],
+        &[1, 1, 1, 1, 100, 100, 100],
+        &[64; 24],
+        &[5, 400, 400, 5, 400, 400, 5],
+        &[33, 7, 99, 12, 54, 81, 81, 81, 3],
+    ];
+    for sizes in sizes {
+        for text in ["4+1", "1+1", "2+1", "1+0", "2+2"] {
+            let mut zones = Zones::new(sizes.iter().map(|size| (*size, true)));
+            let expected = zones.available(scheme(text));
+            let segments: u32 = fill(&mut zones, scheme(text), 1).len() as u32;
+            assert!(segments >= expected, "{sizes:?} {text}: {segments} of {expected}");
+        }
+    }
+}
+
+#[test]
+fn a_drive_that_joins_takes_its_share_and_no_more() {
+    // As long as there is room elsewhere: twice as much is left on it as on the others.
+    let mut zones = Zones::new((0..24).map(|drive| (if drive == 23 { 1000 } else { 500 }, true)));
+    let counts = fill(&mut zones, scheme("4+1"), 500);
+    let first = &counts[0];
+    assert!((195..=205).contains(&first[23]), "{first:?}");
+    assert!(first[..23].iter().all(|count| (95..=105).contains(count)), "{first:?}");
+    // With little elsewhere every segment needs it.
+    let mut zones = Zones::new((0..24).map(|drive| (if drive == 23 { 1000 } else { 10 }, true)));
+    let counts = fill(&mut zones, scheme("4+1"), 10);
+    assert!(counts.len() == 6 && counts[..5].iter().all(|count| count[23] == 10), "{counts:?}");
+}
+
+#[test]
+fn every_drive_shares_segments_with_every_other() {
+    let mut zones = Zones::new([(1000, true); 24].into_iter());
+    let mut together = [[0; 24]; 24];
+    for _ in 0..960 {
+        let columns = zones.allocate(scheme("4+1")).unwrap().columns;
+        let drives: Vec<_> = columns.iter().map(|column| column.zone.unwrap().0.index()).collect();
+        drives.iter().for_each(|a| drives.iter().for_each(|b| together[*a][*b] += 1));
+    }
+    for (drive, others) in together.iter().enumerate() {
+        assert!((195..=205).contains(&others[drive]), "{others:?}");
+        let others = others.iter().enumerate().filter(|(other, _)| *other != drive);
+        // 35 on average.
+        assert!(others.clone().all(|(_, count)| (12..=70).contains(count)), "{others:?}");
+    }
+}
+
+#[test]
+fn a_zone_taken_twice_is_noticed() {
+    let mut zones = Zones::new([(10, true)].into_iter());
+    assert!(zones.occupy(DriveIndex::new(0), ZoneIndex::new(3)));
+    assert!(!zones.occupy(DriveIndex::new(0), ZoneIndex::new(3)));
+    assert!(!zones.occupy(DriveIndex::new(0), ZoneIndex::new(10)));
+    assert!(!zones.occupy(DriveIndex::new(1), ZoneIndex::new(0)));
+}
+
+#[test]
+fn zones_that_come_back_are_taken_first_and_discarded_when_nobody_wants_them() {
+    let drive = DriveIndex::new(0);
+    let run = |first, count| ZoneRun { drive, first: ZoneIndex::new(first), count };
+    let mut zones = Zones::new([(100, true)].into_iter());
+    let take = |zones: &mut Zones| {
+        let allocated = zones.allocate(scheme("1+0")).unwrap();
+        (allocated.columns[0].zone.unwrap().1.get(), allocated.unreserved.len())
+    };
+    assert_eq!([take(&mut zones), take(&mut zones), take(&mut zones)], [(0, 1), (1, 1), (2, 1)]);
+    assert_eq!(zones.clean_after(drive, ZoneIndex::new(2), 4), run(3, 4));
+    zones.warm_up(run(3, 4));
+    assert_eq!((take(&mut zones), zones.clean_after(drive, ZoneIndex::new(96), 64)), ((3, 0), run(97, 3)));
+    zones.free(drive, ZoneIndex::new(0));
+    zones.free(drive, ZoneIndex::new(2));
+    assert!(zones.cool());
+    zones.free(drive, ZoneIndex::new(1));
+    assert_eq!(take(&mut zones), (0, 0));
+    assert_eq!(zones.take_cooled(2), [run(2, 1)]);
+    assert_eq!(zones.totals(), (100, 97), "what is being discarded is not free");
+    assert_eq!(zones.take_cooled(2), [run(4, 2)]);
+    zones.discarded(run(2, 1));
+    zones.discarded(run(4, 2));
+    assert_eq!(zones.take_cooled(2), [run(6, 1)]);
+    assert_eq!(zones.take_cooled(2), []);
+    zones.discarded(run(6, 1));
+    assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)]);
+    let taken = |zone| (drive, ZoneIndex::new(zone));
+    zones.give_back([taken(1), taken(2)].into_iter(), &[taken(2)]);
+    assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)], "2 was never reserved");
+    assert!(!zones.cool());
+    assert_eq!(zones.totals(), (100, 96));
+}
