@@ -7,6 +7,7 @@
 //! Must not know: layers and volumes, who asked, the log.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use codec::{Code, ColumnSet, crc32c};
@@ -46,6 +47,21 @@ pub(crate) struct RowSpan {
     pub(crate) count: u32,
     /// Column number and its cells, one below the other.
     pub(crate) cells: Vec<(u8, Buffer)>,
+}
+
+/// Some rows of a column that the caller has in memory, verified.
+pub(crate) struct Held {
+    pub(crate) column: u8,
+    /// Number of the first of them, counted from the first row that is asked for.
+    pub(crate) from: u32,
+    /// Its cells, one below the other.
+    pub(crate) cells: Span,
+}
+
+impl Held {
+    fn rows(&self) -> Range<u32> {
+        self.from..self.from + u32::try_from(self.cells.len() / BLOCK).unwrap_or(0)
+    }
 }
 
 /// How a verified read came about.
@@ -171,31 +187,25 @@ impl Rows {
         Ok(outcome)
     }
 
-    /// Computes a run from the other columns of its rows. `have` are columns that the caller holds for these rows,
+    /// Computes a run from the other columns of its rows. `have` are cells that the caller holds of these rows,
     /// verified: they need not be read again.
     ///
     /// # Errors
     /// `Corrupt` if the other columns do not give a block back.
-    pub(crate) async fn rebuild_run(
-        &self,
-        run: Run,
-        crcs: &[u32],
-        into: &Span,
-        have: &[(u8, Span)],
-    ) -> Result<()> {
+    pub(crate) async fn rebuild_run(&self, run: Run, crcs: &[u32], into: &Span, have: &[Held]) -> Result<()> {
         let (id, wanted) = (run.address.segment(), run.address.column());
         let scheme = self.segments.borrow().scheme(id);
         let mut columns = RowSpan { id, row: run.address.row(), count: run.count, cells: Vec::new() };
-        columns.cells.extend(have.iter().map(|(column, span)| (*column, copy_of(span))));
-        let others: SmallVec<[u8; 32]> = (0..scheme.width())
-            .filter(|column| *column != wanted.get() && !have.iter().any(|(held, _)| held == column))
-            .collect();
+        // Those first of which least is missing.
+        let mut others: SmallVec<[u8; 32]> =
+            (0..scheme.width()).filter(|column| *column != wanted.get()).collect();
+        others.sort_by_key(|column| gaps(run.count, have, *column).iter().map(Range::len).sum::<usize>());
         // First as few as it takes; the rest only if what these give does not verify.
-        let needed = usize::from(scheme.data()).saturating_sub(columns.cells.len());
         let mut left = others.as_slice();
         while columns.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
-            let (first, rest) = left.split_at(needed.clamp(1, left.len()));
-            self.read_columns(&mut columns, first).await;
+            let needed = usize::from(scheme.data()) - columns.cells.len();
+            let (first, rest) = left.split_at(needed.min(left.len()));
+            self.complete_columns(&mut columns, first, have).await;
             left = rest;
         }
         let mut block = Buffer::new(BLOCK);
@@ -204,7 +214,7 @@ impl Rows {
             let mut found =
                 self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
             if !found && !left.is_empty() {
-                self.read_columns(&mut columns, left).await;
+                self.complete_columns(&mut columns, left, have).await;
                 left = &[];
                 found =
                     self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
@@ -219,23 +229,40 @@ impl Rows {
 
     /// Reads columns `wanted` of some rows, as far as they are to be had.
     pub(crate) async fn read_columns(&self, into: &mut RowSpan, wanted: &[u8]) {
+        self.complete_columns(into, wanted, &[]).await;
+    }
+
+    /// As [`Rows::read_columns`]; of columns that are held in part, only the rest is read.
+    async fn complete_columns(&self, into: &mut RowSpan, wanted: &[u8], have: &[Held]) {
         let mut started = SmallVec::<[_; 8]>::new();
         for column in wanted.iter().copied() {
+            let gaps = gaps(into.count, have, column);
             // A column that misses the later rows is left out altogether: rare, and the others do.
             let last = Address::new(into.id, Column::new(column), into.row.plus(into.count - 1));
-            if self.segments.borrow().cell(last).is_none() {
+            if !gaps.is_empty() && self.segments.borrow().cell(last).is_none() {
                 continue;
             }
             let buffer = Buffer::new(into.count as usize * BLOCK);
-            let first = Address::new(into.id, Column::new(column), into.row);
-            if let Some((drive, io)) = self.start_read(first, &[buffer.span()]) {
-                started.push((column, drive, io, buffer));
+            for held in have.iter().filter(|held| held.column == column) {
+                buffer.span().slice(bytes_of(&held.rows())).copy_from_span(&held.cells);
             }
+            let mut reads = SmallVec::<[_; 2]>::new();
+            let whole = gaps.iter().all(|gap| {
+                let first = Address::new(into.id, Column::new(column), into.row.plus(gap.start));
+                let read = self.start_read(first, &[buffer.span().slice(bytes_of(gap))]);
+                read.map(|read| reads.push(read)).is_some()
+            });
+            started.push((column, whole, reads, buffer));
         }
-        for (column, drive, io, buffer) in started {
-            match io.await {
-                Ok(_) => into.cells.push((column, buffer)),
-                Err(error) => self.note_error(drive, error),
+        for (column, mut whole, reads, buffer) in started {
+            for (drive, io) in reads {
+                if let Err(error) = io.await {
+                    self.note_error(drive, error);
+                    whole = false;
+                }
+            }
+            if whole {
+                into.cells.push((column, buffer));
             }
         }
     }
@@ -293,10 +320,27 @@ impl Rows {
     }
 }
 
-fn copy_of(span: &Span) -> Buffer {
-    let mut buffer = Buffer::new(span.len());
-    span.copy_to(0, buffer.as_mut_slice());
-    buffer
+/// The rows of a column that are not held, of `count`.
+fn gaps(count: u32, have: &[Held], column: u8) -> SmallVec<[Range<u32>; 2]> {
+    let mut held: SmallVec<[Range<u32>; 4]> =
+        have.iter().filter(|held| held.column == column).map(Held::rows).collect();
+    held.sort_by_key(|rows| rows.start);
+    let mut gaps = SmallVec::new();
+    let mut at = 0;
+    for rows in held {
+        if rows.start > at {
+            gaps.push(at..rows.start);
+        }
+        at = at.max(rows.end);
+    }
+    if at < count {
+        gaps.push(at..count);
+    }
+    gaps
+}
+
+fn bytes_of(rows: &Range<u32>) -> Range<usize> {
+    rows.start as usize * BLOCK..rows.end as usize * BLOCK
 }
 
 /// True if each block of `bytes` has its CRC.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::Shard;
 use crate::error::Result;
 use crate::map::Map;
-use crate::rows::{Outcome, Run};
+use crate::rows::{Held, Outcome, Run};
 
 /// A run of the request: where it lies, and which of the request's blocks it is.
 struct Piece {
@@ -187,17 +187,18 @@ fn crcs_of(entries: &[MapEntry], piece: &Piece) -> SmallVec<[u32; 64]> {
     .collect()
 }
 
-/// The columns of a run's rows that other pieces of the request have read and verified.
-fn held_columns(pieces: &[Piece], wanted: &Run, into: &Span) -> SmallVec<[(u8, Span); 8]> {
+/// The cells of a run's rows that other pieces of the request have read and verified: what a header or the end of a record
+/// leaves out must not have the rest read again.
+fn held_columns(pieces: &[Piece], wanted: &Run, into: &Span) -> SmallVec<[Held; 8]> {
     let (id, row, count) = (wanted.address.segment(), wanted.address.row().get(), wanted.count);
-    let mut held: SmallVec<[(u8, Span); 8]> = SmallVec::new();
+    let mut held: SmallVec<[Held; 8]> = SmallVec::new();
     for piece in pieces.iter().filter(|piece| piece.done && piece.run.address.segment() == id) {
         let first = piece.run.address.row().get();
         let column = piece.run.address.column().get();
-        let covers = first <= row && row + count <= first + piece.run.count;
-        if covers && !held.iter().any(|(known, _)| *known == column) {
-            let skip = (row - first) as usize * BLOCK;
-            held.push((column, piece.target(into).slice(skip..skip + count as usize * BLOCK)));
+        let (start, end) = (first.max(row), (first + piece.run.count).min(row + count));
+        if start < end && column != wanted.address.column().get() {
+            let bytes = (start - first) as usize * BLOCK..(end - first) as usize * BLOCK;
+            held.push(Held { column, from: start - row, cells: piece.target(into).slice(bytes) });
         }
     }
     held
