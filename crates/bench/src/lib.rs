@@ -5,6 +5,7 @@
 
 pub mod analysis;
 pub mod bounds;
+pub mod churn;
 pub mod codec_bench;
 pub mod compare;
 pub mod engine_bench;

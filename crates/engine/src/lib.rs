@@ -32,5 +32,6 @@ pub use pool::{
     PoolOnDrive, PoolStatus, Tuning, VolumeInfo, VolumeUsage, check_name, create, erase, identify, open,
 };
 pub use repair::{RepairLimits, RepairState, RepairStatus};
+pub use segments::Fullness;
 pub use shard::ShardCounters;
 pub use volume::{AttachedVolume, Extent, Volume};

@@ -20,6 +20,9 @@ pub(crate) use columns::Incomplete;
 /// record of its own.
 pub(crate) const CHUNK_BLOCKS: u32 = 64;
 
+/// Sealed segments by how much of them lives: none of it, up to a tenth, and so on up to all.
+pub type Fullness = [u64; 11];
+
 /// What space is wanted for, the more needed the higher: each level may use what the ones below may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Privilege {
@@ -444,17 +447,18 @@ impl Segments {
 
     /// The segment that is most worth cleaning, by cost and benefit (Rosenblum and Ousterhout, 1992): what it gives back,
     /// weighted with how long its data has been left alone, over what moving its live blocks costs. None whose live
-    /// blocks would take more than `worth` of the zones that it gives back; with `of_map`, only one of nodes and tables.
-    pub(crate) fn victim(&self, worth: f32, of_map: bool) -> Option<SegmentId> {
+    /// blocks would take more than `worth` of the zones that it gives back; with `of_map`, only one of nodes and tables. With what they
+    /// would take.
+    pub(crate) fn victim(&self, worth: f32, of_map: bool) -> Option<(SegmentId, f32)> {
         let newest = self.newest();
         let may_be = |id: &SegmentId| !of_map || self.get(*id).record.class == SegmentClass::Map;
         let scored = self.ids().filter(may_be).filter_map(|id| {
             let share = self.live_share(id).filter(|share| *share <= worth)?;
             let segment = self.get(id);
             let age = newest - segment.age.mean(segment.record.incarnation.get()).min(newest) + 1;
-            Some((id, benefit(share, age)))
+            Some((id, share, benefit(share, age)))
         });
-        scored.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(id, _)| id)
+        scored.max_by(|(.., a), (.., b)| a.total_cmp(b)).map(|(id, share, _)| (id, share))
     }
 
     /// What the live blocks of a segment that may be cleaned would take elsewhere, headers and padding included, as a
@@ -475,6 +479,22 @@ impl Segments {
         let elsewhere =
             cells * f32::from(scheme.width()) / (f32::from(scheme.data()) * self.geometry.rows() as f32);
         Some(elsewhere / f32::from(segment.record.scheme.width()))
+    }
+
+    /// How many sealed segments are how full of what lives, by tenths of what they may hold: empty ones that wait for a checkpoint first,
+    /// then up to a tenth, and so on.
+    pub(crate) fn by_fullness(&self) -> Fullness {
+        let mut counts = Fullness::default();
+        let payload = self.geometry.segment_payload().max(1);
+        let sealed = self.ids().filter(|id| self.get(*id).life != Life::Open);
+        for id in sealed {
+            let tenth = (u64::from(self.live(id)) * 10).div_ceil(payload);
+            let at = usize::try_from(tenth).unwrap_or(usize::MAX).min(counts.len() - 1);
+            if let Some(count) = counts.get_mut(at) {
+                *count += 1;
+            }
+        }
+        counts
     }
 
     /// The cleaner has moved what it could; the rest goes with the next checkpoint.
@@ -693,11 +713,15 @@ impl CheckpointMark {
     }
 }
 
+/// How much age counts. With 1, as in the paper, or 1/2, uniformly overwritten data is moved too often; with 1/4 or less, data of which a part
+/// is hot.
+const AGE_EXPONENT: f32 = 0.375;
+
 /// How much cleaning a segment is worth.
 #[allow(clippy::cast_precision_loss)]
 fn benefit(share: f32, age: u64) -> f32 {
     // Reading the headers costs something even where nothing lives.
-    (1.0 - share) * (age as f32).sqrt() / (0.05 + share)
+    (1.0 - share) * (age as f32).powf(AGE_EXPONENT) / (0.05 + share)
 }
 
 fn slot(id: SegmentId) -> usize {

@@ -33,6 +33,10 @@ struct ShardLive(AtomicU64);
 /// Segments of the reserve that each shard needs at least: for checkpoints, for trims, for the cleaner, and for crashes in
 /// the middle of all that, each of which ends the open segments early.
 const RESERVE_PER_SHARD: u32 = 16;
+/// One segment in this many belongs to it: half of that holds the map of a full pool twice, so that a checkpoint may store all of it.
+const RESERVE_PART: u32 = 48;
+/// Segments of it that a shard can make use of: half of that is more than a checkpoint ever stores.
+const RESERVE_PER_SHARD_MAX: u32 = 128;
 /// Blocks of it that are for each shard's checkpoints at least: for two of them, because what the second frees comes back
 /// only after it. Takes more segments where these are tiny.
 const CHECKPOINT_BLOCKS_MIN: u64 = 160;
@@ -87,18 +91,19 @@ impl Space {
 
     /// True if so little is free that only what certainly gains is worth opening a segment for.
     pub(crate) fn is_short(&self) -> bool {
-        self.available.load(Ordering::Relaxed) <= self.reserve.load(Ordering::Relaxed) / 2
+        self.available.load(Ordering::Relaxed) <= freeing_from(self.reserve.load(Ordering::Relaxed))
     }
 
     /// True if what is left is for checkpoints: nothing can be moved but by them.
     pub(crate) fn is_bare(&self) -> bool {
-        self.available.load(Ordering::Relaxed) <= self.reserve.load(Ordering::Relaxed) / LEVELS
+        self.available.load(Ordering::Relaxed) <= checkpoints_from(self.reserve.load(Ordering::Relaxed))
     }
 
-    /// Free segments from which on cleaning begins.
+    /// Free segments, or such as the next checkpoint gives back, below which there is cleaning: it settles at half of them. With fewer,
+    /// checkpoints store the map more often than it pays; with more, segments have less time to empty by themselves.
     pub(crate) fn high_water(&self) -> u32 {
         let shards = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
-        (self.total.load(Ordering::Relaxed) / 32).clamp(SLACK_PER_SHARD * shards, 64 * shards)
+        (self.total.load(Ordering::Relaxed) / 20).clamp(SLACK_PER_SHARD * shards, 128 * shards)
     }
 
     /// Live blocks that the pool takes. Beyond that, writes that need more room are refused: the rest is what cleaning
@@ -117,12 +122,10 @@ impl Space {
         self.live() >= self.capacity()
     }
 
-    /// How much space is wanted, from 0 (plenty) to 1 (none left): the share of live blocks up to which a segment is
-    /// worth cleaning now. `coming` are segments that the next checkpoint gives back.
+    /// Free segments as a share of [`Space::high_water`]. `coming` are segments that the next checkpoint gives back.
     #[allow(clippy::cast_precision_loss)]
-    pub(crate) fn pressure(&self, coming: u32) -> f32 {
-        let (free, high) = (self.free_for_users() + coming, self.high_water());
-        (high.saturating_sub(free)) as f32 / high as f32
+    pub(crate) fn plenty(&self, coming: u32) -> f32 {
+        (self.free_for_users() + coming) as f32 / self.high_water() as f32
     }
 }
 
@@ -146,7 +149,8 @@ impl Reserve {
         let checkpoints = CHECKPOINT_BLOCKS_MIN.div_ceil(Geometry::of(superblock).segment_blocks());
         let checkpoints = u32::try_from(checkpoints).unwrap_or(u32::MAX / LEVELS);
         let per_shard = RESERVE_PER_SHARD.max((LEVELS * checkpoints).min(all / 4 / shards));
-        Self::new((all / 32).max(per_shard * shards), superblock.scheme, drives)
+        let share = (all / RESERVE_PART).min(RESERVE_PER_SHARD_MAX * shards);
+        Self::new(share.max(per_shard * shards), superblock.scheme, drives)
     }
 
     fn new(segments: u32, scheme: Scheme, drives: u32) -> Self {
@@ -167,7 +171,7 @@ impl Reserve {
     /// Nodes of the map that a shard may change between two checkpoints, `recent` segments being the most that one may fill: what a
     /// checkpoint stores must fit its part of the reserve, beside what the one before stored.
     pub(crate) fn dirty_nodes(self, geometry: &Geometry, shards: u64, recent: u64) -> u64 {
-        let segments = (u64::from(self.segments / LEVELS) / shards).clamp(1, recent.max(1));
+        let segments = (u64::from(checkpoints_from(self.segments)) / shards).clamp(1, recent.max(1));
         let half = (segments * geometry.segment_payload() / 2).saturating_sub(CHECKPOINT_OVERHEAD);
         (half * 7 / 8).max(1)
     }
@@ -176,11 +180,21 @@ impl Reserve {
     pub(crate) fn level(self, available: u32, drives: u32) -> Privilege {
         match self.with_drives(drives) {
             reserve if available > reserve => Privilege::User,
-            reserve if available > reserve / 2 => Privilege::Trimming,
-            reserve if available > reserve / LEVELS => Privilege::Freeing,
+            reserve if available > freeing_from(reserve) => Privilege::Trimming,
+            reserve if available > checkpoints_from(reserve) => Privilege::Freeing,
             _ => Privilege::Checkpoint,
         }
     }
+}
+
+/// Segments of a reserve below which trims take no more of it.
+fn freeing_from(reserve: u32) -> u32 {
+    reserve - reserve / 4
+}
+
+/// Those that are for checkpoints alone: half, because how seldom there has to be a checkpoint hangs on how much one may store.
+fn checkpoints_from(reserve: u32) -> u32 {
+    reserve / 2
 }
 
 #[cfg(test)]
@@ -204,16 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn pressure_rises_as_space_goes() {
+    fn what_comes_with_the_next_checkpoint_counts_as_free() {
         let space = Space::new(1, 1024);
-        space.set_segments(1024, 1024, 32);
-        assert_eq!(space.high_water(), 32);
-        assert_eq!(space.pressure(0), 0.0);
-        space.set_segments(1024, 48, 32);
-        assert_eq!(space.pressure(0), 0.5);
-        assert_eq!(space.pressure(8), 0.25);
-        space.set_segments(1024, 20, 32);
-        assert_eq!((space.pressure(0), space.free_for_users()), (1.0, 0));
+        space.set_segments(1280, 1280, 32);
+        assert_eq!(space.high_water(), 64);
+        space.set_segments(1280, 64, 32);
+        assert_eq!((space.plenty(0), space.plenty(32)), (0.5, 1.0));
+        space.set_segments(1280, 20, 32);
+        assert_eq!((space.plenty(0), space.free_for_users()), (0.0, 0));
     }
 
     #[test]

@@ -96,7 +96,12 @@ impl Log {
         {
             let scheme = self.scheme_of(class);
             let atomic = self.geometry.atomic_blocks();
-            let batch = Batch::gather(self.queues.borrow_mut().of_mut(stream), scheme, room.rows, atomic);
+            // Whoever comes after the last that may be in flight waits anyway, and is gathered.
+            let more_to_come = self.in_flight.borrow().len() + 1 >= self.depth;
+            let batch = {
+                let mut queues = self.queues.borrow_mut();
+                Batch::gather(queues.of_mut(stream), scheme, room.rows, atomic, more_to_come)
+            };
             if !batch.requests.is_empty() {
                 self.ledger.map.borrow_mut().pin_again(&batch.borrowed);
                 self.write_record(segment, room, scheme, batch, stream);

@@ -1,9 +1,9 @@
 //! Users and the cleaner, kept in step: the fuller the pool, the more blocks the cleaner moves for each that users write.
 //!
-//! With `x` the pressure on space (0: plenty, 1: none), each user block costs `x / (1 - x)` blocks of cleaning, which is
-//! what cleaning segments of which the share `x` lives costs for each block that it gains. So free space settles where
-//! the pressure equals the live share of the segments that are cleaned, and writers slow down gently on the way there
-//! instead of running into a wall. Who writes while the cleaner is behind by more than [`DEBT_MAX`] waits for it.
+//! A segment of which the share `u` lives costs `u / (1 - u)` moved blocks for each block that it gains: that is what each user block
+//! owes, times `(1 - x) / x`, where `x` is how much is free as a share of what is wanted free ([`Space::high_water`]). So free space settles at half of
+//! that whatever cleaning costs, and writers slow down gently on the way there instead of running into a wall. Who writes while
+//! the cleaner is behind by more than [`DEBT_MAX`] waits for it.
 //!
 //! Must not know: segments, what is moved.
 
@@ -17,8 +17,11 @@ use crate::space::Space;
 
 /// Blocks that the cleaner may be behind before writers wait for it.
 const DEBT_MAX: f32 = 256.0;
-/// Pressure beyond which writers are not slowed down further: they wait for space then.
-const PRESSURE_MAX: f32 = 0.95;
+/// How many times what a block costs users owe at most: with less space they wait for that.
+const HASTE_MAX: f32 = 8.0;
+/// Live share up to which segments are cleaned while as much is free as it settles at, and while nothing is.
+const WORTH: f32 = 0.85;
+const WORTH_MAX: f32 = 0.97;
 /// Live share up to which segments are cleaned when somebody waits for space.
 const URGENT_WORTH: f32 = 0.9;
 /// The same when the last segments are being used: what does not gain much is not touched.
@@ -37,6 +40,8 @@ pub(crate) struct Pace {
     pub(crate) space: Arc<Space>,
     /// Blocks that the cleaner has still to move for what users wrote.
     debt: Cell<f32>,
+    /// Blocks to move for each block that the segment gains which is being cleaned.
+    price: Cell<f32>,
     /// There is something to clean. Without it there is no debt either.
     cleaning: Cell<bool>,
     /// Free segments when there was last nothing to clean: with fewer it is worth another look.
@@ -55,6 +60,7 @@ impl Pace {
         Self {
             space,
             debt: Cell::new(0.0),
+            price: Cell::new(1.0),
             cleaning: Cell::new(false),
             rested_at: Cell::new(u32::MAX),
             tries: Cell::default(),
@@ -74,12 +80,13 @@ impl Pace {
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn user_wrote(&self, blocks: u64, coming: usize) {
         let coming = u32::try_from(coming).unwrap_or(u32::MAX);
-        let pressure = self.space.pressure(coming).min(PRESSURE_MAX);
-        if pressure == 0.0 {
+        let plenty = self.space.plenty(coming);
+        if plenty >= 1.0 {
             return;
         }
         if self.cleaning.get() {
-            self.debt.set(self.debt.get() + blocks as f32 * pressure / (1.0 - pressure));
+            let haste = ((1.0 - plenty) / plenty).min(HASTE_MAX);
+            self.debt.set(self.debt.get() + blocks as f32 * haste * self.price.get());
             self.owed.wake_all();
         } else if self.space.free_for_users() + coming < self.rested_at.get() {
             self.work.notify();
@@ -88,7 +95,7 @@ impl Pace {
 
     /// True if so little is free that what is on its way should be fetched with a checkpoint.
     pub(super) fn wants_checkpoint(&self, coming: usize) -> bool {
-        coming > 0 && self.space.free_for_users() <= self.space.high_water() / 4
+        coming > 0 && self.space.free_for_users() <= self.space.high_water() / 8
     }
 
     /// The cleaner's next turn: ends when there may be something to do.
@@ -99,18 +106,26 @@ impl Pace {
     /// The live share up to which a segment is worth cleaning; `None` if none needs to be.
     pub(crate) fn worth(&self, coming: usize) -> Option<f32> {
         let coming = u32::try_from(coming).unwrap_or(u32::MAX);
-        let pressure = self.space.pressure(coming).min(PRESSURE_MAX);
+        let plenty = self.space.plenty(coming);
         let worth = if self.space.is_bare() {
             BARE_WORTH
         } else if self.space.is_short() {
             SHORT_WORTH
         } else if self.is_urgent() {
             URGENT_WORTH
+        } else if plenty > 0.5 {
+            WORTH * 2.0 * (1.0 - plenty)
         } else {
-            pressure
+            WORTH_MAX - (WORTH_MAX - WORTH) * 2.0 * plenty
         };
         self.cleaning.set(worth > 0.0);
         (worth > 0.0).then_some(worth)
+    }
+
+    /// A segment is being cleaned of which this share lives.
+    pub(crate) fn cleans(&self, share: f32) {
+        let share = share.clamp(0.0, WORTH_MAX);
+        self.price.set(share / (1.0 - share));
     }
 
     /// Waits until the cleaner owes users something, or somebody waits for space. `stop` ends the wait too.
@@ -175,7 +190,7 @@ impl Pace {
         self.owed.wake_all();
     }
 
-    /// There is nothing to clean at this pressure: nobody waits for it.
+    /// There is nothing worth cleaning: nobody waits for it.
     pub(crate) fn rest(&self, coming: usize) {
         self.debt.set(0.0);
         self.cleaning.set(false);

@@ -199,8 +199,15 @@ impl Batch {
 
     /// Takes from `queue` what goes into one record of `scheme` within `rows` rows: whole requests up to
     /// [`GATHER_BLOCKS`], then a piece of a large one to fill the last row. Empty if the first request does not fit.
-    /// Writes of up to `atomic` blocks are never taken apart.
-    pub(super) fn gather(queue: &mut VecDeque<Request>, scheme: Scheme, rows: u32, atomic: u32) -> Self {
+    /// Writes of up to `atomic` blocks are never taken apart. If others come after it soon (`more_to_come`), what would leave cells of the
+    /// last row unused is left to them.
+    pub(super) fn gather(
+        queue: &mut VecDeque<Request>,
+        scheme: Scheme,
+        rows: u32,
+        atomic: u32,
+        more_to_come: bool,
+    ) -> Self {
         let mut batch = Self::default();
         let cells = rows * u32::from(scheme.data());
         while let Some(request) = queue.front() {
@@ -214,7 +221,33 @@ impl Batch {
             batch.add(request);
         }
         batch.fill_up(queue, scheme, cells, atomic);
+        if more_to_come && queue.is_empty() {
+            batch.end_with_a_row(queue, scheme);
+        }
         batch
+    }
+
+    /// Gives back the last requests, if these are what goes beyond the last whole row.
+    fn end_with_a_row(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme) {
+        let row = u32::from(scheme.data());
+        let beyond = self.blocks() % row;
+        let (mut count, mut blocks) = (0, 0);
+        for request in self.requests.iter().rev().take_while(|request| request.payload() > 0) {
+            if blocks >= beyond {
+                break;
+            }
+            blocks += request.payload();
+            count += 1;
+        }
+        if beyond == 0 || blocks != beyond || self.blocks() - beyond < 2 * row {
+            return;
+        }
+        let back = self.requests.split_off(self.requests.len() - count);
+        self.items -= back.iter().map(|request| request.items.len()).sum::<usize>();
+        self.items_bytes -= back.iter().map(Request::items_bytes).sum::<usize>();
+        self.payload -= blocks;
+        self.header_blocks = self.header_blocks_with(0, 0);
+        queue.extend(back);
     }
 
     /// Fills the last row, or the rest of the segment, with the front of a large write.

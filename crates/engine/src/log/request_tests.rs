@@ -20,7 +20,7 @@ fn write(block: u64, blocks: u16) -> Request {
 }
 
 fn gather(queue: &mut VecDeque<Request>, rows: u32) -> Batch {
-    Batch::gather(queue, scheme("4+1"), rows, 64)
+    Batch::gather(queue, scheme("4+1"), rows, 64, false)
 }
 
 #[test]
@@ -40,6 +40,21 @@ fn the_last_row_is_filled_with_the_front_of_a_large_write() {
     let rest = queue.front().unwrap();
     assert_eq!((rest.payload(), rest.items[0]), (253, write(259, 253).items[0]));
     assert_eq!(rest.data.iter().map(Span::len).sum::<usize>(), 253 * BLOCK);
+}
+
+#[test]
+fn a_row_that_would_not_be_full_is_left_to_those_that_come() {
+    let mut queue: VecDeque<_> = (0..32).map(|index| write(index * 10, 1)).collect();
+    let batch = Batch::gather(&mut queue, scheme("4+1"), 256, 64, true);
+    assert_eq!((batch.blocks(), batch.header_blocks, queue.len()), (32, 1, 1));
+    assert_eq!(queue.front().unwrap().items[0], write(310, 1).items[0]);
+    // Not a larger one in part, and not where hardly anything would be left.
+    let mut queue: VecDeque<_> = (0..10).map(|index| write(index * 10, 3)).collect();
+    assert_eq!(Batch::gather(&mut queue, scheme("4+1"), 256, 64, true).blocks(), 28);
+    let mut queue: VecDeque<_> = [write(0, 30), write(40, 4)].into();
+    assert_eq!(Batch::gather(&mut queue, scheme("4+1"), 256, 64, true).blocks(), 35);
+    let mut queue: VecDeque<_> = (0..6).map(|index| write(index * 10, 1)).collect();
+    assert_eq!(Batch::gather(&mut queue, scheme("4+1"), 256, 64, true).blocks(), 7);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn batch(blocks: u16, scheme: Scheme) -> (Batch, Vec<u8>) {
         reply: None,
     };
     let mut queue: VecDeque<_> = [request].into();
-    (Batch::gather(&mut queue, scheme, 1 << 20, 64), bytes)
+    (Batch::gather(&mut queue, scheme, 1 << 20, 64, false), bytes)
 }
 
 fn column(stage: &Stage, column: u8) -> Vec<u8> {

@@ -204,7 +204,7 @@ impl Map {
 
     /// True if a checkpoint should begin, so that nobody has to wait for it.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
-        self.dirty.len() > self.dirty_max / 2
+        self.dirty.len() > self.dirty_max / 4 * 3
             || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 4
     }
 

@@ -38,6 +38,16 @@ struct Live {
     crcs: SmallVec<[u32; 4]>,
 }
 
+impl Live {
+    /// Keeps the first `count` blocks, and gives the others.
+    fn split_off(&mut self, count: usize) -> Self {
+        let crcs = self.crcs.drain(count..).collect();
+        let rows = u32::try_from(count).unwrap_or(u32::MAX);
+        let from = Address::new(self.from.segment(), self.from.column(), self.from.row().plus(rows));
+        Self { layer: self.layer, block: self.block + count as u64, from, crcs }
+    }
+}
+
 /// Nodes that may live in a segment, table blocks (`None`), and where they are.
 type Nodes = Vec<(Option<Load>, Address)>;
 
@@ -73,11 +83,12 @@ impl Shard {
         let of_map = self.log.pace.space.is_bare();
         let worth = self.log.pace.worth(coming);
         let victim = worth.and_then(|worth| self.rows.segments.borrow().victim(worth, of_map));
-        let Some(victim) = victim else {
+        let Some((victim, share)) = victim else {
             self.log.cleaner_rests(coming);
             self.log.cleaning_ended(coming > 0);
             return false;
         };
+        self.log.pace.cleans(share);
         self.rows.segments.borrow_mut().pin(victim);
         let cleaned = self.clean(victim).await;
         {
@@ -115,6 +126,7 @@ impl Shard {
         let mut headers = HeaderReader::new(&self.rows, &self.identity, victim, &record);
         let mut chunk: Vec<Live> = Vec::new();
         let mut blocks = 0;
+        let whole = self.chunk_blocks();
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut nodes = Nodes::new();
         let mut outcome = Ok(());
@@ -127,10 +139,14 @@ impl Shard {
                     break;
                 }
             };
-            for live in live {
+            let mut left = VecDeque::from(live);
+            while let Some(mut live) = left.pop_front() {
+                if live.crcs.len() > whole - blocks {
+                    left.push_front(live.split_off(whole - blocks));
+                }
                 blocks += live.crcs.len();
                 chunk.push(live);
-                if blocks >= CHUNK_BLOCKS as usize {
+                if blocks == whole {
                     outcome = outcome.and(self.move_chunk(std::mem::take(&mut chunk), &mut pending).await);
                     blocks = 0;
                 }
@@ -156,6 +172,12 @@ impl Shard {
             self.emptied_by_checkpoint.set(self.emptied_by_checkpoint.get() + 1);
         }
         Ok(())
+    }
+
+    /// Blocks that are moved at once: with their header they fill the rows of a record.
+    fn chunk_blocks(&self) -> usize {
+        let row = u32::from(self.geometry.scheme.data());
+        (CHUNK_BLOCKS.next_multiple_of(row) - 1).max(1) as usize
     }
 
     /// What still lives of the segment's next record; `None` behind the last.

@@ -43,6 +43,7 @@ use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
 use crate::repair::Repair;
 use crate::rows::Rows;
+use crate::segments::Fullness;
 
 /// Blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;
@@ -89,6 +90,8 @@ pub struct ShardCounters {
     pub dirty_nodes: u64,
     /// Blocks that other columns had to give back although their own drive is in use.
     pub repaired_blocks: u64,
+    /// Sealed segments by fullness.
+    pub segments: Fullness,
 }
 
 impl Shard {
@@ -205,6 +208,7 @@ impl Shard {
             map_nodes: map.node_count() as u64,
             dirty_nodes: map.dirty_count() as u64,
             repaired_blocks: self.rows.repaired.get(),
+            segments: self.rows.segments.borrow().by_fullness(),
         }
     }
 

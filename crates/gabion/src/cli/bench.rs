@@ -48,6 +48,7 @@ It takes 11 GiB of memory: five drives of 2 GiB, and the volume's map.")]
     Engine(BenchArgs),
     /// Checksums, parity and reconstruction on one core
     Codec(BenchArgs),
+    Churn(ChurnArgs),
     /// Disks over vhost-user: a pool on memory drives, or whatever serves a socket, alone or beside another one
     #[command(after_long_help = "\
 Examples:
@@ -124,6 +125,52 @@ pub(crate) struct JobArgs {
     /// One after the other, not anywhere
     #[arg(long, requires = "block")]
     pub(crate) sequential: bool,
+}
+
+/// A pool that is overwritten at random until cleaning costs what it always will: write amplification, and latency over time
+///
+/// One reactor core, memory drives, as in 'bench engine'. A volume has the share that is asked for of what the pool takes, and is written
+/// over in blocks of 4 KiB, several times; a line is a quarter of its size. Beside it stand the same load on the pool while it
+/// is new, and what an ideal greedy cleaner would write at this fill under a uniform load.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench churn
+  gabion bench churn --fill 90 --distribution zipf --json > churn.json
+  gabion bench churn --drive-size 256M --overwrites 3      # quick
+
+It takes the memory of its drives, five with the default scheme, and that of the volume's map.")]
+pub(crate) struct ChurnArgs {
+    /// How much of what the pool takes the volume has, in percent
+    #[arg(long, default_value_t = 80, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub(crate) fill: u8,
+    /// Which blocks are overwritten: all alike, or by Zipf's law with exponent 0.99
+    #[arg(long, default_value = "uniform", value_name = "HOW")]
+    pub(crate) distribution: DistributionArg,
+    /// How often the volume's size is written over; the last time counts
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) overwrites: u32,
+    /// Size of each memory drive
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) drive_size: Size,
+    /// Protection, as k+m
+    #[arg(long, default_value = "4+1", value_name = "K+M")]
+    pub(crate) scheme: bench::churn::Scheme,
+    /// Writes under way
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) depth: u32,
+    /// What the draw of blocks begins with
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+}
+
+/// Which blocks are overwritten.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum DistributionArg {
+    /// All alike
+    Uniform,
+    /// By Zipf's law
+    Zipf,
 }
 
 /// What the others understand.

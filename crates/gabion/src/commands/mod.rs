@@ -1,6 +1,7 @@
 //! What each command does.
 
 mod bench;
+mod bench_churn;
 mod bench_vhost;
 mod check;
 mod drive;

@@ -1,6 +1,7 @@
 //! How results look to people.
 
 mod bench;
+mod bench_churn;
 mod bench_vhost;
 mod drive;
 mod export;
@@ -14,6 +15,7 @@ mod volume;
 use serde::Serialize;
 
 pub(crate) use bench::{sample, sample_header};
+pub(crate) use bench_churn::{churn, churn_header, churn_window};
 pub(crate) use bench_vhost::{line, line_header, shares};
 pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use export::exports;

@@ -1,0 +1,189 @@
+//! `bench churn`: a pool that is overwritten at random for long enough that the cleaner decides what it costs and how long it takes.
+//!
+//! One reactor core, memory drives, everything on, as in `bench engine`. A volume has the wanted share of what the pool takes;
+//! it is overwritten in blocks of 4 KiB, and measured in windows of a quarter of its size each. Before that, the same load on the pool
+//! while it has never been cleaned: the empty pool that the rest is compared with. At the end every block is read and looked at.
+//!
+//! Must not know: how the cleaner works.
+
+mod analytic;
+mod draw;
+mod load;
+mod result;
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use engine::{AttachedVolume, Pool, PoolStatus};
+pub use format::Scheme;
+use format::limits::BLOCK_BYTES;
+use reactor::Buffer;
+
+pub use analytic::greedy_amplification;
+pub use draw::Distribution;
+pub use result::{Amplification, Churn, Window};
+
+use crate::engine_bench::BenchError;
+use crate::memory_pool;
+use load::Load;
+
+/// Windows in which the volume is overwritten once.
+const WINDOWS: u32 = 4;
+/// Share by which the amplification of two overwrites may differ once it has settled.
+const SETTLED: f64 = 0.03;
+/// Bytes of a zone: small, so that drives of a gigabyte have as many segments as real ones, and pay as small a share for reserves.
+const ZONE: u64 = 1 << 20;
+/// Bytes that are written at once to fill the volume.
+const FILL: usize = 1 << 20;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Protection of the pool.
+    pub scheme: Scheme,
+    /// Bytes of each memory drive.
+    pub drive_bytes: usize,
+    /// Share of what the pool takes, as its status says, that the volume has; between 0 and 1.
+    pub fill: f64,
+    /// Which blocks are overwritten.
+    pub distribution: Distribution,
+    /// How often the volume's size is written over.
+    pub overwrites: u32,
+    /// Writes kept under way.
+    pub queue_depth: u32,
+    /// What the draw begins with.
+    pub seed: u64,
+}
+
+/// What a caller is told while it goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// The volume is being filled: share done.
+    Filling(f64),
+    /// A window was measured.
+    Measured(&'a Window),
+    /// Every block is read and looked at: share done.
+    Verifying(f64),
+}
+
+/// Measures.
+///
+/// # Errors
+/// When the pool cannot be made, or an operation fails: so at a fill that the pool does not take.
+pub fn run(options: &Options, mut tell: impl FnMut(Step<'_>)) -> Result<Churn, BenchError> {
+    let drives = memory_pool::drives(usize::from(options.scheme.width()), options.drive_bytes)
+        .map_err(BenchError::Memory)?;
+    let reactor = memory_pool::reactor();
+    let result = reactor.run(async {
+        let pool = memory_pool::pool_on(&drives, options.scheme, Some(ZONE), Vec::new()).await?;
+        let churn = measure(&pool, options, &mut tell).await?;
+        pool.close().await?;
+        Ok(churn)
+    });
+    reactor.shut_down();
+    result
+}
+
+async fn measure(
+    pool: &Pool,
+    options: &Options,
+    tell: &mut impl FnMut(Step<'_>),
+) -> Result<Churn, BenchError> {
+    let status = pool.status().await?;
+    let size = blocks(status.space.capacity_blocks, options.fill) * BLOCK_BYTES;
+    let raw = data_bytes(&status);
+    pool.create_volume("churn", size, 4096, 0).await?;
+    let volume = Rc::new(pool.open_volume("churn").await?.attach());
+    let load = Load::new(&volume, size / BLOCK_BYTES, options);
+
+    let fresh = load.window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), 0.0).await?;
+    fill(&volume, size, tell).await?;
+    let mut windows = Vec::new();
+    for number in 1..=options.overwrites * WINDOWS {
+        let written = f64::from(number) / f64::from(WINDOWS);
+        let window = load.window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), written).await?;
+        tell(Step::Measured(&window));
+        windows.push(window);
+    }
+    let status = pool.status().await?;
+    let wrong = verify(&volume, size, tell).await?;
+    let (last, before) = (last_overwrite(&windows, 0), last_overwrite(&windows, 1));
+    #[allow(clippy::cast_precision_loss)]
+    let raw_fill = size as f64 / raw as f64;
+    let change = |before: &Window, last: &Window| {
+        (last.amplification.total() / before.amplification.total() - 1.0).abs()
+    };
+    Ok(Churn {
+        scheme: options.scheme.to_string(),
+        distribution: options.distribution,
+        fill: options.fill,
+        raw_fill,
+        drive_bytes: options.drive_bytes as u64,
+        volume_bytes: size,
+        queue_depth: options.queue_depth,
+        settled: matches!((&before, &last), (Some(before), Some(last)) if change(before, last) <= SETTLED),
+        fresh,
+        steady: last.unwrap_or_default(),
+        windows,
+        greedy: greedy_amplification(options.fill),
+        greedy_raw: greedy_amplification(raw_fill),
+        segments: status.shards.first().map(|shard| shard.segments).unwrap_or_default(),
+        wrong,
+    })
+}
+
+/// What the drives of the pool hold beside parity, whoever may use it.
+fn data_bytes(status: &PoolStatus) -> u64 {
+    status.space.zones / u64::from(status.scheme.width())
+        * status.zone_bytes
+        * u64::from(status.scheme.data())
+}
+
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn blocks(all: u64, share: f64) -> u64 {
+    (all as f64 * share) as u64
+}
+
+/// The windows in which the volume was overwritten for the last time, or `earlier` times before, together.
+fn last_overwrite(windows: &[Window], earlier: usize) -> Option<Window> {
+    Window::together(windows.rchunks_exact(WINDOWS as usize).nth(earlier)?)
+}
+
+/// Writes every block once, in order.
+#[allow(clippy::cast_precision_loss)]
+async fn fill(volume: &AttachedVolume, size: u64, tell: &mut impl FnMut(Step<'_>)) -> engine::Result<()> {
+    let mut buffer = Buffer::new(FILL);
+    buffer.as_mut_slice().fill(0x5A);
+    let mut offset = 0;
+    while offset < size {
+        let length = usize::try_from(size - offset).unwrap_or(FILL).min(FILL);
+        load::mark(buffer.as_mut_slice(), offset);
+        volume.write(offset, &buffer.span().slice(0..length)).await?;
+        offset += length as u64;
+        tell(Step::Filling(offset as f64 / size as f64));
+    }
+    volume.flush().await
+}
+
+/// Reads every block. Gives how many are not what was written there.
+#[allow(clippy::cast_precision_loss)]
+async fn verify(volume: &AttachedVolume, size: u64, tell: &mut impl FnMut(Step<'_>)) -> engine::Result<u64> {
+    let buffer = Buffer::new(FILL);
+    let (mut offset, mut wrong) = (0, 0);
+    while offset < size {
+        let length = usize::try_from(size - offset).unwrap_or(FILL).min(FILL);
+        volume.read(offset, &buffer.span().slice(0..length)).await?;
+        wrong += load::wrong_blocks(buffer.as_slice().get(..length).unwrap_or_default(), offset);
+        offset += length as u64;
+        tell(Step::Verifying(offset as f64 / size as f64));
+    }
+    Ok(wrong)
+}
+
+/// Seconds since.
+fn seconds(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests;

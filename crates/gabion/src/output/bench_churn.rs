@@ -1,0 +1,78 @@
+//! What `bench churn` measured, for people.
+
+use bench::churn::{Churn, Distribution, Window};
+
+/// The titles above the lines.
+pub(crate) fn churn_header() -> String {
+    format!(
+        "{:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6} {:>8} {:>8} {:>7} {:>7}",
+        "overwrites",
+        "IOPS",
+        "p50 us",
+        "p99",
+        "p99.9",
+        "p99.99",
+        "pause ms",
+        "cleaning",
+        "map",
+        "headers",
+        "padding",
+        "parity",
+        "total"
+    )
+}
+
+/// A line for a stretch of the load, called by how often the volume was written over then or by a name.
+pub(crate) fn churn_window(name: Option<&str>, window: &Window) -> String {
+    let number = format!("{:.2}", window.written);
+    let written = &window.amplification;
+    format!(
+        "{:>10} {:>9.0} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>9.1} {:>9.3} {:>6.3} {:>8.3} {:>8.3} {:>7.3} {:>7.3}",
+        name.unwrap_or(&number),
+        window.iops,
+        window.p50_us,
+        window.p99_us,
+        window.p999_us,
+        window.p9999_us,
+        window.longest_pause_ms,
+        written.cleaning(),
+        written.map,
+        written.headers,
+        written.padding,
+        written.parity + written.other,
+        written.total(),
+    )
+}
+
+/// The outcome.
+pub(crate) fn churn(churn: &Churn) -> String {
+    let (fresh, steady) = (&churn.fresh, &churn.steady);
+    let how = match churn.distribution {
+        Distribution::Uniform => "uniform",
+        Distribution::Zipf => "zipf 0.99",
+    };
+    let cleaning = steady.amplification.cleaning();
+    let settled = if churn.settled {
+        ""
+    } else {
+        "\nIt has not settled yet: more --overwrites give its lasting figures."
+    };
+    let segments: Vec<String> = churn.segments.iter().map(u64::to_string).collect();
+    format!(
+        "\n{}\n{}\n\n\
+         {how} at {:.0} % fill: {cleaning:.3} blocks written and moved for each that was written, {:.2} times the {:.3} of an ideal greedy \
+         cleaner\nunder a uniform load at this fill ({:.3} at the {:.0} % of all that the drives hold); {:.3} blocks on the drives altogether. p99.9 is {:.1} times that of the new pool; the longest \
+         pause was {:.1} ms.\nSegments by what lives of them, none, then by tenths: {}.{settled}\n",
+        churn_window(Some("new pool"), fresh),
+        churn_window(Some("last"), steady),
+        churn.fill * 100.0,
+        cleaning / churn.greedy,
+        churn.greedy,
+        churn.greedy_raw,
+        churn.raw_fill * 100.0,
+        steady.amplification.total(),
+        steady.p999_us / fresh.p999_us,
+        churn.windows.iter().map(|window| window.longest_pause_ms).fold(0.0, f64::max),
+        segments.join(" "),
+    )
+}
