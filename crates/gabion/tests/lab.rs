@@ -68,6 +68,11 @@ fn backing_file(device: &Path) -> Option<String> {
     std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()
 }
 
+fn queue(device: &Path, file: &str) -> String {
+    let name = device.file_name().unwrap().to_str().unwrap();
+    std::fs::read_to_string(format!("/sys/block/{name}/queue/{file}")).unwrap()
+}
+
 /// Buffer that direct I/O takes.
 #[repr(align(4096))]
 struct Block([u8; 4096]);
@@ -84,6 +89,12 @@ fn a_drive_does_what_its_limit_allows_and_no_more() {
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let took = started.elapsed().as_secs_f64();
     assert!(took > 0.7, "79 reads took {took} s");
+    // What fills the queue of a drive must not be refused by a loop device's short one.
+    if queue(&lab.devices[1], "scheduler").contains("mq-deadline") {
+        assert_eq!(queue(&lab.devices[1], "nr_requests").trim(), "1023");
+        assert!(lab.down().status.success());
+        assert!(queue(&lab.devices[1], "scheduler").contains("[none]"), "as it was");
+    }
 }
 
 #[test]

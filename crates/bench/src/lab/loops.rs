@@ -6,6 +6,11 @@ use std::process::{Command, Stdio};
 use super::LabError;
 use super::throttle::DeviceNumber;
 
+/// A scheduler with a queue of its own; that of no scheduler is the device's.
+const SCHEDULER: &str = "mq-deadline";
+/// Entries of an NVMe queue, less the one that stays empty (NVM Express base specification, as Linux uses them).
+const QUEUE: &str = "1023";
+
 fn losetup(arguments: &[&str], file: Option<&Path>) -> Result<String, LabError> {
     let mut command = Command::new("losetup");
     command.args(arguments).args(file).stdin(Stdio::null());
@@ -20,6 +25,26 @@ fn losetup(arguments: &[&str], file: Option<&Path>) -> Result<String, LabError> 
 /// Puts a device of 4 KiB sectors in front of a file, without a page cache between them.
 pub(super) fn attach(file: &Path) -> Result<PathBuf, LabError> {
     losetup(&["--show", "--find", "--direct-io=on", "--sector-size", "4096"], Some(file)).map(PathBuf::from)
+}
+
+/// Gives a device a queue as deep as an NVMe drive's, where the kernel has a scheduler that does. A loop device's own has room for 128
+/// operations. A limit lets many more through at once than that, and what then finds no room is refused to callers that
+/// do not want to wait, as io_uring is; they submit it again, and the limit counts it twice.
+pub(super) fn deepen(device: &Path) {
+    let set = |file: &str, value: &str| {
+        let name = device.file_name().unwrap_or_default();
+        // Best effort: shallow operations are measured right without.
+        std::fs::write(Path::new("/sys/block").join(name).join("queue").join(file), value).is_ok()
+    };
+    if set("scheduler", SCHEDULER) {
+        set("nr_requests", QUEUE);
+    }
+}
+
+/// The queue that loop devices have by themselves, for whoever has the device next.
+fn make_usual(device: &Path) {
+    let name = device.file_name().unwrap_or_default();
+    let _ = std::fs::write(Path::new("/sys/block").join(name).join("queue/scheduler"), "none");
 }
 
 /// The devices in front of a file.
@@ -37,6 +62,7 @@ pub(super) fn in_front_of(file: &Path) -> Result<Vec<PathBuf>, LabError> {
 /// # Errors
 /// When somebody has it open: the kernel takes it away when they are done.
 pub(super) fn detach(device: &Path) -> Result<(), LabError> {
+    make_usual(device);
     losetup(&["--detach"], Some(device))?;
     match backing_file(device) {
         None => Ok(()),

@@ -141,6 +141,7 @@ fn make(plan: &LabPlan, lab: &mut Lab, stop: &AtomicBool) -> Result<(), LabError
             let found = "somebody has put limits of his own on it".into();
             return Err(LabError::NotOurs { device: drive.device, found });
         }
+        loops::deepen(&drive.device);
         lab.throttle.set(drive.number, &lab.limits)?;
     }
     lab.complete = true;
