@@ -87,7 +87,7 @@ impl JsonSide {
 /// Reads fio's log: lines of milliseconds, operations a second, direction, and more that is not needed. Each thread
 /// writes its own line every second; what lies within the same second is summed.
 pub(super) fn parse_log(text: &str) -> Vec<Second> {
-    let mut seconds = BTreeMap::<u64, Second>::new();
+    let mut seconds = BTreeMap::<u64, (Second, u32)>::new();
     for line in text.lines() {
         let mut fields = line.split(',').map(str::trim);
         let (Some(at), Some(value), Some(direction)) = (fields.next(), fields.next(), fields.next()) else {
@@ -95,7 +95,8 @@ pub(super) fn parse_log(text: &str) -> Vec<Second> {
         };
         let (Ok(at), Ok(value)) = (at.parse::<u64>(), value.parse::<f64>()) else { continue };
         // A line is written up to a few milliseconds after its second.
-        let second = seconds.entry((at + 500) / 1000).or_default();
+        let (second, lines) = seconds.entry((at + 500) / 1000).or_default();
+        *lines += 1;
         match direction {
             "0" => second.read += value,
             "1" => second.write += value,
@@ -103,5 +104,15 @@ pub(super) fn parse_log(text: &str) -> Vec<Second> {
         }
     }
     #[allow(clippy::cast_precision_loss)]
-    seconds.into_iter().map(|(at, second)| Second { at: at as f64, ..second }).collect()
+    let mut list: Vec<(Second, u32)> = seconds
+        .into_iter()
+        .map(|(at, (second, lines))| (Second { at: at as f64, ..second }, lines))
+        .collect();
+    // Each instance has a line of its own, and not all of them write one for the last second.
+    if let [.., (_, before), (_, last)] = list.as_slice()
+        && last < before
+    {
+        list.pop();
+    }
+    list.into_iter().map(|(second, _)| second).collect()
 }

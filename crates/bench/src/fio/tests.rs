@@ -103,8 +103,11 @@ fn output_is_read_behind_warnings_and_instances_are_kept_apart() {
 
 #[test]
 fn lines_of_one_second_are_summed() {
-    let log = "502, 10, 0, 0, 0\n1001, 10, 0, 0, 0\n1003, 5, 1, 0, 0\n1002, 30, 0, 0, 0\n2000, 7, 1, 0, 0\nbroken\n";
+    let log = "502, 10, 0, 0, 0\n1001, 10, 0, 0, 0\n1003, 5, 1, 0, 0\n2000, 7, 1, 0, 0\n2000, 3, 0, 0, 0\n1999, 1, 0, 0, 0\nbroken\n";
     let seconds = output::parse_log(log);
     let second = |at, read, write| Second { at, read, write };
-    assert_eq!(seconds, [second(1.0, 50.0, 5.0), second(2.0, 0.0, 7.0)]);
+    assert_eq!(seconds, [second(1.0, 20.0, 5.0), second(2.0, 4.0, 7.0)]);
+    // What only some of them have written a line for is no second.
+    let cut = format!("{log}3000, 9, 0, 0, 0\n");
+    assert_eq!(output::parse_log(&cut), seconds);
 }
