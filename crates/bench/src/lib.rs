@@ -10,7 +10,7 @@ pub mod codec_bench;
 pub mod compare;
 pub mod engine_bench;
 pub mod fio;
-mod guest;
+pub mod guest;
 mod histogram;
 pub mod lab;
 pub mod leftover;

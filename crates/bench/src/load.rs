@@ -1,8 +1,7 @@
 //! What is asked of whoever puts load on a target, and what comes back: the same for every way to a target.
 //!
 //! Owns the choice of who does it: fio for files, devices and NBD, here or within a machine; our own generator for sockets of
-//! vhost-user. Always true: all
-//! places of one load are reached in the same way. Must not know: who asks.
+//! vhost-user. Always true: all places of one load are reached in the same way. Must not know: who asks.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -173,14 +172,14 @@ pub fn run(
     let way = |slice: &Slice| match &slice.target {
         Target::File(_) | Target::Nbd(_) => Way::Fio,
         Target::Vhost(_) => Way::Vhost,
-        Target::Machine { agent, .. } => Way::Machine(agent.clone()),
+        Target::Machine { .. } => Way::Machines,
     };
     let mut ways: Vec<Way> = load.slices.iter().map(way).collect();
     ways.dedup();
     match ways.as_slice() {
         [] | [Way::Fio] => Ok(fio::run(load, folder, name, stop, started)?),
         [Way::Vhost] => Ok(vhost::run_load(load, stop)?),
-        [Way::Machine(agent)] => Ok(guest::run_load(load, agent, folder, name, stop)?),
+        [Way::Machines] => Ok(guest::run_loads(load, folder, name, stop)?),
         _ => Err(LoadError::Mixed),
     }
 }
@@ -190,6 +189,5 @@ pub fn run(
 enum Way {
     Fio,
     Vhost,
-    /// In the machine behind this socket.
-    Machine(PathBuf),
+    Machines,
 }

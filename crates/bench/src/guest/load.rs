@@ -1,14 +1,93 @@
-//! A load within a machine: fio there, with the same job file; what it says comes back.
+//! A load within machines: fio in each, with the same job file; what they say comes back as one.
+//!
+//! Always true: all machines begin at the same time, as far as they can be told to. Their clocks are their own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use super::{Agent, AgentError};
 use crate::fio::{self, FioError};
-use crate::load::{Load, Ran};
+use crate::load::{Load, Ran, Second, Slice, Target};
+use crate::result::Both;
+
+/// Runs a load on devices of machines; its files go into `folder` and begin with `name`, and with the machine's number if
+/// there are several.
+pub(crate) fn run_loads(
+    load: &Load<'_>,
+    folder: &Path,
+    name: &str,
+    stop: &AtomicBool,
+) -> Result<Ran, FioError> {
+    let parts = parts(load.slices);
+    if let [(agent, _)] = parts.as_slice() {
+        return run_load(load, agent, folder, name, stop);
+    }
+    let ran: Vec<(&Part, Result<Ran, FioError>)> = std::thread::scope(|scope| {
+        let begun: Vec<_> = (1..)
+            .zip(&parts)
+            .map(|(number, part)| {
+                let one = move || {
+                    let slices: Vec<Slice> =
+                        part.1.iter().filter_map(|index| load.slices.get(*index)).cloned().collect();
+                    let name = format!("{name}-machine{number}");
+                    let load = Load { slices: &slices, log: load.log.map(|_| name.as_str()), ..load.clone() };
+                    run_load(&load, &part.0, folder, &name, stop)
+                };
+                (part, scope.spawn(one))
+            })
+            .collect();
+        let end = |(part, thread): (_, std::thread::ScopedJoinHandle<'_, _>)| {
+            (part, thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        };
+        begun.into_iter().map(end).collect()
+    });
+    join(load.slices.len(), ran)
+}
+
+/// A machine, and which slices are in it.
+type Part = (PathBuf, Vec<usize>);
+
+fn parts(slices: &[Slice]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (index, slice) in slices.iter().enumerate() {
+        let Target::Machine { agent, .. } = &slice.target else { continue };
+        match parts.iter_mut().find(|(known, _)| known == agent) {
+            Some((_, indices)) => indices.push(index),
+            None => parts.push((agent.clone(), vec![index])),
+        }
+    }
+    parts
+}
+
+/// What several machines did, as if it had been one: instances in their order, seconds added up.
+fn join(instances: usize, parts: Vec<(&Part, Result<Ran, FioError>)>) -> Result<Ran, FioError> {
+    let mut all = Ran::default();
+    all.output.instances.resize(instances, Both::default());
+    let mut seconds: Option<Vec<Second>> = None;
+    for ((_, indices), ran) in parts {
+        let ran = ran?;
+        all.output.version = ran.output.version;
+        for (index, did) in indices.iter().zip(ran.output.instances) {
+            if let Some(place) = all.output.instances.get_mut(*index) {
+                *place = did;
+            }
+        }
+        seconds = Some(match seconds {
+            None => ran.seconds,
+            Some(before) => before.iter().zip(&ran.seconds).map(|(one, other)| sum(*one, *other)).collect(),
+        });
+    }
+    all.output.version.push_str(" in machines");
+    all.seconds = seconds.unwrap_or_default();
+    Ok(all)
+}
+
+fn sum(one: Second, other: Second) -> Second {
+    Second { at: one.at, read: one.read + other.read, write: one.write + other.write }
+}
 
 /// Runs a load on devices of the machine behind `agent`; its files go into `folder` and begin with `name`.
-pub(crate) fn run_load(
+fn run_load(
     load: &Load<'_>,
     agent: &Path,
     folder: &Path,
@@ -49,4 +128,49 @@ pub(crate) fn run_load(
         seconds = fio::seconds(&String::from_utf8_lossy(&lines), load.length);
     }
     Ok(Ran { output, seconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Direction;
+
+    fn slice(agent: &str) -> Slice {
+        let target = Target::Machine { agent: agent.into(), device: "/dev/vda".into() };
+        Slice { target, offset: 0, bytes: 1 << 20 }
+    }
+
+    fn ran(iops: &[f64], rates: &[f64]) -> Ran {
+        let did = |iops: &f64| Both {
+            read: Some(Direction { iops: *iops, ..Direction::default() }),
+            ..Both::default()
+        };
+        let second = |(at, read): (f64, &f64)| Second { at, read: *read, write: 1.0 };
+        let mut ran = Ran::default();
+        ran.output.version = "fio-3".into();
+        ran.output.instances = iops.iter().map(did).collect();
+        ran.seconds = [1.0, 2.0, 3.0].into_iter().zip(rates).map(second).collect();
+        ran
+    }
+
+    #[test]
+    fn what_machines_did_is_put_together_in_the_order_of_the_instances() {
+        let slices = [slice("a"), slice("b"), slice("a"), slice("c")];
+        let parts = parts(&slices);
+        let [a, b, c] = parts.as_slice() else { panic!("{parts:?}") };
+        assert_eq!((&a.1, &b.1, &c.1), (&vec![0, 2], &vec![1], &vec![3]));
+        let of = |a_ran| {
+            let (b_ran, c_ran) = (ran(&[20.0], &[5.0, 6.0]), ran(&[40.0], &[7.0, 8.0, 9.0]));
+            join(4, vec![(a, a_ran), (b, Ok(b_ran)), (c, Ok(c_ran))])
+        };
+        let all = of(Ok(ran(&[10.0, 30.0], &[1.0, 2.0, 3.0]))).unwrap();
+        let iops: Vec<f64> = all.output.instances.iter().map(|one| one.read.as_ref().unwrap().iops).collect();
+        assert_eq!(iops, [10.0, 20.0, 30.0, 40.0]);
+        // What one of them did not see to its end is no second of all of them.
+        let seconds: Vec<(f64, f64, f64)> =
+            all.seconds.iter().map(|second| (second.at, second.read, second.write)).collect();
+        assert_eq!(seconds, [(1.0, 13.0, 3.0), (2.0, 16.0, 3.0)]);
+        assert_eq!(all.output.version, "fio-3 in machines");
+        assert!(matches!(of(Err(FioError::Interrupted)), Err(FioError::Interrupted)));
+    }
 }

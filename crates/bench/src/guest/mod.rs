@@ -7,6 +7,7 @@
 mod agent;
 mod archive;
 mod load;
+mod others;
 mod root;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use agent::{Agent, AgentError};
-pub(crate) use load::run_load;
+pub(crate) use load::run_loads;
+pub use others::{Root, answers, first_disk, port};
 
 use crate::leftover::Place;
 use crate::program::{ProgramError, Server, command, is_there};

@@ -7,7 +7,16 @@ use super::*;
 
 fn wish<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Wish<'a> {
     let folder = Path::new("/nonexistent");
-    Wish { instances: 16, instance_bytes: None, drives, scheme: Some(scheme), pools: 2, folder, stop }
+    Wish {
+        instances: 16,
+        instance_bytes: None,
+        drives,
+        scheme: Some(scheme),
+        pools: 2,
+        machine_cpus: None,
+        folder,
+        stop,
+    }
 }
 
 #[test]

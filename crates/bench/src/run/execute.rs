@@ -298,6 +298,7 @@ impl<'a> Run<'a> {
             drives: &self.plan.drives,
             scheme: self.plan.suite.scheme.as_deref(),
             pools: self.plan.suite.pools,
+            machine_cpus: self.plan.suite.machine_cpus,
             folder: self.store.folder(),
             stop: self.stop,
         };
@@ -419,7 +420,8 @@ impl<'a> Run<'a> {
     fn processes(&self, target: usize) -> Vec<(String, u32)> {
         let Some(system) = self.systems.get(target) else { return Vec::new() };
         let name = system.about().name;
-        system.processes().into_iter().map(|process| (name.clone(), process)).collect()
+        let its = system.processes().into_iter().map(|process| (name.clone(), process));
+        its.chain(system.loads().into_iter().map(|process| ("machines".to_owned(), process))).collect()
     }
 
     fn take_down_all(&mut self) -> Result<(), RunError> {

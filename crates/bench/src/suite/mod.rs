@@ -48,6 +48,9 @@ pub struct Suite {
     /// The drives of the document, as a model of the lab.
     #[serde(default)]
     pub drive_model: Option<String>,
+    /// Processors of each machine in the document, where each instance is one.
+    #[serde(default)]
+    pub machine_cpus: Option<u32>,
     /// Seconds of load before the measurement.
     #[serde(default = "default_ramp")]
     pub ramp_s: f64,

@@ -60,6 +60,8 @@ pub struct Wish<'a> {
     pub scheme: Option<&'a str>,
     /// Pools side by side that the suite asks for.
     pub pools: u32,
+    /// Processors of each machine of the suite's document, if it is about machines.
+    pub machine_cpus: Option<u32>,
     /// A folder for files and logs.
     pub folder: &'a Path,
     /// Set when it is to end early.
@@ -136,6 +138,11 @@ pub trait System: Send {
 
     /// Its processes.
     fn processes(&self) -> Vec<u32>;
+
+    /// Processes that only carry the load, as machines do.
+    fn loads(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// Loses a drive of each of its pools; says what was done.
     ///

@@ -246,7 +246,8 @@ pub(crate) struct DrivesArgs {
 Targets, as NAME=TARGET or TARGET:
   gabion[:OPTION,...]      Gabion itself, on the drives: a daemon of its own, pools, volumes, exports. Options:
                            scheme=4+1, pools=2, fill=50 (how full the volumes make the pools, in percent), reactors=N,
-                           by=nbd or by=vhost (how the volumes are served)
+                           by=nbd, by=vhost or by=vm (how the volumes are served; by=vm starts a virtual machine for each, with
+                           fio within: cpus=N, memory=MIB and kernel=DIR are of these)
   /dev/..., /a/file        a device or file that is there
   nbd+unix:///..., nbd://  an NBD export; several targets' places are joined with commas
   vhost:/a/socket          a disk that is served to machines (vhost-user-blk): no fio, but a load of our own
@@ -263,6 +264,7 @@ Examples:
   gabion bench run raid-vm --make-lab 1/400 --target gabion:by=vhost --target peers:by=vhost --report
   gabion lab up --fraction 1/400
   gabion bench run raid-vm --lab lab --target gabion --quick
+  gabion bench run vm-scale --make-lab 1/4 --target gabion --vms --instances 1,2,4 --quick
   gabion bench run sweep --target old=/dev/vg/old --target new=/dev/vg/new --overwrite --scale 0.01 --repeats 3
   gabion bench compare sweep-20260102-030405:old sweep-20260102-030405:new")]
 pub(crate) struct RunArgs {
@@ -282,6 +284,9 @@ pub(crate) struct RunArgs {
     /// Contents of drives and targets may be destroyed
     #[arg(long)]
     pub(crate) overwrite: bool,
+    /// Start a virtual machine for each instance on Gabion, with fio within, as by=vm does
+    #[arg(long)]
+    pub(crate) vms: bool,
     /// Make a lab for this run alone, of the suite's drives at this share of their speed, and take it away afterwards
     #[arg(long, value_name = "FRACTION", conflicts_with_all = ["lab", "drives"])]
     pub(crate) make_lab: Option<bench::lab::Fraction>,

@@ -1,15 +1,18 @@
-//! Gabion under measurement: a daemon of its own on the run's drives, pools, volumes, exports; all by the API.
+//! Gabion under measurement: a daemon of its own on the run's drives, pools, volumes, exports; all by the API. Machines around the
+//! volumes, if they are wanted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use bench::bounds::Layout;
+use bench::guest::Root;
 use bench::leftover::{OnFile, Place};
 use bench::load::Target;
 use bench::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
 use server::wire::{CreateExport, CreatePool, CreateVolume, Export, Operation, Pool, Protocol, Volume};
 use tokio::runtime::Runtime;
 
+use super::machines::{self, Machines};
 use crate::client::Client;
 use crate::failure::Usage;
 use crate::own_daemon::Daemon;
@@ -18,6 +21,8 @@ use crate::progress::follow;
 /// How full volumes make their pools, in percent of what fits.
 const FILL: u64 = 50;
 const MIB: u64 = 1 << 20;
+/// Memory of a machine: its root, and the buffers of a load.
+const MACHINE_MIB: u64 = 768;
 /// The drive of each pool that is failed.
 const VICTIM: u16 = 1;
 
@@ -29,14 +34,26 @@ pub(super) struct Gabion {
     fill: u64,
     reactors: Option<u32>,
     protocol: Protocol,
+    /// Each volume is the disk of a machine.
+    machines: Option<Wanted>,
     overwrite: bool,
     shape: String,
+    remark: Option<String>,
     layout: Option<Layout>,
     up: Option<Up>,
 }
 
+/// What a user wants of machines.
+struct Wanted {
+    cpus: Option<u32>,
+    memory: u64,
+    kernel: PathBuf,
+}
+
 /// What stands.
 struct Up {
+    /// They go first: without the daemon their disks would wait for ever.
+    machines: Option<Machines>,
     runtime: Runtime,
     daemon: Daemon,
     /// So that a resumed run finds it if this process is killed.
@@ -60,11 +77,15 @@ impl Gabion {
             fill: FILL,
             reactors: None,
             protocol: Protocol::Nbd,
+            machines: None,
             overwrite,
             shape: String::new(),
+            remark: None,
             layout: None,
             up: None,
         };
+        let (mut in_machines, mut of_machines) = (false, false);
+        let mut wanted = Wanted { cpus: None, memory: MACHINE_MIB * MIB, kernel: Root::KERNEL.into() };
         for option in options.split(',').filter(|option| !option.is_empty()) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             let wrong = || {
@@ -82,8 +103,22 @@ impl Gabion {
                 "reactors" => system.reactors = Some(number(256)?),
                 "by" if value == "nbd" => system.protocol = Protocol::Nbd,
                 "by" if value == "vhost" => system.protocol = Protocol::VhostUser,
+                "by" if value == "vm" => (system.protocol, in_machines) = (Protocol::VhostUser, true),
+                "cpus" => (wanted.cpus, of_machines) = (Some(number(512)?), true),
+                "memory" => (wanted.memory, of_machines) = (u64::from(number(1 << 20)?) * MIB, true),
+                "kernel" if value.starts_with('/') => (wanted.kernel, of_machines) = (value.into(), true),
                 _ => return Err(wrong().into()),
             }
+        }
+        if of_machines && !in_machines {
+            let message = "cpus, memory and kernel are of machines: say by=vm, or --vms";
+            return Err(Usage(message.into()).into());
+        }
+        if in_machines {
+            if let Some(what) = Root::lacks(&wanted.kernel) {
+                anyhow::bail!("{name}: {what}");
+            }
+            system.machines = Some(wanted);
         }
         Ok(system)
     }
@@ -129,7 +164,18 @@ impl Gabion {
                 Protocol::VhostUser => "by vhost-user",
             }
         );
-        Ok(Up { runtime, daemon, _on_file: on_file, client, directory: place, pools, spots: in_turn(spots) })
+        let mut spots = in_turn(spots);
+        let machines = match &self.machines {
+            None => None,
+            Some(wanted) => Some(around(wanted, &mut spots, wish, directory, &self.name)?),
+        };
+        if let Some((machines, said)) = &machines {
+            self.shape.push_str(&format!(", in {said}"));
+            let emulated = || "emulated machines, not comparable".to_owned();
+            self.remark = (!machines.by_hardware()).then(emulated);
+        }
+        let machines = machines.map(|(machines, _)| machines);
+        Ok(Up { machines, runtime, daemon, _on_file: on_file, client, directory: place, pools, spots })
     }
 
     /// Makes a pool with so many volumes, each exported.
@@ -173,6 +219,37 @@ impl Gabion {
     }
 }
 
+/// Puts a machine around each spot, whose disk takes its place; says what they are.
+fn around(
+    wanted: &Wanted,
+    spots: &mut Vec<Spot>,
+    wish: &Wish<'_>,
+    directory: &Path,
+    name: &str,
+) -> Result<(Machines, String)> {
+    // Without hardware's help more processors than there are only take turns.
+    let here = u32::try_from(std::thread::available_parallelism().map_or(1, usize::from))?;
+    let cpus = wanted.cpus.unwrap_or(wish.machine_cpus.unwrap_or(here).min(here));
+    let plan = machines::Plan { cpus, memory: wanted.memory, kernel: wanted.kernel.clone() };
+    // Pools may have room for more than there are to be.
+    spots.truncate(wish.instances as usize);
+    let disk = |spot: &Spot| match &spot.target {
+        Target::Vhost(socket) => Ok(socket.clone()),
+        other => anyhow::bail!("{other:?} is no disk of a machine"),
+    };
+    let disks = spots.iter().map(disk).collect::<Result<Vec<_>>>()?;
+    let machines = Machines::start(&plan, &disks, (directory, wish.folder, name), wish.stop)?;
+    for (spot, target) in spots.iter_mut().zip(machines.targets()) {
+        spot.target = target.clone();
+    }
+    let said = format!(
+        "virtual machines, fio within ({} of {cpus} CPUs and {} MiB each)",
+        disks.len(),
+        plan.memory >> 20
+    );
+    Ok((machines, said))
+}
+
 /// Where an export is found.
 fn target(export: &Export, directory: &Path) -> Result<Target> {
     match export.protocol {
@@ -205,7 +282,7 @@ impl System for Gabion {
             takes_drives: true,
             degrades: true,
             layout: self.layout,
-            remark: None,
+            remark: self.remark.clone(),
         }
     }
 
@@ -221,6 +298,11 @@ impl System for Gabion {
 
     fn processes(&self) -> Vec<u32> {
         self.up.iter().map(|up| up.daemon.process()).collect()
+    }
+
+    fn loads(&self) -> Vec<u32> {
+        let machines = self.up.iter().filter_map(|up| up.machines.as_ref());
+        machines.flat_map(Machines::processes).collect()
     }
 
     fn degrade(&mut self) -> Result<String, SystemError> {
@@ -239,10 +321,12 @@ impl System for Gabion {
     }
 
     fn tear_down(&mut self) -> Result<(), SystemError> {
-        let Some(up) = self.up.take() else { return Ok(()) };
+        let Some(mut up) = self.up.take() else { return Ok(()) };
+        let machines = up.machines.as_mut().map_or(Ok(()), Machines::stop);
+        drop(up.machines);
         let stopped = up.daemon.stop();
         drop(up.directory);
-        stopped.map_err(|error| self.error("taking it down", &error))
+        machines.and(stopped).map_err(|error| self.error("taking it down", &error))
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod gabion;
 mod list;
+mod machines;
 mod plan;
 mod report;
 mod runs;

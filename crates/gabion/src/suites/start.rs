@@ -63,6 +63,9 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
         targets.extend(found);
         absent.extend(missing);
     }
+    if arguments.vms {
+        target::in_machines(&mut targets)?;
+    }
     for (index, one) in targets.iter().enumerate() {
         if targets.iter().take(index).any(|other| other.name == one.name) {
             return Err(Usage(format!(

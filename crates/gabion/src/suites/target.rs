@@ -55,6 +55,20 @@ pub(super) fn specs(text: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
     Ok((vec![one], Vec::new()))
 }
 
+/// Has all targets that are Gabion measured in machines.
+///
+/// # Errors
+/// When none is.
+pub(super) fn in_machines(targets: &mut [TargetSpec]) -> Result<()> {
+    let ours = |one: &&mut TargetSpec| one.spec.split(':').next() == Some("gabion");
+    let mut found = false;
+    for one in targets.iter_mut().filter(ours) {
+        one.spec.push_str(if one.spec.contains(':') { ",by=vm" } else { ":by=vm" });
+        found = true;
+    }
+    if found { Ok(()) } else { Err(Usage("--vms is for the target 'gabion': name it".into()).into()) }
+}
+
 /// The options of all peers, if that is what a text names.
 fn all_peers(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("peers")?;
@@ -123,12 +137,24 @@ mod tests {
     }
 
     #[test]
+    fn machines_are_for_what_is_ours() {
+        let all = |texts: &[&str]| texts.iter().map(|text| spec(text).unwrap()).collect::<Vec<_>>();
+        let mut targets = all(&["gabion", "btrfs", "old=gabion:fill=80"]);
+        in_machines(&mut targets).unwrap();
+        let specs: Vec<&str> = targets.iter().map(|one| one.spec.as_str()).collect();
+        assert_eq!(specs, ["gabion:by=vm", "btrfs", "gabion:fill=80,by=vm"]);
+        assert!(in_machines(&mut all(&["btrfs"])).unwrap_err().to_string().contains("--vms"));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for (text, says) in [
             ("floppy", "no absolute path"),
             ("gabion:speed=9", "'speed=9'"),
             ("gabion:fill=0", "fill"),
             ("gabion:by=pigeon", "by=pigeon"),
+            ("gabion:cpus=2", "by=vm"),
+            ("gabion:by=vm,kernel=/nonexistent", "gabion: "),
             ("btrfs:speed=9", "fill (how much"),
             ("nbdkit:fill=9", "which has none"),
             ("vhost:x.sock", "vhost:/SOCKET"),

@@ -3,6 +3,7 @@
 
 mod home;
 mod peers;
+mod vms;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,0 +1,178 @@
+//! Virtual machines of a run: one for each volume, with fio within.
+//!
+//! Always true: they are on file while they live, and end with their value. Must not know: how a volume is stored.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use bench::guest::{Root, answers, first_disk, port};
+use bench::leftover::OnFile;
+use bench::load::Target;
+use vm::{
+    Accelerator, Boot, CloudInit, Disk, Machine, Memory, Network, Pages, Pin, Placement, Running, Shape,
+    Start, Store,
+};
+
+/// How long all of them may take to start, each: without hardware's help they take turns at the processors.
+const PATIENCE: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_millis(50);
+
+/// What machines are to be.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Processors of each.
+    pub(super) cpus: u32,
+    /// Bytes of memory of each.
+    pub(super) memory: u64,
+    /// Where a kernel is unpacked.
+    pub(super) kernel: PathBuf,
+}
+
+/// Machines that run.
+pub(super) struct Machines {
+    store: Store,
+    running: Vec<(String, Running, OnFile)>,
+    targets: Vec<Target>,
+}
+
+impl Machines {
+    /// Starts a machine for each of these sockets of disks, and waits until all of them can be asked. Their files are in
+    /// `directory`, what is to be found by a resumed run in `folder`.
+    ///
+    /// # Errors
+    /// Why that cannot be; none is left then.
+    pub(super) fn start(
+        shape: &Plan,
+        disks: &[PathBuf],
+        (directory, folder, name): (&Path, &Path, &str),
+        stop: &AtomicBool,
+    ) -> Result<Self> {
+        room(shape, disks.len())?;
+        let root = Root::make(&shape.kernel, directory).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let mut machines =
+            Self { store: Store::new(directory.join("vm")), running: Vec::new(), targets: Vec::new() };
+        for (number, disk) in disks.iter().enumerate() {
+            machines.one(number, shape, &root, disk, (folder, name))?;
+        }
+        machines.wait(PATIENCE * u32::try_from(disks.len())?, stop)?;
+        Ok(machines)
+    }
+
+    fn one(
+        &mut self,
+        number: usize,
+        shape: &Plan,
+        root: &Root,
+        disk: &Path,
+        (folder, system): (&Path, &str),
+    ) -> Result<()> {
+        let name = format!("m{number}");
+        let agent = self.store.place(&name).join("agent.sock");
+        let machine = Machine {
+            name: name.clone(),
+            uuid: format!("00000000-0000-4000-8000-{number:012x}"),
+            created: 0,
+            cpus: Shape::of_cores(shape.cpus),
+            pin: Pin::None,
+            memory: Memory { bytes: shape.memory, pages: Pages::Normal },
+            accelerator: Accelerator::Auto,
+            boot: Boot::Kernel {
+                kernel: root.kernel.clone(),
+                initramfs: Some(root.archive.clone()),
+                append: root.append.into(),
+            },
+            disks: vec![Disk { volume: format!("bench/{number}"), made: false, read_only: false }],
+            reactors: Vec::new(),
+            network: Network::None,
+            cloud_init: CloudInit::default(),
+            qemu: port(&agent),
+        };
+        let _lock = self.store.create(&machine)?;
+        let start = Start { machine: &machine, disks: vec![disk.into()], placement: Placement::default() };
+        let running = vm::start(&self.store, start)?;
+        let on_file = OnFile::new(folder, &format!("{system}-{name}"), running.pid);
+        // On the list whatever becomes of the file, so that it is ended.
+        let failed = on_file.map(|on_file| self.running.push((name.clone(), running.clone(), on_file)));
+        if let Err(error) = failed {
+            vm::stop(&name, &running, &self.store.qmp(&name), None)?;
+            return Err(error).context("writing down which process a machine is");
+        }
+        self.targets.push(first_disk(&agent));
+        Ok(())
+    }
+
+    fn wait(&self, patience: Duration, stop: &AtomicBool) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        for (name, running, _) in &self.running {
+            while !answers(&self.store.place(name).join("agent.sock")) {
+                if stop.load(Ordering::Relaxed) {
+                    bail!("interrupted");
+                }
+                if !running.lives() {
+                    bail!("machine {name} has ended by itself: {}", self.last_words(name));
+                }
+                if Instant::now() > deadline {
+                    bail!("machine {name} does not answer: {}", self.last_words(name));
+                }
+                std::thread::sleep(STEP);
+            }
+        }
+        Ok(())
+    }
+
+    fn last_words(&self, name: &str) -> String {
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let texts = [read(self.store.qemu_log(name)), read(self.store.console_log(name))];
+        let last = texts.iter().find_map(|text| text.lines().rev().find(|line| !line.trim().is_empty()));
+        last.map_or_else(|| "it has said nothing".into(), |line| line.trim().to_owned())
+    }
+
+    /// The first disk of each, in their order.
+    pub(super) fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// Their processes.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        self.running.iter().map(|(_, running, _)| running.pid).collect()
+    }
+
+    /// True if hardware runs their processors.
+    pub(super) fn by_hardware(&self) -> bool {
+        self.running.iter().all(|(_, running, _)| running.accelerator == Accelerator::Kvm)
+    }
+
+    /// Ends them, as a power cut does.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for (name, running, _on_file) in self.running.drain(..) {
+            let stopped = vm::stop(&name, &running, &self.store.qmp(&name), None);
+            result = result.and(stopped.with_context(|| format!("ending machine {name}")));
+        }
+        result
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+/// Machines that do not fit into memory would be killed in the middle of a measurement, or somebody else would.
+fn room(shape: &Plan, count: usize) -> Result<()> {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+    let (needed, there) = ((shape.memory >> 20) * count as u64, (kib >> 10) / 10 * 9);
+    if needed > there {
+        bail!(
+            "{count} machines of {} MiB take more memory than there is to spare ({there} MiB): fewer --instances, or less \
+             memory=MIB for each",
+            shape.memory >> 20
+        );
+    }
+    Ok(())
+}

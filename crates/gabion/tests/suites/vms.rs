@@ -1,0 +1,70 @@
+//! Gabion as virtual machines see it: a machine around each volume, with fio within.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::home::{Home, alive, cut, json, leftovers, results, text};
+
+/// Where `./run setup` has unpacked a kernel.
+fn guest() -> Option<String> {
+    let mut places = Path::new(env!("CARGO_BIN_EXE_gabion")).ancestors().map(|path| path.join("guest"));
+    let found = places.find(|path| path.join("boot").is_dir());
+    if found.is_none() {
+        assert!(
+            std::env::var_os("GABION_REQUIRE_CLIENTS").is_none(),
+            "no kernel for guests is there: './run setup' unpacks one"
+        );
+        eprintln!("this test does not apply: there is no kernel for guests");
+    }
+    found.map(|path| path.display().to_string())
+}
+
+#[test]
+fn machines_are_started_measured_within_and_ended_however_a_run_ends() {
+    let Some(home) = Home::new() else { return };
+    let Some(guest) = guest() else { return };
+    let drives: Vec<String> =
+        (0..3).map(|number| home.file(&format!("drive{number}.img"), 96 << 20)).collect();
+    let (suite, target) = (home.suite(), format!("gabion:kernel={guest},cpus=1,memory=512,by=vm"));
+    let mut arguments = vec!["run", &suite, "--vms", "--overwrite", "--target", &target, "--drives"];
+    arguments.extend(drives.iter().map(String::as_str));
+    let word = home.path("runs").display().to_string();
+    cut(&home, &arguments, "gabion read:", Signal::KILL);
+    let id = home.runs().pop().unwrap();
+    let folder = home.path("runs").join(&id);
+    // Two machines and the daemon; whoever goes on ends them, and starts others.
+    assert_eq!(leftovers(&folder), 3);
+    let summary = json(&home.bench(&["resume", &id, "--json"]));
+    let measured = results(&summary, "gabion");
+    assert_eq!(measured.len(), 3, "{summary}");
+    assert!(measured.iter().all(|(_, iops)| iops.as_ref().is_ok_and(|iops| *iops > 0.0)), "{summary}");
+    let cpu = &summary["results"][4]["cpu"];
+    assert!(cpu["machines"].as_f64().is_some_and(|share| share > 0.0), "{summary}");
+    assert_eq!((leftovers(&folder), alive(&word)), (0, 0));
+    // Each machine's own words are kept.
+    let fio = std::fs::read_dir(folder.join("fio")).unwrap().flatten();
+    let names: Vec<String> = fio.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    for machine in ["machine1", "machine2"] {
+        assert!(names.iter().any(|name| name.contains(machine) && name.ends_with(".json")), "{names:?}");
+    }
+    let systems = std::fs::read_to_string(folder.join("systems.json")).unwrap();
+    assert!(systems.contains("virtual machines, fio within (2 of 1 CPUs and 512 MiB each)"), "{systems}");
+}
+
+#[test]
+fn machines_that_cannot_be_are_refused() {
+    let Some(home) = Home::new() else { return };
+    let suite = home.suite();
+    let drive = home.file("drive.img", 64 << 20);
+    for (target, says) in [("gabion:by=vm,kernel=/nonexistent", "gabion: "), ("nbdkit", "--vms is for")] {
+        let refused =
+            home.bench(&["run", &suite, "--vms", "--overwrite", "--target", target, "--drives", &drive]);
+        let error = text(&refused.stderr);
+        assert!(
+            !refused.status.success() && (error.contains(says) || error.contains("not installed")),
+            "{error}"
+        );
+    }
+    assert!(home.runs().is_empty());
+}
