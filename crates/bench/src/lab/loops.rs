@@ -22,9 +22,13 @@ fn losetup(arguments: &[&str], file: Option<&Path>) -> Result<String, LabError> 
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Puts a device of 4 KiB sectors in front of a file, without a page cache between them.
-pub(super) fn attach(file: &Path) -> Result<PathBuf, LabError> {
-    losetup(&["--show", "--find", "--direct-io=on", "--sector-size", "4096"], Some(file)).map(PathBuf::from)
+/// Puts a device of 4 KiB sectors in front of a file, without a page cache between them. Where a file in memory takes no direct
+/// operations (Linux before 6.6), its page cache is all that it is, and they go there.
+pub(super) fn attach(file: &Path, in_memory: bool) -> Result<PathBuf, LabError> {
+    let usual = ["--show", "--find", "--sector-size", "4096"];
+    let direct = losetup(&[&usual[..], &["--direct-io=on"]].concat(), Some(file));
+    let device = if direct.is_err() && in_memory { losetup(&usual, Some(file)) } else { direct };
+    device.map(PathBuf::from)
 }
 
 /// Gives a device a queue as deep as an NVMe drive's, where the kernel has a scheduler that does. A loop device's own has room for 128

@@ -133,7 +133,7 @@ fn make(plan: &LabPlan, lab: &mut Lab, stop: &AtomicBool) -> Result<(), LabError
         }
         let file = directory.join(format!("drive{number:03}.img"));
         make_file(&file, plan.drive_bytes)?;
-        let device = loops::attach(&file)?;
+        let device = loops::attach(&file, lab.in_memory)?;
         let drive = LabDrive { number: loops::number(&device)?, device, file };
         lab.drives.push(drive.clone());
         lab.save()?;
