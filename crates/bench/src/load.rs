@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +122,8 @@ pub struct Ran {
     pub output: Output,
     /// The same by the second, if that was asked for.
     pub seconds: Vec<Second>,
+    /// When it had ended, if that was some time before it was known: its results have come a long way since.
+    pub ended: Option<Instant>,
 }
 
 /// Why there is no result.

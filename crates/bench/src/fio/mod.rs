@@ -151,7 +151,7 @@ pub(crate) fn run(
             seconds(&std::fs::read_to_string(&path).map_err(failed(&path))?, load.length)
         }
     };
-    Ok(Ran { output, seconds })
+    Ok(Ran { output, seconds, ended: None })
 }
 
 /// The seconds of a measurement in fio's log.

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use super::{Agent, AgentError};
 use crate::fio::{self, FioError};
@@ -67,6 +68,8 @@ fn join(instances: usize, parts: Vec<(&Part, Result<Ran, FioError>)>) -> Result<
     for ((_, indices), ran) in parts {
         let ran = ran?;
         all.output.version = ran.output.version;
+        // From the first that has ended on it was not all of them.
+        all.ended = all.ended.into_iter().chain(ran.ended).min();
         for (index, did) in indices.iter().zip(ran.output.instances) {
             if let Some(place) = all.output.instances.get_mut(*index) {
                 *place = did;
@@ -110,6 +113,8 @@ fn run_load(
          fio --output-format=json+ --output={name}.json {name}.fio"
     );
     let ran = agent.ask(&script, stop).map_err(told)?;
+    // What follows takes seconds where processors are emulated.
+    let ended = Instant::now();
     if ran.status != 0 {
         let said = String::from_utf8_lossy(&ran.output);
         return Err(FioError::Failed { job: job.clone(), message: fio::first_words(&said) });
@@ -127,7 +132,7 @@ fn run_load(
         keep("_iops.log", &lines)?;
         seconds = fio::seconds(&String::from_utf8_lossy(&lines), load.length);
     }
-    Ok(Ran { output, seconds })
+    Ok(Ran { output, seconds, ended: Some(ended) })
 }
 
 #[cfg(test)]

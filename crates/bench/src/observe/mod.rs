@@ -111,18 +111,13 @@ impl Observer {
         self.watch.processes.push((kind.into(), process));
     }
 
-    /// What was seen in the last `seconds` in which all watched processes lived, or in all the time if that is less.
-    pub fn finish(self, seconds: f64) -> Observation {
+    /// What was seen in the last `seconds` in which all watched processes lived, and before `ended`, or in all the time if that
+    /// is less.
+    pub fn finish(self, seconds: f64, ended: Option<Instant>) -> Observation {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
         let mut looks = self.thread.join().unwrap_or_default();
-        // The time of a process that has ended is known only up to the last look at it.
-        let lives = |(_, counters): &(Instant, Counters)| {
-            self.watch.processes.iter().all(|(_, process)| counters.processes.contains_key(process))
-        };
-        if let Some(last) = looks.iter().rposition(lives).filter(|last| *last > 0) {
-            looks.truncate(last + 1);
-        }
+        cut(&self.watch, &mut looks, ended);
         let Some((end, _)) = looks.last() else { return Observation::default() };
         let begin = end.checked_sub(Duration::from_secs_f64(seconds.max(0.0)));
         let within = |at: Instant| begin.is_none_or(|begin| at >= begin);
@@ -140,6 +135,18 @@ impl Observer {
             seconds >= begin && seconds <= end
         };
         summarise(&self.watch, &those(&looks, within))
+    }
+}
+
+/// Leaves looks out from which on not everything went on any more.
+fn cut(watch: &Watch, looks: &mut Vec<(Instant, Counters)>, ended: Option<Instant>) {
+    // The time of a process that has ended is known only up to the last look at it.
+    let lives = |counters: &Counters| {
+        watch.processes.iter().all(|(_, process)| counters.processes.contains_key(process))
+    };
+    let counts = |look: &(Instant, Counters)| ended.is_none_or(|ended| look.0 <= ended) && lives(&look.1);
+    if let Some(last) = looks.iter().rposition(counts).filter(|last| *last > 0) {
+        looks.truncate(last + 1);
     }
 }
 

@@ -58,6 +58,27 @@ fn processor_time_goes_to_whoever_used_it() {
 }
 
 #[test]
+fn what_is_seen_after_the_end_does_not_count() {
+    let start = Instant::now();
+    let at = |second| start + Duration::from_secs(second);
+    let looks = |last_of_load: u64| {
+        let tree = |second: u64| {
+            let load = (second <= last_of_load).then_some((310, 1, second));
+            [(1, 0, 0)].into_iter().chain(load).collect::<Vec<_>>()
+        };
+        (0..6).map(|second| (at(second), counters(0, &tree(second), second))).collect::<Vec<_>>()
+    };
+    let watch = Watch { processes: vec![("load".into(), 310)], ..Watch::default() };
+    let left = |last_of_load, ended| {
+        let mut looks = looks(last_of_load);
+        cut(&watch, &mut looks, ended);
+        looks.len()
+    };
+    assert_eq!((left(9, None), left(4, None), left(9, Some(at(3)))), (6, 5, 4));
+    assert_eq!((left(2, Some(at(3))), left(9, Some(at(9)))), (3, 6));
+}
+
+#[test]
 fn this_machine_is_seen() {
     let observer = Observer::start(Watch { here: "bench".into(), ..Watch::default() });
     let begun = Instant::now();
@@ -65,7 +86,7 @@ fn this_machine_is_seen() {
     while begun.elapsed() < Duration::from_millis(300) {
         sum = std::hint::black_box(sum.wrapping_add(1));
     }
-    let seen = observer.finish(60.0);
+    let seen = observer.finish(60.0, None);
     assert!(seen.seconds >= 0.1 && seen.cpus > 0, "{seen:?}");
     assert!(seen.cpu["bench"] > 0.0, "{seen:?}");
 }

@@ -408,7 +408,8 @@ impl<'a> Run<'a> {
             observer.watch("load", process);
         });
         // The last look at the load is up to half a second before its end, and the ramp must not count.
-        let observation = observer.finish((run - 1.0).max(1.0));
+        let ended = ran.as_ref().ok().and_then(|ran| ran.ended);
+        let observation = observer.finish((run - 1.0).max(1.0), ended);
         Ok((ran?, observation))
     }
 

@@ -319,7 +319,7 @@ fn result(load: &Load<'_>, counted: Vec<(usize, Counted)>) -> Result<Ran, VhostE
         version: format!("gabion {}, load over vhost-user", env!("CARGO_PKG_VERSION")),
         instances: instances.into_iter().map(both).collect(),
     };
-    Ok(Ran { output, seconds })
+    Ok(Ran { output, seconds, ended: None })
 }
 
 /// All queues of an instance.
