@@ -10,6 +10,7 @@ mod check;
 mod control;
 mod drives;
 mod error;
+mod fair;
 mod geometry;
 mod ledger;
 mod log;
@@ -25,6 +26,8 @@ mod zones;
 
 pub use check::{CheckReport, Finding, FindingKind, check};
 pub use control::SpaceCounters;
+pub use format::VolumeService;
+
 pub use error::{Error, ErrorKind, Place, Result};
 pub use log::LogCounters;
 pub use pool::{

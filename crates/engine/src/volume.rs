@@ -13,7 +13,7 @@ use std::task::Poll;
 
 use format::VolumeId;
 use format::limits::{BLOCK, SLICE};
-use reactor::{Buffer, Home, Span};
+use reactor::{Buffer, Home, Reactor, Span};
 use smallvec::SmallVec;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -173,6 +173,9 @@ impl AttachedVolume {
     /// `Invalid` beyond the end; `Corrupt` for what cannot be read; nothing is known of `into` then.
     pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
         self.check(offset, into.len() as u64)?;
+        if self.shared.meter.is_limited() {
+            Box::pin(self.wait_for_limits(into.len() as u64)).await;
+        }
         if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
             let (shard, block) = self.slices.place(offset / BLOCK as u64);
             return match self.shard(shard)? {
@@ -202,6 +205,15 @@ impl AttachedVolume {
         let (shard, block) = self.slices.place(offset / BLOCK as u64);
         if let Some(ShardAccess::Here(shard)) = self.shards.get(shard) {
             step(shard, self.shared.id, block);
+        }
+    }
+
+    /// Waits until the volume may take this much more.
+    async fn wait_for_limits(&self, bytes: u64) {
+        let reactor = Reactor::current();
+        let wait = self.shared.meter.wait(bytes, reactor.now().as_nanos());
+        if !wait.is_zero() {
+            reactor.sleep(wait).await;
         }
     }
 
@@ -246,6 +258,9 @@ impl AttachedVolume {
     /// `Invalid` beyond the end; `NoSpace` in a full pool; `PoolFailed` when too many drives are lost.
     pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
         self.check_write(offset, data.len() as u64)?;
+        if self.shared.meter.is_limited() {
+            Box::pin(self.wait_for_limits(data.len() as u64)).await;
+        }
         if !is_aligned(offset, data.len()) {
             // On the heap, as in `read`.
             return Box::pin(self.write_unaligned(offset, data)).await;

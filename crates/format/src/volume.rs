@@ -25,6 +25,19 @@ pub enum VolumeState {
     Deleting,
 }
 
+/// What a volume may take, and what it gets beside others. All zero for a volume that nobody limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeService {
+    /// Share beside other volumes; 0 for the usual one, which is 100.
+    pub weight: u16,
+    /// Milliseconds for which a volume that was quiet may go beyond its limits.
+    pub burst_ms: u32,
+    /// Operations a second at most; 0 for no limit.
+    pub operations: u64,
+    /// Bytes a second at most; 0 for no limit.
+    pub bytes: u64,
+}
+
 /// A volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRecord {
@@ -46,6 +59,8 @@ pub struct VolumeRecord {
     pub parent: Option<LayerId>,
     /// Seconds since 1970 when it was created.
     pub created: u64,
+    /// What it may take.
+    pub service: VolumeService,
 }
 
 impl VolumeRecord {
@@ -75,6 +90,10 @@ impl VolumeRecord {
         out.u32(self.parent.map_or(0, LayerId::get));
         out.u64(self.created);
         out.text(&self.name, Self::NAME_BYTES);
+        out.u16(self.service.weight);
+        out.u32(self.service.burst_ms);
+        out.u64(self.service.operations);
+        out.u64(self.service.bytes);
         out.pad_to(BLOCK);
         bytes
     }
@@ -113,7 +132,14 @@ impl VolumeRecord {
         let parent = Some(LayerId::new(input.u32()?)).filter(|parent| parent.get() != 0);
         let created = input.u64()?;
         let name = input.text(Self::NAME_BYTES)?;
-        Ok(Self { id, name, kind, state, size, sector, layer, parent, created })
+        // Zeros in records that were written before there was such a thing.
+        let service = VolumeService {
+            weight: input.u16()?,
+            burst_ms: input.u32()?,
+            operations: input.u64()?,
+            bytes: input.u64()?,
+        };
+        Ok(Self { id, name, kind, state, size, sector, layer, parent, created, service })
     }
 }
 

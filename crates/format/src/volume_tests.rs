@@ -18,6 +18,7 @@ fn what_is_encoded_is_decoded() {
             layer: LayerId::new(18),
             parent,
             created: 1_700_000_000,
+            service: VolumeService { weight: 200, burst_ms: 2000, operations: 5000, bytes: 1 << 30 },
         };
         assert_eq!(VolumeRecord::decode(&record.encode()), Ok(record));
     }
@@ -35,6 +36,7 @@ fn a_size_that_is_no_multiple_of_the_sector_is_refused() {
         layer: LayerId::new(18),
         parent: None,
         created: 0,
+        service: VolumeService::default(),
     };
     assert_eq!(VolumeRecord::decode(&record.encode()), Err(FormatError::Invalid("volume size")));
 }

@@ -47,6 +47,11 @@ impl Client {
         self.call(Method::PATCH, path, Some(body)).await
     }
 
+    /// Has something set.
+    pub(crate) async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
+        self.call(Method::PUT, path, Some(body)).await
+    }
+
     /// Has something taken away.
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.call(Method::DELETE, path, None::<&()>).await

@@ -3,6 +3,7 @@
 //! The engine never reads the operating system's clock itself, so that the simulator can own time.
 
 use std::ops::{Add, Sub};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A moment, in nanoseconds since the clock's own start.
@@ -46,16 +47,19 @@ pub trait Clock {
     fn now(&self) -> Instant;
 }
 
-/// The operating system's monotonic clock.
+/// The operating system's monotonic clock, counted from the same moment in the whole process: reactors may compare what theirs say.
 #[derive(Debug)]
 pub struct SystemClock {
     start: std::time::Instant,
 }
 
 impl SystemClock {
-    /// A clock that starts now.
+    /// The clock.
     pub fn new() -> Self {
-        Self { start: std::time::Instant::now() }
+        static START: OnceLock<std::time::Instant> = OnceLock::new();
+        // Not at zero: what is a little earlier can be told.
+        let start = || std::time::Instant::now().checked_sub(Duration::from_secs(1));
+        Self { start: *START.get_or_init(|| start().unwrap_or_else(std::time::Instant::now)) }
     }
 }
 

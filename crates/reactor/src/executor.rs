@@ -79,6 +79,11 @@ impl Reactor {
         }
     }
 
+    /// As [`Reactor::current`]; `None` outside of one, as while its tasks are dropped at its end.
+    pub fn try_current() -> Option<Self> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
     /// A handle for other threads.
     pub fn remote(&self) -> Remote {
         Remote::new(self.inner.shared.clone())

@@ -38,6 +38,7 @@ pub(crate) use verify::verify_shard;
 
 use crate::control::ControlLink;
 use crate::error::{Error, Result};
+use crate::fair::{Gate, Turn};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
@@ -66,6 +67,9 @@ pub(crate) struct Shard {
     checkpointing: Cell<bool>,
     checkpoints: Cell<u64>,
     checkpointed: WaitList,
+    /// Reads of volumes, and their writes, when several want to.
+    reads: Rc<Gate>,
+    writes: Rc<Gate>,
     tops: volumes::Tops,
     /// Nodes are not pinned any more.
     unpinned: WaitList,
@@ -117,6 +121,23 @@ impl Shard {
         tracing::warn!(shard = %self.identity.shard, %drive, concerned, "a drive was taken out of use");
         self.repair_soon();
         self.link.publish(self.log.shard_record()).await
+    }
+
+    /// Waits until a volume may read, where others want to as well.
+    async fn turn_to_read(&self, volume: VolumeId, blocks: usize) -> Turn {
+        match self.reads.enter(volume, blocks) {
+            Some(turn) => turn,
+            // On the heap, as it is rare.
+            None => Box::pin(self.reads.wait(volume, blocks)).await,
+        }
+    }
+
+    /// Waits until a volume may write.
+    async fn turn_to_write(&self, volume: VolumeId, blocks: usize) -> Turn {
+        match self.writes.enter(volume, blocks) {
+            Some(turn) => turn,
+            None => Box::pin(self.writes.wait(volume, blocks)).await,
+        }
     }
 
     /// The pool has failed: nothing is written any more.

@@ -18,6 +18,7 @@ use super::{Shard, heal, locks, repair, volumes};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fair::Gate;
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogStart};
@@ -27,6 +28,11 @@ use crate::repair::Repair;
 use crate::rows::Rows;
 use crate::segments::Segments;
 use crate::space::Space;
+
+/// Units of reads that may be under way however long they take, when several volumes want to read.
+const READS_MIN: u16 = 2;
+/// The same of writes: with fewer, records would be small.
+const WRITES_MIN: u16 = 64;
 
 /// What it takes to start a shard; goes to the shard's reactor.
 #[derive(Clone)]
@@ -219,6 +225,8 @@ impl Candidate {
             checkpointing: Cell::new(false),
             checkpoints: Cell::new(0),
             checkpointed: WaitList::default(),
+            reads: Gate::new(READS_MIN),
+            writes: Gate::new(WRITES_MIN),
             tops: volumes::Tops::default(),
             emptied_by_checkpoint: Cell::default(),
             stopping: Cell::new(false),

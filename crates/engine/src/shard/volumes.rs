@@ -58,6 +58,12 @@ impl Shard {
         self.ledger.map.borrow_mut().set_parent(layer, parent);
     }
 
+    /// What a volume gets beside others.
+    pub(crate) fn set_weight(&self, volume: VolumeId, weight: u16) {
+        self.reads.set_weight(volume, weight);
+        self.writes.set_weight(volume, weight);
+    }
+
     /// A volume is gone, and nothing lies above its layer any more.
     pub(crate) fn forget_volume(&self, volume: VolumeId) {
         if let Some(top) = self.tops.get(volume) {

@@ -7,7 +7,7 @@ use format::{
     Address, CheckpointRoot, Column, FORMAT_VERSION, Header, Incarnation, Item, LayerBlock, LayerEntry,
     LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, RecordPlace, Row, SegmentId,
     Sequence, ShardIndex, TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind, VolumeRecord,
-    VolumeState, decode_layers, encode_entries, encode_layers, encode_live, header_blocks_for,
+    VolumeService, VolumeState, decode_layers, encode_entries, encode_layers, encode_live, header_blocks_for,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -256,6 +256,12 @@ fn check_volume(page: &Checked) {
         layer: LayerId::new(0x2122_2324),
         parent: Some(LayerId::new(0x3132_3334)),
         created: 0x4142_4344_4546_4748,
+        service: VolumeService {
+            weight: 0x5152,
+            burst_ms: 0x5354_5556,
+            operations: 0x6162_6364_6566_6768,
+            bytes: 0x7172_7374_7576_7778,
+        },
     };
     let bytes = record.encode();
     let rest = page.fields(
@@ -276,6 +282,16 @@ fn check_volume(page: &Checked) {
         ],
     );
     let rest = text(rest, "vm01");
+    let rest = page.fields(
+        "Service record",
+        rest,
+        &[
+            ("weight", &0x5152u16.to_le_bytes()),
+            ("burst_ms", &0x5354_5556u32.to_le_bytes()),
+            ("operations", &0x6162_6364_6566_6768u64.to_le_bytes()),
+            ("bytes", &0x7172_7374_7576_7778u64.to_le_bytes()),
+        ],
+    );
     assert!(rest.iter().all(|byte| *byte == 0) && bytes.len() == BLOCK);
     assert_eq!(VolumeRecord::decode(&bytes), Ok(record.clone()));
     let kind = |kind| u64::from(VolumeRecord { kind, ..record.clone() }.encode()[12]);

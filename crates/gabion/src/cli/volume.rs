@@ -1,6 +1,9 @@
 //! `gabion volume`.
 
-use clap::Subcommand;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
 use server::Size;
 
 use super::VolumeName;
@@ -53,6 +56,23 @@ Examples:
         /// Allow a smaller size: what lies behind it is lost
         #[arg(long)]
         shrink: bool,
+    },
+    /// Limit what a volume may take, and say what it gets beside others
+    ///
+    /// Limits hold for all of the volume's exports together, at once, and until they are changed. Weights matter where several volumes want
+    /// more than there is: one of 200 gets twice what one of 100, the usual weight, gets. What is not named stays as it is.
+    #[command(after_long_help = "\
+Examples:
+  gabion volume set fast/vm01 --iops 5000 --bandwidth 200M
+  gabion volume set fast/vm01 --iops 5000 --burst 10
+  gabion volume set fast/vm01 --iops none --bandwidth none
+  gabion volume set fast/db --weight 300")]
+    Set {
+        /// Its pool and name
+        #[arg(value_name = "POOL/VOLUME")]
+        name: VolumeName,
+        #[command(flatten)]
+        service: ServiceArgs,
     },
     /// Take a snapshot of a volume
     ///
@@ -128,4 +148,33 @@ Example:
         #[arg(long, short)]
         yes: bool,
     },
+}
+
+/// What a volume may take.
+#[derive(Args, Debug, Clone, Copy)]
+#[group(required = true, multiple = true)]
+pub(crate) struct ServiceArgs {
+    /// Operations a second at most, or none for no limit
+    #[arg(long, value_name = "N|none", value_parser = limit::<u64>)]
+    pub(crate) iops: Option<Limit<u64>>,
+    /// Bytes a second at most, as in 200M, or none for no limit
+    #[arg(long, value_name = "SIZE|none", value_parser = limit::<Size>)]
+    pub(crate) bandwidth: Option<Limit<Size>>,
+    /// Seconds for which a volume that was quiet may go beyond its limits: what it saves up, 0 to 3600
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub(crate) burst: Option<u32>,
+    /// Its share beside other volumes, 1 to 10000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) weight: Option<u16>,
+}
+
+/// A limit, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit<T>(pub(crate) Option<T>);
+
+fn limit<T: FromStr<Err: Display>>(text: &str) -> Result<Limit<T>, String> {
+    if text == "none" {
+        return Ok(Limit(None));
+    }
+    text.parse().map(|value| Limit(Some(value))).map_err(|error: T::Err| format!("{error}; or 'none'"))
 }

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use server::Size;
-use server::wire::{CreateVolume, Operation, Pool, PoolState, ResizeVolume, Volume};
+use server::wire::{CreateVolume, Operation, Pool, PoolState, ResizeVolume, Service, Volume};
 
 use super::{Setting, confirm, snapshot};
-use crate::cli::{VolumeCommand, VolumeName};
+use crate::cli::{Limit, ServiceArgs, VolumeCommand, VolumeName};
 use crate::client::segment;
 use crate::failure::Outcome;
 use crate::output;
@@ -21,6 +21,7 @@ pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Out
         VolumeCommand::List { pool, snapshots } => list(setting, pool, snapshots).await,
         VolumeCommand::Show { name } => show(setting, &name).await,
         VolumeCommand::Resize { name, size, shrink } => resize(setting, &name, size, shrink).await,
+        VolumeCommand::Set { name, service } => set(setting, &name, service).await,
         VolumeCommand::Snapshot { name } => snapshot::take(setting, &name).await,
         VolumeCommand::Clone { snapshot, name } => snapshot::clone(setting, &snapshot, name).await,
         VolumeCommand::Rollback { snapshot, force, yes } => {
@@ -80,6 +81,21 @@ async fn resize(setting: &Setting, name: &VolumeName, size: Size, shrink: bool) 
         let again = if volume.exported { "; NBD clients see it when they connect again" } else { "" };
         format!("volume {name} has {} now{again}", Size(volume.size))
     })?;
+    Ok(Outcome::Done)
+}
+
+async fn set(setting: &Setting, name: &VolumeName, wanted: ServiceArgs) -> Result<Outcome> {
+    let before: Volume = setting.client.get(&path_of(name)).await?;
+    let service = Service {
+        iops: wanted.iops.map_or(before.service.iops, |Limit(iops)| iops),
+        bandwidth: wanted
+            .bandwidth
+            .map_or(before.service.bandwidth, |Limit(bandwidth)| bandwidth.map(|size| size.bytes())),
+        burst_ms: wanted.burst.map_or(before.service.burst_ms, |seconds| seconds * 1000),
+        weight: wanted.weight.unwrap_or(before.service.weight),
+    };
+    let set: Volume = setting.client.put(&format!("{}/service", path_of(name)), &service).await?;
+    setting.done(&set, |volume| format!("volume {name}: {}", output::service(&volume.service)))?;
     Ok(Outcome::Done)
 }
 

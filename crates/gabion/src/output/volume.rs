@@ -1,7 +1,7 @@
 //! Volumes.
 
 use server::Size;
-use server::wire::{Usage, Volume};
+use server::wire::{Service, Usage, Volume};
 
 use super::table::table;
 use super::time::utc;
@@ -47,11 +47,25 @@ pub(crate) fn usages(usages: &[Usage]) -> String {
     format!("{rows}\nDeleting one frees what it holds ALONE.")
 }
 
+/// What a volume may take.
+pub(crate) fn service(service: &Service) -> String {
+    let mut words = Vec::new();
+    words.extend(service.iops.map(|iops| format!("{iops} operations a second")));
+    words.extend(service.bandwidth.map(|bytes| format!("{} a second", Size(bytes))));
+    if words.is_empty() {
+        words.push("none".into());
+    } else if service.burst_ms > 0 {
+        words.push(format!("{} s more of that after a rest", f64::from(service.burst_ms) / 1000.0));
+    }
+    words.push(format!("weight {}", service.weight));
+    words.join(", ")
+}
+
 /// One volume, in full.
 pub(crate) fn volume(volume: &Volume) -> String {
     format!(
         "{} {}/{}: {}\n\nsize     {} ({} bytes), in sectors of {} bytes\nstored   {} of its own{}\n\
-         created  {}\n",
+         created  {}\nlimits   {}\n",
         if volume.snapshot { "snapshot" } else { "volume" },
         volume.pool,
         volume.name,
@@ -65,5 +79,6 @@ pub(crate) fn volume(volume: &Volume) -> String {
             .as_ref()
             .map_or_else(String::new, |origin| format!("\norigin   {}/{origin}", volume.pool)),
         utc(volume.created),
+        service(&volume.service),
     )
 }

@@ -31,6 +31,7 @@ use super::{daemon, drives, exports, operations, pools, snapshots, volumes};
         volumes::get,
         volumes::create,
         volumes::resize,
+        volumes::set_service,
         volumes::delete,
         snapshots::take,
         snapshots::clone,

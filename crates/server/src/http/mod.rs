@@ -21,7 +21,7 @@ use axum::extract::Request;
 use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 
 pub use document::openapi_json;
 pub(crate) use socket::ApiSocket;
@@ -46,6 +46,7 @@ pub(crate) fn router(services: Arc<Services>) -> Router {
             "/v1/pools/{pool}/volumes/{volume}",
             get(volumes::get).patch(volumes::resize).delete(volumes::delete),
         )
+        .route("/v1/pools/{pool}/volumes/{volume}/service", put(volumes::set_service))
         .route("/v1/pools/{pool}/volumes/{volume}/snapshots", post(snapshots::take))
         .route("/v1/pools/{pool}/volumes/{volume}/clone", post(snapshots::clone))
         .route("/v1/pools/{pool}/volumes/{volume}/roll-back", post(snapshots::roll_back))

@@ -10,7 +10,7 @@ use super::answer::{Body, Named};
 use super::pools::{Started, started};
 use crate::daemon::Services;
 use crate::error::Result;
-use crate::wire::{CreateVolume, ErrorAnswer, Operation, OperationKind, ResizeVolume, Volume};
+use crate::wire::{CreateVolume, ErrorAnswer, Operation, OperationKind, ResizeVolume, Service, Volume};
 
 /// The volumes of a pool.
 #[utoipa::path(
@@ -89,6 +89,27 @@ pub(super) async fn resize(
     let resized = services.pools.resize_volume(&pool, &volume, request).await?;
     services.exports.resized(&pool, &volume).await;
     Ok(Json(with_exports(&services, resized)))
+}
+
+/// Changes what a volume may take, and what it gets beside others: at once, on all of its exports together.
+#[utoipa::path(
+    put, operation_id = "set_volume_service", path = "/v1/pools/{pool}/volumes/{volume}/service", tag = "volumes", request_body = Service,
+    params(
+        ("pool" = String, Path, description = "The pool's name"),
+        ("volume" = String, Path, description = "Its name")
+    ),
+    responses(
+        (status = 200, description = "Done", body = Volume),
+        (status = "default", description = "Refused or failed", body = ErrorAnswer)
+    )
+)]
+pub(super) async fn set_service(
+    State(services): State<Arc<Services>>,
+    Named((pool, volume)): Named<(String, String)>,
+    Body(request): Body<Service>,
+) -> Result<Json<Volume>> {
+    let set = services.pools.set_service(&pool, &volume, request).await?;
+    Ok(Json(with_exports(&services, set)))
 }
 
 /// Deletes a volume: its data is lost.

@@ -3,17 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use engine::VolumeInfo;
+use engine::{VolumeInfo, VolumeService};
 
 use super::{OpenPool, Pools};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::Progress;
 use crate::request::shown;
 use crate::sizes::Size;
-use crate::wire::{CreateVolume, ResizeVolume, Volume};
+use crate::wire::{CreateVolume, ResizeVolume, Service, Volume};
 
 /// Sectors of a volume if nothing is said: every system boots from them.
 const SECTOR: u32 = 512;
+/// The smallest limits, and the largest weight: with less, whoever uses the volume takes it for broken.
+const IOPS_MIN: u64 = 10;
+const BANDWIDTH_MIN: u64 = 64 << 10;
+const WEIGHT_MAX: u16 = 10_000;
 /// Pause between two looks at how far a deletion is.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -83,6 +87,24 @@ impl Pools {
         self.volume(pool, name).await
     }
 
+    /// Changes what a volume may take, and what it gets beside others.
+    ///
+    /// # Errors
+    /// For limits that make no sense, and when there is no such volume.
+    pub(crate) async fn set_service(&self, pool: &str, name: &str, service: Service) -> Result<Volume> {
+        let open = self.get(pool)?;
+        self.volume(pool, name).await?;
+        check_service(&service)?;
+        let Service { iops, bandwidth, burst_ms, weight } = service;
+        let service =
+            VolumeService { weight, burst_ms, operations: iops.unwrap_or(0), bytes: bandwidth.unwrap_or(0) };
+        let wanted = name.to_owned();
+        let set = open.call(move |pool| async move { pool.set_volume_service(&wanted, service).await }).await;
+        set.map_err(|error| explain(error, pool, name))?;
+        tracing::info!(pool, volume = name, ?service, "limits changed");
+        self.volume(pool, name).await
+    }
+
     /// Deletes a volume, and waits until what it held is free.
     ///
     /// # Errors
@@ -125,6 +147,24 @@ impl Pools {
     }
 }
 
+/// Refuses limits with which a volume could not be used, and weights that make no difference.
+fn check_service(service: &Service) -> Result<()> {
+    let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+    if service.iops.is_some_and(|iops| iops < IOPS_MIN) {
+        return invalid(format!("a limit below {IOPS_MIN} operations a second stops what uses the volume"));
+    }
+    if service.bandwidth.is_some_and(|bandwidth| bandwidth < BANDWIDTH_MIN) {
+        return invalid(format!("a limit below {} a second stops what uses the volume", Size(BANDWIDTH_MIN)));
+    }
+    if !(1..=WEIGHT_MAX).contains(&service.weight) {
+        return invalid(format!(
+            "a weight of {}: 1 to {WEIGHT_MAX} are possible, 100 is the usual one",
+            service.weight
+        ));
+    }
+    Ok(())
+}
+
 /// Seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
@@ -146,6 +186,12 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
         created: info.created,
         deleting: info.deleting,
         kept_by: info.kept_by,
+        service: Service {
+            iops: Some(info.service.operations).filter(|limit| *limit > 0),
+            bandwidth: Some(info.service.bytes).filter(|limit| *limit > 0),
+            burst_ms: info.service.burst_ms,
+            weight: if info.service.weight == 0 { Service::default().weight } else { info.service.weight },
+        },
         exported: false,
     }
 }

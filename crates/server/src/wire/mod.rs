@@ -22,7 +22,7 @@ pub use pool::{
     Space,
 };
 pub use snapshot::{Change, Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage};
-pub use volume::{CreateVolume, ResizeVolume, Volume};
+pub use volume::{CreateVolume, ResizeVolume, Service, Volume};
 
 pub use crate::error::{Error, ErrorKind};
 

@@ -30,6 +30,29 @@ pub struct Volume {
     pub kept_by: usize,
     /// True if it is exported.
     pub exported: bool,
+    /// What it may take, and what it gets beside others.
+    #[serde(default)]
+    pub service: Service,
+}
+
+/// What a volume may take, and what it gets beside others. All cores and all of its exports count together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Service {
+    /// Operations a second at most; no limit if absent.
+    pub iops: Option<u64>,
+    /// Bytes a second at most; no limit if absent.
+    pub bandwidth: Option<u64>,
+    /// Milliseconds for which a volume that was quiet may go beyond its limits: what it saves up.
+    pub burst_ms: u32,
+    /// Its share beside other volumes that want to at the same time, 1 to 10,000; 100 is the usual one.
+    pub weight: u16,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self { iops: None, bandwidth: None, burst_ms: 0, weight: 100 }
+    }
 }
 
 /// A volume to be made.

@@ -23,6 +23,7 @@ use reactor::{Buffer, Home, Notify, Reactor, Semaphore, WaitList};
 use super::Pool;
 use super::create::check_name;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fair::Meter;
 use crate::shard::Shard;
 use crate::volume::all;
 pub use contents::{Change, VolumeUsage};
@@ -41,6 +42,8 @@ pub(crate) struct VolumeShared {
     pub(crate) size: AtomicU64,
     /// The volume was deleted: handles fail.
     pub(crate) gone: AtomicBool,
+    /// What it may take.
+    pub(crate) meter: Meter,
 }
 
 struct Entry {
@@ -108,11 +111,17 @@ impl Catalogue {
 
     /// Tells every shard of every volume, and learns from them which numbers of layers are taken.
     async fn introduce_all(&self) -> Result<()> {
-        let known: Vec<_> = self.records().map(|record| (record.id, record.layer, record.parent)).collect();
+        let known: Vec<_> = self
+            .records()
+            .map(|record| (record.id, record.layer, record.parent, record.service.weight))
+            .collect();
         for shard in self.shards.iter() {
             let known = known.clone();
             let introduce = move |shard: Rc<Shard>| async move {
-                known.into_iter().for_each(|(volume, layer, parent)| shard.use_layer(volume, layer, parent));
+                for (volume, layer, parent, weight) in known {
+                    shard.use_layer(volume, layer, parent);
+                    shard.set_weight(volume, weight);
+                }
                 shard.last_layer()
             };
             if let Some(last) = shard.call(introduce).await? {
@@ -138,6 +147,7 @@ impl Catalogue {
             is_snapshot: record.kind == VolumeKind::Snapshot,
             size: AtomicU64::new(record.size),
             gone: AtomicBool::new(record.state == VolumeState::Deleting),
+            meter: Meter::new(volumes::limits_of(&record.service)),
         });
         self.entries.borrow_mut().insert(record.id, Entry { record, shared });
     }

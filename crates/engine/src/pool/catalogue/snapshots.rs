@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use format::{VolumeKind, VolumeRecord, VolumeState};
+use format::{VolumeKind, VolumeRecord, VolumeService, VolumeState};
 
 use super::{AT, Catalogue, Pool, check_name, split_name};
 use crate::error::Result;
@@ -18,7 +18,9 @@ impl Catalogue {
         let volume = self.find(volume)?;
         self.check_free(&name)?;
         let id = self.free_id()?;
-        let frozen = VolumeRecord { id, name, kind: VolumeKind::Snapshot, created: now, ..volume.clone() };
+        let service = VolumeService::default();
+        let frozen =
+            VolumeRecord { id, name, kind: VolumeKind::Snapshot, created: now, service, ..volume.clone() };
         let moved = VolumeRecord { layer: self.new_layer(), parent: Some(frozen.layer), ..volume };
         // Known before the first write goes to the new layer: a crash from here on finds it, empty or not.
         self.store(&[&frozen, &moved], None).await?;

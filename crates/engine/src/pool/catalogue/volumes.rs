@@ -2,13 +2,15 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use format::limits::{BLOCK, VOLUME_MAX};
-use format::{VolumeKind, VolumeRecord, VolumeState};
+use format::{VolumeKind, VolumeRecord, VolumeService, VolumeState};
 use reactor::Buffer;
 
 use super::{AT, Catalogue, Pool, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fair::Limits;
 use crate::shard::Shard;
 use crate::volume::Slices;
 
@@ -33,6 +35,8 @@ pub struct VolumeInfo {
     pub deleting: bool,
     /// Of a deleted snapshot that holds no more than what others were built on, clones among them: how many these are. Zero otherwise.
     pub kept_by: usize,
+    /// What it may take, and its weight beside others.
+    pub service: VolumeService,
     /// It could not be freed; the next opening tries again.
     pub stuck: bool,
 }
@@ -64,6 +68,7 @@ impl Catalogue {
                 created: record.created,
                 deleting: record.state == VolumeState::Deleting,
                 kept_by: self.kept_by(record),
+                service: record.service,
                 stuck: self.stuck.borrow().contains(&record.id),
             });
         }
@@ -87,6 +92,7 @@ impl Catalogue {
             layer: self.new_layer(),
             parent: None,
             created: now,
+            service: VolumeService::default(),
         };
         self.store(&[&record], None).await?;
         self.introduce(&record).await?;
@@ -155,6 +161,28 @@ impl Catalogue {
         Ok(())
     }
 
+    /// Changes what a volume may take, at once.
+    async fn set_service(&self, name: String, service: VolumeService) -> Result<()> {
+        let _changing = self.changing.acquire().await;
+        let mut record = self.find(&name)?;
+        let shared = self.shared(record.id)?;
+        if shared.is_snapshot {
+            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot has no limits: set those of the volume"));
+        }
+        record.service = service;
+        self.store(&[&record], None).await?;
+        shared.meter.set(limits_of(&service));
+        self.tell_weight(&record).await?;
+        self.update(record);
+        Ok(())
+    }
+
+    /// Tells every shard what a volume gets beside others.
+    pub(super) async fn tell_weight(&self, record: &VolumeRecord) -> Result<()> {
+        let (volume, weight) = (record.id, record.service.weight);
+        self.on_shards(move |shard| shard.set_weight(volume, weight)).await
+    }
+
     /// Marks a volume or snapshot as deleted; its blocks are freed in the background.
     async fn delete(&self, name: String) -> Result<()> {
         let _changing = self.changing.acquire().await;
@@ -178,6 +206,15 @@ impl Catalogue {
         self.update(record);
         self.untidy.notify();
         Ok(())
+    }
+}
+
+/// The limits of a service record.
+pub(super) fn limits_of(service: &VolumeService) -> Limits {
+    Limits {
+        operations: service.operations,
+        bytes: service.bytes,
+        burst: Duration::from_millis(service.burst_ms.into()),
     }
 }
 
@@ -227,6 +264,16 @@ impl Pool {
         let resize =
             move |catalogue: Rc<Catalogue>| async move { catalogue.resize(name, size, may_shrink).await };
         self.catalogue().call(resize).await?
+    }
+
+    /// Changes what a volume may take, and what it gets beside others; from now on, on all cores together.
+    ///
+    /// # Errors
+    /// `NotFound`; `ReadOnly` for a snapshot.
+    pub async fn set_volume_service(&self, name: &str, service: VolumeService) -> Result<()> {
+        let name = name.to_owned();
+        let set = move |catalogue: Rc<Catalogue>| async move { catalogue.set_service(name, service).await };
+        self.catalogue().call(set).await?
     }
 
     /// Deletes a volume that nobody has open. Its name is free once its blocks are, in the background.

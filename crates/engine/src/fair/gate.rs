@@ -1,0 +1,336 @@
+//! Who is next where several volumes want to: weighted fair queueing, with as many operations under way as their latency bears.
+//!
+//! While one volume is alone, everything passes: its depth is its own affair. Once there are several, operations are let in by start-time fair
+//! queueing (Goyal, Vin and Cheng, 1996) up to a depth that follows the latency: as long as what passes takes less than
+//! [`TARGET`] times what it takes when nothing else is under way, the depth grows, otherwise it shrinks (as TCP Vegas does; Brakmo and Peterson, 1995).
+//! So a busy volume fills the drives, but not the drives' queues, and one that asks for little does not wait behind it. A volume that has less than its
+//! share of the depth under way never waits.
+//!
+//! Always true: what has a [`Turn`] is counted until that is dropped; while anything waits, something is under way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use format::VolumeId;
+use reactor::{LocalSender, Reactor, local_oneshot};
+use smallvec::SmallVec;
+
+/// How much longer operations may take beside others than by themselves.
+const TARGET: f32 = 2.0;
+/// Operations after which the depth is looked at.
+const LOOK_EVERY: u32 = 32;
+/// How long a volume that does nothing still counts as one that wants to, in nanoseconds.
+const QUIET: u64 = 100_000_000;
+/// Units under way at most, when several want to.
+const DEPTH_MAX: f32 = 512.0;
+const DEPTH_START: f32 = 32.0;
+/// Of operations that nothing else is under way with, each how many is timed.
+const TIMED: u32 = 16;
+/// Classes of operations by size: each twice as large as the one before.
+const SIZES: usize = 9;
+/// Weight of a volume that nobody gave one.
+const WEIGHT: u16 = 100;
+
+/// See the module.
+pub(crate) struct Gate {
+    /// The only volume that wants to; `None` at first, and when there are several.
+    alone: Cell<Option<VolumeId>>,
+    /// Units under way.
+    under_way: Cell<u32>,
+    /// Units that may be under way when several want to.
+    depth: Cell<f32>,
+    depth_min: f32,
+    flows: RefCell<SmallVec<[Flow; 8]>>,
+    /// Start tag of what was let in last.
+    virtual_time: Cell<f64>,
+    /// How long an operation takes by itself, by size, in nanoseconds; 0 for what is not known.
+    by_itself: Cell<[f32; SIZES]>,
+    /// Sum and number of how many times that was taken lately.
+    taken: Cell<(f32, u32)>,
+    count: Cell<u32>,
+    weights: RefCell<Vec<(VolumeId, u16)>>,
+}
+
+/// A volume that wants to, among several.
+struct Flow {
+    volume: VolumeId,
+    weight: f64,
+    under_way: u32,
+    /// Finish tag of what was queued last.
+    finish: f64,
+    waiting: VecDeque<Waiting>,
+    /// When it last wanted something.
+    seen: u64,
+}
+
+struct Waiting {
+    units: u32,
+    size: u8,
+    start: f64,
+    turn: LocalSender<Turn>,
+}
+
+/// Being under way. Dropped when it is over.
+pub(crate) struct Turn {
+    gate: Rc<Gate>,
+    volume: VolumeId,
+    units: u32,
+    size: u8,
+    /// When it began, if it is timed.
+    began: Option<u64>,
+}
+
+impl Gate {
+    /// A gate that never lets fewer than `depth_min` units be under way.
+    pub(crate) fn new(depth_min: u16) -> Rc<Self> {
+        Rc::new(Self {
+            alone: Cell::new(None),
+            under_way: Cell::new(0),
+            depth: Cell::new(DEPTH_START.max(depth_min.into())),
+            depth_min: depth_min.into(),
+            flows: RefCell::default(),
+            virtual_time: Cell::new(0.0),
+            by_itself: Cell::default(),
+            taken: Cell::default(),
+            count: Cell::new(0),
+            weights: RefCell::default(),
+        })
+    }
+
+    /// Gives a volume its weight: the share of what there is that it gets beside others.
+    pub(crate) fn set_weight(&self, volume: VolumeId, weight: u16) {
+        let mut weights = self.weights.borrow_mut();
+        weights.retain(|(other, _)| *other != volume);
+        if weight != WEIGHT && weight != 0 {
+            weights.push((volume, weight));
+        }
+        drop(weights);
+        for flow in self.flows.borrow_mut().iter_mut().filter(|flow| flow.volume == volume) {
+            flow.weight = f64::from(if weight == 0 { WEIGHT } else { weight });
+        }
+    }
+
+    /// A turn for an operation on `blocks` blocks; `None` if it has to wait ([`Gate::wait`]).
+    pub(crate) fn enter(self: &Rc<Self>, volume: VolumeId, blocks: usize) -> Option<Turn> {
+        let units = units_of(blocks);
+        if self.alone.get() == Some(volume) {
+            let under_way = self.under_way.get();
+            self.under_way.set(under_way + units);
+            let began = if under_way == 0 { self.begin_timed() } else { None };
+            return Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began });
+        }
+        self.enter_beside_others(volume, blocks)
+    }
+
+    /// One of a few is timed, where nothing else is under way.
+    fn begin_timed(&self) -> Option<u64> {
+        let count = self.count.get().wrapping_add(1);
+        self.count.set(count);
+        count.is_multiple_of(TIMED).then(now)
+    }
+
+    #[cold]
+    fn enter_beside_others(self: &Rc<Self>, volume: VolumeId, blocks: usize) -> Option<Turn> {
+        let (now, units) = (now(), units_of(blocks));
+        if self.alone.get().is_none() && self.flows.borrow().is_empty() {
+            self.alone.set(Some(volume));
+            return self.enter(volume, blocks);
+        }
+        if let Some(other) = self.alone.take() {
+            let flow = Flow { under_way: self.under_way.get(), ..self.new_flow(other, now) };
+            self.flows.borrow_mut().push(flow);
+        }
+        let mut flows = self.flows.borrow_mut();
+        let index = match flows.iter().position(|flow| flow.volume == volume) {
+            Some(index) => index,
+            None => {
+                flows.push(self.new_flow(volume, now));
+                flows.len() - 1
+            }
+        };
+        let fair = share(self.depth.get(), flows.len());
+        let flow = flows.get_mut(index)?;
+        flow.seen = now;
+        let room = self.under_way.get() == 0 || to_f32(self.under_way.get() + units) <= self.depth.get();
+        let within = flow.under_way == 0 || to_f32(flow.under_way + units) <= fair;
+        if !flow.waiting.is_empty() || !(room || within) {
+            return None;
+        }
+        let start = flow.finish.max(self.virtual_time.get());
+        flow.finish = start + f64::from(units) / flow.weight;
+        self.virtual_time.set(start.max(self.virtual_time.get()));
+        flow.under_way += units;
+        self.under_way.set(self.under_way.get() + units);
+        drop(flows);
+        Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began: Some(now) })
+    }
+
+    fn new_flow(&self, volume: VolumeId, now: u64) -> Flow {
+        let weights = self.weights.borrow();
+        let weight = weights.iter().find(|(other, _)| *other == volume).map_or(WEIGHT, |(_, weight)| *weight);
+        let finish = self.virtual_time.get();
+        Flow { volume, weight: weight.into(), under_way: 0, finish, waiting: VecDeque::new(), seen: now }
+    }
+
+    /// Waits for the turn that [`Gate::enter`] had not.
+    pub(crate) async fn wait(self: &Rc<Self>, volume: VolumeId, blocks: usize) -> Turn {
+        loop {
+            let (sender, receiver) = local_oneshot();
+            {
+                let mut flows = self.flows.borrow_mut();
+                let Some(flow) = flows.iter_mut().find(|flow| flow.volume == volume) else {
+                    drop(flows);
+                    // It is alone by now.
+                    match self.enter(volume, blocks) {
+                        Some(turn) => return turn,
+                        None => continue,
+                    }
+                };
+                let units = units_of(blocks);
+                let start = flow.finish.max(self.virtual_time.get());
+                flow.finish = start + f64::from(units) / flow.weight;
+                flow.waiting.push_back(Waiting { units, size: size_of(blocks), start, turn: sender });
+            }
+            if let Some(turn) = receiver.await {
+                return turn;
+            }
+        }
+    }
+
+    /// Lets in what may go on.
+    fn let_in(self: &Rc<Self>) {
+        loop {
+            let granted = {
+                let mut flows = self.flows.borrow_mut();
+                let fair = share(self.depth.get(), flows.len());
+                let under_way = self.under_way.get();
+                let depth = self.depth.get();
+                let may = |flow: &&mut Flow| {
+                    flow.waiting.front().is_some_and(|next| {
+                        under_way == 0
+                            || to_f32(under_way + next.units) <= depth
+                            || to_f32(flow.under_way + next.units) <= fair
+                    })
+                };
+                let start = |flow: &Flow| flow.waiting.front().map_or(f64::INFINITY, |next| next.start);
+                let next = flows.iter_mut().filter(may).min_by(|a, b| start(a).total_cmp(&start(b)));
+                let Some(flow) = next else { return };
+                let Some(next) = flow.waiting.pop_front() else { return };
+                flow.under_way += next.units;
+                self.under_way.set(under_way + next.units);
+                self.virtual_time.set(self.virtual_time.get().max(next.start));
+                let turn = Turn {
+                    gate: self.clone(),
+                    volume: flow.volume,
+                    units: next.units,
+                    size: next.size,
+                    began: Some(now()),
+                };
+                (next.turn, turn)
+            };
+            // Whoever no longer waits drops it, which counts it out again.
+            granted.0.send(granted.1);
+        }
+    }
+
+    #[cold]
+    fn leave_beside_others(self: &Rc<Self>, turn: &Turn) {
+        if let Some(flow) = self.flows.borrow_mut().iter_mut().find(|flow| flow.volume == turn.volume) {
+            flow.under_way = flow.under_way.saturating_sub(turn.units);
+        }
+        let (sum, count) = self.taken.get();
+        if count >= LOOK_EVERY {
+            self.taken.set((0.0, 0));
+            self.look(sum / to_f32(count));
+        }
+        self.let_in();
+    }
+
+    /// Follows the latency with the depth, and forgets who has become quiet.
+    fn look(&self, times: f32) {
+        let depth = self.depth.get();
+        let wanted =
+            if times > TARGET { depth * (TARGET / times).max(0.5) } else { depth + depth.sqrt() / 2.0 };
+        self.depth.set(wanted.clamp(self.depth_min, DEPTH_MAX));
+        let now = now();
+        let mut flows = self.flows.borrow_mut();
+        flows.retain(|flow| {
+            flow.under_way > 0 || !flow.waiting.is_empty() || now.saturating_sub(flow.seen) < QUIET
+        });
+        if let [only] = flows.as_slice()
+            && only.waiting.is_empty()
+        {
+            self.alone.set(Some(only.volume));
+            flows.clear();
+        }
+    }
+
+    /// Counts how long an operation took, by itself or in times of that.
+    #[allow(clippy::cast_precision_loss)]
+    fn note(&self, size: u8, nanos: u64, beside_others: bool) {
+        let mut all = self.by_itself.get();
+        let Some(known) = all.get_mut(usize::from(size)) else { return };
+        let nanos = nanos as f32;
+        if beside_others {
+            if *known > 0.0 {
+                let (sum, count) = self.taken.get();
+                self.taken.set((sum + (nanos / *known).min(64.0), count + 1));
+            } else {
+                let (sum, count) = self.taken.get();
+                self.taken.set((sum + TARGET, count + 1));
+            }
+            return;
+        }
+        if *known == 0.0 {
+            *known = nanos;
+        } else {
+            *known += (nanos.min(*known * 4.0) - *known) / 16.0;
+        }
+        self.by_itself.set(all);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let gate = &self.gate;
+        let under_way = gate.under_way.get().saturating_sub(self.units);
+        gate.under_way.set(under_way);
+        // Everything ends together at the end of a reactor: nobody is let in any more.
+        let Some(reactor) = Reactor::try_current() else { return };
+        let alone = gate.alone.get().is_some();
+        if let Some(began) = self.began {
+            gate.note(self.size, reactor.now().as_nanos().saturating_sub(began), !alone);
+        }
+        if !alone {
+            gate.leave_beside_others(self);
+        }
+    }
+}
+
+/// A share of the depth: what a volume may have under way whatever others do.
+fn share(depth: f32, flows: usize) -> f32 {
+    depth / to_f32(u32::try_from(flows).unwrap_or(u32::MAX)).max(1.0)
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn to_f32(count: u32) -> f32 {
+    count as f32
+}
+
+/// What an operation weighs: one, and one for each 64 KiB.
+fn units_of(blocks: usize) -> u32 {
+    1 + u32::try_from(blocks / 16).unwrap_or(u32::MAX)
+}
+
+fn size_of(blocks: usize) -> u8 {
+    u8::try_from(blocks.max(1).ilog2()).unwrap_or(u8::MAX).min(SIZES as u8 - 1)
+}
+
+fn now() -> u64 {
+    Reactor::current().now().as_nanos()
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

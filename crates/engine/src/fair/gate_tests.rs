@@ -1,0 +1,196 @@
+//! A gate before drives that take a while for each operation and do a few at once, in simulated time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reactor::{Clock, Driver, Instant, Rouse};
+
+use super::*;
+
+/// A clock that jumps to what is waited for.
+#[derive(Default)]
+struct Jumping(Cell<u64>);
+
+struct JumpingClock(Rc<Jumping>);
+
+impl Clock for JumpingClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.0.get())
+    }
+}
+
+struct JumpingDriver(Rc<Jumping>);
+
+struct Nobody;
+
+impl Rouse for Nobody {
+    fn rouse(&self) {}
+}
+
+impl Driver for JumpingDriver {
+    fn poll(&self) -> bool {
+        false
+    }
+
+    fn sleep(&self, until: Option<Instant>) {
+        let until = until.expect("somebody waits for a moment");
+        self.0.0.set(self.0.0.get().max(until.as_nanos()));
+    }
+
+    fn rouser(&self) -> Arc<dyn Rouse> {
+        Arc::new(Nobody)
+    }
+}
+
+/// Drives that do so many operations at once, each in 100 us; the others queue.
+struct Drives {
+    free_at: RefCell<Vec<u64>>,
+}
+
+const SERVICE: u64 = 100_000;
+
+impl Drives {
+    async fn serve(&self) {
+        let now = now();
+        let wait = {
+            let mut free_at = self.free_at.borrow_mut();
+            let next = free_at.iter_mut().min().unwrap();
+            *next = (*next).max(now) + SERVICE;
+            *next - now
+        };
+        Reactor::current().sleep(Duration::from_nanos(wait)).await;
+    }
+}
+
+struct Load {
+    gate: Rc<Gate>,
+    drives: Drives,
+    /// End of the load.
+    end: u64,
+}
+
+impl Load {
+    /// One operation after the other; gives how long each took.
+    async fn run(self: Rc<Self>, volume: VolumeId) -> Vec<u64> {
+        let mut times = Vec::new();
+        while now() < self.end {
+            let start = now();
+            let _turn = match self.gate.enter(volume, 1) {
+                Some(turn) => turn,
+                None => self.gate.wait(volume, 1).await,
+            };
+            self.drives.serve().await;
+            times.push(now() - start);
+        }
+        times
+    }
+}
+
+const QUIET_ONE: VolumeId = VolumeId::new(1);
+const BUSY_ONE: VolumeId = VolumeId::new(2);
+
+/// Times of a volume's operations one at a time, and the number of those of others at these depths, on drives that do `channels` at once.
+fn beside(
+    channels: usize,
+    weights: &[(VolumeId, u16)],
+    others: &[(VolumeId, usize)],
+) -> (Vec<u64>, Vec<usize>) {
+    let jumping = Rc::new(Jumping::default());
+    let clock = || Rc::new(JumpingClock(jumping.clone()));
+    let reactor = Reactor::new(Rc::new(JumpingDriver(jumping.clone())), clock());
+    let result = reactor.run(async {
+        let gate = Gate::new(2);
+        weights.iter().for_each(|(volume, weight)| gate.set_weight(*volume, *weight));
+        let load = |end| {
+            let drives = Drives { free_at: RefCell::new(vec![0; channels]) };
+            Rc::new(Load { gate: gate.clone(), drives, end })
+        };
+        // By itself for a while: what it takes is learnt.
+        load(100_000_000).run(QUIET_ONE).await;
+        let load = load(3_000_000_000);
+        let reactor = Reactor::current();
+        let quiet = reactor.spawn(load.clone().run(QUIET_ONE));
+        let mut counts = Vec::new();
+        let tasks: Vec<_> = others
+            .iter()
+            .map(|(volume, depth)| {
+                (0..*depth).map(|_| reactor.spawn(load.clone().run(*volume))).collect::<Vec<_>>()
+            })
+            .collect();
+        for tasks in tasks {
+            let mut count = 0;
+            for task in tasks {
+                count += task.await.len();
+            }
+            counts.push(count);
+        }
+        assert_eq!(gate.under_way.get(), 0);
+        (quiet.await, counts)
+    });
+    reactor.shut_down();
+    result
+}
+
+fn percentile(mut times: Vec<u64>, share: usize) -> u64 {
+    times.sort_unstable();
+    times[times.len() * share / 100]
+}
+
+#[test]
+fn a_busy_volume_leaves_another_its_latency_and_takes_what_is_left() {
+    for channels in [1, 8, 64] {
+        let (quiet, others) = beside(channels, &[], &[(BUSY_ONE, 256)]);
+        let p99 = percentile(quiet.clone(), 99);
+        assert!(p99 <= 3 * SERVICE, "{channels} at once: {} us", p99 / 1000);
+        // Nearly all that the drives can do is done.
+        let done = quiet.len() + others[0];
+        let possible = channels * usize::try_from(2_900_000_000 / SERVICE).unwrap();
+        assert!(done * 100 >= possible * 85, "{channels} at once: {done} of {possible}");
+    }
+}
+
+#[test]
+fn without_a_gate_it_would_wait_behind_everything() {
+    let (quiet, _) = beside(8, &[], &[(BUSY_ONE, 2)]);
+    assert!(percentile(quiet, 50) <= SERVICE, "hardly anything is under way");
+}
+
+#[test]
+fn volumes_get_what_their_weights_say() {
+    let (light, heavy) = (VolumeId::new(3), VolumeId::new(4));
+    let (_, counts) = beside(8, &[(heavy, 300)], &[(light, 128), (heavy, 128)]);
+    let ratio = counts[1] * 100 / counts[0];
+    assert!((200..=320).contains(&ratio), "{counts:?}");
+    let (_, counts) = beside(8, &[], &[(light, 256), (heavy, 64)]);
+    let ratio = counts[1] * 100 / counts[0];
+    assert!((85..=115).contains(&ratio), "{counts:?}");
+}
+
+#[test]
+fn one_that_no_longer_waits_holds_nobody_up() {
+    let jumping = Rc::new(Jumping::default());
+    let reactor =
+        Reactor::new(Rc::new(JumpingDriver(jumping.clone())), Rc::new(JumpingClock(jumping.clone())));
+    reactor.run(async {
+        let gate = Gate::new(1);
+        gate.depth.set(1.0);
+        let first = gate.enter(BUSY_ONE, 1).unwrap();
+        let second = gate.enter(QUIET_ONE, 1).unwrap();
+        assert!(gate.enter(BUSY_ONE, 1).is_none() && gate.enter(QUIET_ONE, 1).is_none());
+        let given_up = gate.clone();
+        let given_up = Reactor::current().spawn(async move {
+            let wait = given_up.wait(BUSY_ONE, 1);
+            let mut wait = std::pin::pin!(wait);
+            std::future::poll_fn(|context| {
+                assert!(wait.as_mut().poll(context).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+        });
+        given_up.await;
+        drop((first, second));
+        assert_eq!(gate.under_way.get(), 0);
+        assert!(gate.enter(QUIET_ONE, 1).is_some());
+    });
+    reactor.shut_down();
+}

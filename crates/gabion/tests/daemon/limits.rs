@@ -1,0 +1,42 @@
+//! What a volume may take.
+
+use std::time::Instant;
+
+use super::harness::Home;
+use super::nbd::{Client, pattern};
+
+#[test]
+fn a_volume_keeps_to_its_limits_and_they_outlive_the_daemon() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    let limits = ["--iops", "50", "--bandwidth", "100M", "--weight", "300"];
+    let said = daemon.ok(&[&["volume", "set", "fast/vm01"][..], &limits].concat());
+    assert!(said.contains("50 operations a second") && said.contains("weight 300"), "{said}");
+    assert!(daemon.refused(&["volume", "set", "fast/vm01", "--iops", "1"]).contains("below 10"));
+    assert!(daemon.refused(&["volume", "set", "fast/none", "--iops", "100"]).contains("no volume"));
+    daemon.stop();
+
+    let daemon = home.start();
+    let service = &daemon.json(&["volume", "show", "fast/vm01"])["service"];
+    assert_eq!((&service["iops"], &service["weight"]), (&50.into(), &300.into()), "{service}");
+    assert_eq!(service["bandwidth"], 100 << 20);
+    let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    let start = Instant::now();
+    for block in 0..50 {
+        client.write(block * 4096, &pattern(1, 4096)).unwrap();
+    }
+    // 50 a second: the last begins 0.98 s after the first. How much longer it takes is the machine's affair.
+    assert!(start.elapsed().as_millis() >= 900, "{:?}", start.elapsed());
+
+    // What is not named stays.
+    daemon.ok(&["volume", "set", "fast/vm01", "--iops", "none", "--burst", "2"]);
+    let service = &daemon.json(&["volume", "show", "fast/vm01"])["service"];
+    assert!(
+        service["iops"].is_null() && service["burst_ms"] == 2000 && service["weight"] == 300,
+        "{service}"
+    );
+    assert_eq!(service["bandwidth"], 100 << 20);
+    daemon.stop();
+}
