@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod commands;
 mod failure;
+mod image;
 mod output;
 mod own_daemon;
 mod progress;

@@ -27,7 +27,7 @@ pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use vm::{CreateVmArgs, DiskWords, TemplateCommand, VmCommand};
-pub(crate) use volume::{Limit, ServiceArgs, VolumeCommand};
+pub(crate) use volume::{ExportImageArgs, ImportArgs, Limit, ServiceArgs, VolumeCommand};
 
 /// Software-defined storage: one protected pool out of a server's drives, served as volumes.
 #[derive(Parser, Debug)]

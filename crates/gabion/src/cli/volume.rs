@@ -1,12 +1,14 @@
 //! `gabion volume`.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use server::Size;
 
 use super::VolumeName;
+use crate::image::Format;
 
 /// Make, list and change volumes
 #[derive(Subcommand, Debug)]
@@ -139,6 +141,8 @@ Example:
         #[arg(value_name = "TO")]
         to: VolumeName,
     },
+    ExportImage(ExportImageArgs),
+    Import(ImportArgs),
     /// Delete a volume or snapshot: everything that only it holds is lost
     Delete {
         /// Its pool and name
@@ -177,4 +181,64 @@ fn limit<T: FromStr<Err: Display>>(text: &str) -> Result<Limit<T>, String> {
         return Ok(Limit(None));
     }
     text.parse().map(|value| Limit(Some(value))).map_err(|error: T::Err| format!("{error}; or 'none'"))
+}
+
+/// Write a volume or snapshot to an image file
+///
+/// Of a volume, the image is what it is at the beginning, however busy it is: a snapshot is taken for that, and deleted when the
+/// copy has ended. A file system in it is found as after a power cut, unless it was frozen meanwhile (fsfreeze(8)). Holes
+/// stay holes: the image takes about as much as the volume stores. Under its own name the file is only ever whole; only its
+/// owner may read it. The copy goes by NBD, which the daemon must serve.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion volume export-image fast/vm01 vm01.img
+  gabion volume export-image fast/vm01@monday vm01.qcow2
+  gabion volume export-image fast/vm01 /backup/vm01 --format qcow2 --force
+
+Raw images need no other program; qcow2 needs qemu-img (in Debian's and Ubuntu's package qemu-utils).")]
+pub(crate) struct ExportImageArgs {
+    /// The volume or snapshot
+    #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
+    pub(crate) name: VolumeName,
+    /// The image to write
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Its format [default: by its name: qcow2 for .qcow2, else raw]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Replace a file that is there, once the new one is whole
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Make a volume of an image file
+///
+/// The volume is new, and as large as the disk in the image unless told otherwise. Holes and zeros of the image take no space in
+/// it. When the command succeeds, all of it is durable; when it fails or is interrupted, there is no such volume. An
+/// image that needs other files (a backing or data file) is refused. The copy goes by NBD, which the daemon must serve.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion volume import fast/vm02 vm01.img
+  gabion volume import fast/web debian-13-generic-amd64.qcow2 --size 40G
+  gabion volume import fast/old disk --format raw
+
+Raw images need no other program; qcow2, vhdx and vdi need qemu-img (in Debian's and Ubuntu's package qemu-utils).")]
+pub(crate) struct ImportArgs {
+    /// The new volume's pool and name
+    #[arg(value_name = "POOL/VOLUME")]
+    pub(crate) name: VolumeName,
+    /// The image
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Its format [default: what its first bytes say]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// The volume's size, at least that of the disk in the image
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Size>,
+    /// Sector size that the volume offers, 512 or 4096: that of the disk which the image was made of
+    #[arg(long, value_name = "BYTES", default_value_t = 512)]
+    pub(crate) sector: u32,
 }

@@ -3,9 +3,11 @@
 mod bench;
 mod bench_churn;
 mod bench_vhost;
+mod calls;
 mod check;
 mod drive;
 mod export;
+pub(crate) mod image;
 pub(crate) mod lab;
 mod pool;
 mod serve;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use server::Size;
 use server::wire::{CreateVolume, Operation, Pool, PoolState, ResizeVolume, Service, Volume};
 
-use super::{Setting, confirm, snapshot};
+use super::{Setting, confirm, image, snapshot};
 use crate::cli::{Limit, ServiceArgs, VolumeCommand, VolumeName};
 use crate::client::segment;
 use crate::failure::Outcome;
@@ -29,6 +29,8 @@ pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Out
         }
         VolumeCommand::Usage { name } => snapshot::usage(setting, &name).await,
         VolumeCommand::Diff { from, to } => snapshot::diff(setting, &from, &to).await,
+        VolumeCommand::ExportImage(arguments) => image::export(setting, arguments).await,
+        VolumeCommand::Import(arguments) => image::import(setting, arguments).await,
         VolumeCommand::Delete { name, yes } => delete(setting, &name, yes).await,
     }
 }

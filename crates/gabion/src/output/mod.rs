@@ -22,7 +22,7 @@ pub(crate) use export::exports;
 pub(crate) use lab::{lab_models, labs};
 pub(crate) use pool::{opening, pool_statuses, pools};
 pub(crate) use vm::{host, machine, machine_made, machine_started, machines, templates};
-pub(crate) use volume::{service, usages, volume, volumes};
+pub(crate) use volume::{image_exported, image_imported, service, usages, volume, volumes};
 
 /// The word by which the API calls a state.
 pub(crate) fn word<T: Serialize>(state: &T) -> String {

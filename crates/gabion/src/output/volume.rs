@@ -5,6 +5,7 @@ use server::wire::{Service, Usage, Volume};
 
 use super::table::table;
 use super::time::utc;
+use crate::commands::image::Moved;
 
 /// A list of volumes.
 pub(crate) fn volumes(volumes: &[Volume]) -> String {
@@ -81,4 +82,32 @@ pub(crate) fn volume(volume: &Volume) -> String {
         utc(volume.created),
         service(&volume.service),
     )
+}
+
+/// An image that was written.
+pub(crate) fn image_exported(moved: &Moved) -> String {
+    let taken = moved.taken.map(|taken| format!(", takes {}", Size(taken))).unwrap_or_default();
+    format!(
+        "{} is {} of {}, {}{taken}; {}",
+        moved.file.display(),
+        moved.volume,
+        Size(moved.size),
+        moved.format,
+        pace(moved)
+    )
+}
+
+/// A volume that was made of an image.
+pub(crate) fn image_imported(moved: &Moved) -> String {
+    format!("volume {} of {} holds {}; {}", moved.volume, Size(moved.size), moved.file.display(), pace(moved))
+}
+
+fn pace(moved: &Moved) -> String {
+    let seconds = moved.seconds;
+    match (moved.data, moved.bytes_per_second) {
+        (Some(data), Some(rate)) => {
+            format!("{} of data copied in {seconds:.1} s ({}/s)", Size(data), Size(rate))
+        }
+        _ => format!("copied in {seconds:.1} s"),
+    }
 }

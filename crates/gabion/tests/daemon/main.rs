@@ -12,6 +12,7 @@ mod exports;
 #[allow(dead_code, reason = "the front end of the export room's own tests, of which these use less")]
 mod front_end;
 mod harness;
+mod images;
 mod limits;
 mod nbd;
 mod pools;

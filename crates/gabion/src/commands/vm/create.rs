@@ -8,11 +8,11 @@ use server::wire::Protocol;
 use server::{Error, ErrorKind, Size};
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
+use super::super::calls::Manner;
 use super::Work;
-use super::disks::Manner;
-use super::image::Image;
 use crate::cli::{CreateVmArgs, DiskWords, VolumeName};
 use crate::failure::Usage;
+use crate::image::{Image, Interrupt};
 use crate::output;
 
 /// A disk that a machine is to have.
@@ -66,7 +66,7 @@ impl Work<'_> {
     async fn plan(&self, wanted: &[Wanted]) -> Result<Vec<Disk>> {
         let mut disks = Vec::new();
         for Wanted { name, size, image: _, read_only } in wanted {
-            let there = self.volume(name).await?;
+            let there = self.setting.volume(name).await?;
             let refusal = match (&there, size) {
                 (Some(_), Some(_)) => {
                     Error::new(ErrorKind::Exists, format!("there is a volume {name} already"))
@@ -92,17 +92,16 @@ impl Work<'_> {
     async fn make(&self, machine: &Machine, wanted: &[Wanted], made: &mut Made) -> Result<()> {
         for disk in wanted {
             if let Some(size) = disk.size {
-                self.create_volume(&disk.name, size).await?;
+                self.setting.create_volume(&disk.name, size, None).await?;
                 made.volumes.push(disk.name.clone());
             }
             if let Some(image) = &disk.image {
-                // An export that a failed copy leaves is ended with the rest.
-                made.exports.push(disk.name.clone());
-                self.import(image, &disk.name).await?;
-                made.exports.pop();
+                // A copy that is broken off is taken back like one that fails.
+                let mut interrupt = Interrupt::new()?;
+                self.setting.fill(image, &disk.name, &mut interrupt).await?;
             }
         }
-        let exports = self.exports().await?;
+        let exports = self.setting.exports().await?;
         for disk in wanted {
             let there = |pool: &str, volume: &str| pool == disk.name.pool && volume == disk.name.volume;
             match exports.iter().find(|export| there(&export.pool, &export.volume)) {
@@ -120,7 +119,7 @@ impl Work<'_> {
                     let reactors = machine.reactors.clone();
                     let manner =
                         Manner { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    self.export(&disk.name, manner).await?;
+                    self.setting.export(&disk.name, manner).await?;
                     made.exports.push(disk.name.clone());
                 }
             }
@@ -131,11 +130,11 @@ impl Work<'_> {
     /// Takes back what was made. What cannot be is named, and is no reason to stop.
     async fn take_back(&self, made: Made) {
         for name in made.exports.iter().rev() {
-            // A copy that failed has ended its export, mostly.
-            let _ = self.end_export(name).await;
+            // One that is not there any more is as it should be.
+            let _ = self.setting.end_export(name).await;
         }
         for name in made.volumes.iter().rev() {
-            if let Err(error) = self.delete_volume(name).await {
+            if let Err(error) = self.setting.delete_volume(name).await {
                 eprintln!("gabion: volume {name} was made and is left: {error}");
             }
         }
@@ -144,7 +143,7 @@ impl Work<'_> {
 
 /// The disks that are asked for, the one to start from first.
 fn wanted(arguments: &CreateVmArgs) -> Result<Vec<Wanted>> {
-    let image = arguments.image.as_deref().map(Image::look).transpose()?;
+    let image = arguments.image.as_deref().map(|path| Image::look(path, None)).transpose()?;
     let least = image.as_ref().map(|image| image.size);
     let given = arguments.size.map(Size::bytes);
     if let (Some(least), Some(given)) = (least, given)

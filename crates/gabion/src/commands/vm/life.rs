@@ -95,7 +95,7 @@ impl Work<'_> {
         if !made.is_empty() {
             confirm(yes, &format!("Machine '{name}' and all that is in {} will be lost.", made.join(", ")))?;
         }
-        let exports = self.exports().await?;
+        let exports = self.setting.exports().await?;
         for disk in &machine.disks {
             let name: VolumeName =
                 disk.volume.parse().map_err(|error| Error::new(ErrorKind::Invalid, error))?;
@@ -105,11 +105,11 @@ impl Work<'_> {
                     && export.volume == name.volume
             });
             if ours {
-                self.end_export(&name).await?;
+                self.setting.end_export(&name).await?;
             }
             // One that somebody has deleted already is as it should be.
-            if volumes && disk.made && self.volume(&name).await?.is_some() {
-                self.delete_volume(&name).await?;
+            if volumes && disk.made && self.setting.volume(&name).await?.is_some() {
+                self.setting.delete_volume(&name).await?;
             }
         }
         self.store.delete(name, lock)?;

@@ -4,7 +4,6 @@
 
 mod create;
 mod disks;
-mod image;
 mod life;
 mod template;
 
