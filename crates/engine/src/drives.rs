@@ -1,18 +1,30 @@
 //! The pool's drives as one shard uses them: which may be used, and which hold writes that are not durable yet.
 //!
-//! Always true (D1): a drive that is lost is never written or believed again until the pool is opened anew.
+//! Always true (D1): a drive that is lost is never written or believed again until it joins anew.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::DriveIndex;
 use reactor::{Drive, Io, Span};
 
+/// What becomes of what lies on a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is there to stay.
+    Stays,
+    /// It is there, and to be moved elsewhere.
+    Leaves,
+    /// It is not to be had.
+    Lost,
+}
+
 /// One drive.
 struct Slot {
-    /// `None` if it was missing when the pool was opened.
+    /// `None` if it is not in use.
     drive: Option<Rc<dyn Drive>>,
     online: Cell<bool>,
+    leaving: Cell<bool>,
     /// Written since its last flush began.
     dirty: Cell<bool>,
     volatile: bool,
@@ -20,74 +32,106 @@ struct Slot {
     read_errors: Cell<u64>,
 }
 
+impl Slot {
+    fn new(drive: Option<Rc<dyn Drive>>) -> Self {
+        let volatile = drive.as_ref().is_some_and(|drive| drive.properties().volatile_cache);
+        Self {
+            online: Cell::new(drive.is_some()),
+            leaving: Cell::new(false),
+            drive,
+            dirty: Cell::new(false),
+            volatile,
+            read_errors: Cell::new(0),
+        }
+    }
+
+    fn usable(&self) -> Option<&dyn Drive> {
+        self.drive.as_deref().filter(|_| self.online.get())
+    }
+}
+
 /// The drives, by index.
 pub(crate) struct Drives {
-    slots: Vec<Slot>,
+    slots: RefCell<Vec<Slot>>,
 }
 
 impl Drives {
     /// Drives as opened on this reactor; `None` for one that may not be used.
     pub(crate) fn new(drives: Vec<Option<Rc<dyn Drive>>>) -> Self {
-        let slot = |drive: Option<Rc<dyn Drive>>| {
-            let volatile = drive.as_ref().is_some_and(|drive| drive.properties().volatile_cache);
-            Slot {
-                online: Cell::new(drive.is_some()),
-                drive,
-                dirty: Cell::new(false),
-                volatile,
-                read_errors: Cell::new(0),
-            }
-        };
-        Self { slots: drives.into_iter().map(slot).collect() }
+        Self { slots: RefCell::new(drives.into_iter().map(Slot::new).collect()) }
     }
 
-    fn usable(&self, index: DriveIndex) -> Option<(&Slot, &Rc<dyn Drive>)> {
-        let slot = self.slots.get(index.index()).filter(|slot| slot.online.get())?;
-        slot.drive.as_ref().map(|drive| (slot, drive))
+    /// A drive joins the pool, with a number that no other has.
+    pub(crate) fn join(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
+        let mut slots = self.slots.borrow_mut();
+        let count = slots.len().max(index.index() + 1);
+        slots.resize_with(count, || Slot::new(None));
+        if let Some(slot) = slots.get_mut(index.index()) {
+            assert!(slot.usable().is_none(), "D1: drive {index} is in use already");
+            *slot = Slot { read_errors: slot.read_errors.clone(), ..Slot::new(Some(drive)) };
+        }
+    }
+
+    /// What `what` gives of a drive that may be used.
+    fn with<T>(&self, index: DriveIndex, what: impl FnOnce(&Slot, &dyn Drive) -> T) -> Option<T> {
+        let slots = self.slots.borrow();
+        let slot = slots.get(index.index())?;
+        slot.usable().map(|drive| what(slot, drive))
     }
 
     /// True if the drive may be used.
     pub(crate) fn is_online(&self, index: DriveIndex) -> bool {
-        self.usable(index).is_some()
+        self.with(index, |_, _| ()).is_some()
     }
 
-    /// Drives that may be used.
-    pub(crate) fn online(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.online.get() && slot.drive.is_some()).count()
+    /// What becomes of what lies on a drive.
+    pub(crate) fn standing(&self, index: DriveIndex) -> Standing {
+        let leaves = self.with(index, |slot, _| slot.leaving.get());
+        leaves.map_or(Standing::Lost, |leaves| if leaves { Standing::Leaves } else { Standing::Stays })
+    }
+
+    /// Drives that are there to stay.
+    pub(crate) fn staying(&self) -> usize {
+        let stays = |slot: &&Slot| slot.usable().is_some() && !slot.leaving.get();
+        self.slots.borrow().iter().filter(stays).count()
+    }
+
+    /// These drives, and no others, are to be emptied.
+    pub(crate) fn set_leaving(&self, leaving: &[DriveIndex]) {
+        for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
+            slot.leaving.set(leaving.contains(&index));
+        }
     }
 
     /// Starts a flush of one drive, whatever was written to it; `None` if it may not be used. Done at once where completed writes
     /// are durable.
     pub(crate) fn flush(&self, index: DriveIndex) -> Option<Io> {
-        let (slot, drive) = self.usable(index)?;
-        Some(if slot.volatile { drive.flush() } else { Io::ready(Ok(0)) })
+        self.with(index, |slot, drive| if slot.volatile { drive.flush() } else { Io::ready(Ok(0)) })
     }
 
     /// Starts a read; `None` if the drive may not be used.
     pub(crate) fn read(&self, index: DriveIndex, offset: u64, into: &[Span]) -> Option<Io> {
-        self.usable(index).map(|(_, drive)| drive.read(offset, into))
+        self.with(index, |_, drive| drive.read(offset, into))
     }
 
     /// A read is about to begin.
     pub(crate) fn expect_read(&self, index: DriveIndex, offset: u64, length: usize) {
-        if let Some((_, drive)) = self.usable(index) {
-            drive.expect_read(offset, length);
-        }
+        self.with(index, |_, drive| drive.expect_read(offset, length));
     }
 
     /// Starts a write; `None` if the drive may not be used.
     pub(crate) fn write(&self, index: DriveIndex, offset: u64, from: &[Span]) -> Option<Io> {
-        let (slot, drive) = self.usable(index)?;
-        slot.dirty.set(true);
-        Some(drive.write(offset, from))
+        self.with(index, |slot, drive| {
+            slot.dirty.set(true);
+            drive.write(offset, from)
+        })
     }
 
     /// Starts a flush of every drive that was written since its last one and forgets on power loss.
     pub(crate) fn flush_dirty(&self) -> Vec<(DriveIndex, Io)> {
         let mut flushes = Vec::new();
-        for (index, slot) in self.slots.iter().enumerate() {
-            let Ok(index) = u16::try_from(index).map(DriveIndex::new) else { continue };
-            let Some((_, drive)) = self.usable(index) else { continue };
+        for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
+            let Some(drive) = slot.usable() else { continue };
             if slot.dirty.replace(false) && slot.volatile {
                 flushes.push((index, drive.flush()));
             }
@@ -97,37 +141,40 @@ impl Drives {
 
     /// True if no drive in use loses completed writes at a power cut: completion is durability.
     pub(crate) fn all_durable(&self) -> bool {
-        !self.slots.iter().any(|slot| slot.online.get() && slot.volatile)
+        !self.slots.borrow().iter().any(|slot| slot.online.get() && slot.volatile)
     }
 
-    /// Takes a drive out of use (D1).
+    fn change(&self, index: DriveIndex, change: impl FnOnce(&Slot)) {
+        if let Some(slot) = self.slots.borrow().get(index.index()) {
+            change(slot);
+        }
+    }
+
+    /// Takes a drive out of use (D1), and lets go of it: it may be opened anew.
     pub(crate) fn lose(&self, index: DriveIndex) {
-        if let Some(slot) = self.slots.get(index.index()) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(index.index()) {
             slot.online.set(false);
+            slot.drive = None;
         }
     }
 
     /// Counts a read that the drive failed or answered wrongly.
     pub(crate) fn count_read_error(&self, index: DriveIndex) {
-        if let Some(slot) = self.slots.get(index.index()) {
-            slot.read_errors.set(slot.read_errors.get() + 1);
-        }
+        self.change(index, |slot| slot.read_errors.set(slot.read_errors.get() + 1));
     }
 
     /// Reads that each drive failed or answered wrongly.
     pub(crate) fn read_errors(&self) -> Vec<u64> {
-        self.slots.iter().map(|slot| slot.read_errors.get()).collect()
+        self.slots.borrow().iter().map(|slot| slot.read_errors.get()).collect()
     }
 
     /// A write of the drive has completed: the next flush must reach it, whatever flush began meanwhile.
     pub(crate) fn mark_dirty(&self, index: DriveIndex) {
-        if let Some(slot) = self.slots.get(index.index()) {
-            slot.dirty.set(true);
-        }
+        self.change(index, |slot| slot.dirty.set(true));
     }
 
     /// Marks every drive as written, so that the next flush reaches all.
     pub(crate) fn mark_all_dirty(&self) {
-        self.slots.iter().for_each(|slot| slot.dirty.set(true));
+        self.slots.borrow().iter().for_each(|slot| slot.dirty.set(true));
     }
 }

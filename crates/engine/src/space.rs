@@ -17,6 +17,8 @@ pub(crate) struct Space {
     total: AtomicU32,
     /// Those that could be opened now, the reserve included.
     available: AtomicU32,
+    /// Those of them that would have all their columns.
+    whole: AtomicU32,
     /// Segments kept back for cleaning, trims and checkpoints.
     reserve: AtomicU32,
     /// Blocks of a segment that can live.
@@ -54,6 +56,7 @@ impl Space {
         Self {
             total: AtomicU32::new(0),
             available: AtomicU32::new(0),
+            whole: AtomicU32::new(0),
             reserve: AtomicU32::new(0),
             segment_payload,
             live: (0..shards).map(|_| ShardLive::default()).collect(),
@@ -65,6 +68,16 @@ impl Space {
         self.total.store(total, Ordering::Relaxed);
         self.available.store(available, Ordering::Relaxed);
         self.reserve.store(reserve, Ordering::Relaxed);
+    }
+
+    /// The control has counted those segments that would have all their columns.
+    pub(crate) fn set_whole(&self, whole: u32) {
+        self.whole.store(whole, Ordering::Relaxed);
+    }
+
+    /// True if a segment that is opened now has all columns for which there are drives.
+    pub(crate) fn has_whole(&self) -> bool {
+        self.whole.load(Ordering::Relaxed) > 0
     }
 
     /// A shard has counted anew.
@@ -109,9 +122,13 @@ impl Space {
     /// Live blocks that the pool takes. Beyond that, writes that need more room are refused: the rest is what cleaning
     /// and checkpoints work with.
     pub(crate) fn capacity(&self) -> u64 {
+        self.capacity_of(self.total.load(Ordering::Relaxed), self.reserve.load(Ordering::Relaxed))
+    }
+
+    /// The same for so many segments, with such a reserve.
+    pub(crate) fn capacity_of(&self, total: u32, reserve: u32) -> u64 {
         let shards = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
-        let total = self.total.load(Ordering::Relaxed);
-        let usable = total.saturating_sub(self.reserve.load(Ordering::Relaxed));
+        let usable = total.saturating_sub(reserve);
         let slack = (total / BREATHING_PART).max(SLACK_PER_SHARD * shards);
         // Tiny pools: a quarter at most is kept back.
         u64::from(usable - slack.min(usable / 4)) * self.segment_payload
@@ -142,7 +159,8 @@ impl Reserve {
     /// A share of the pool, and a few segments for each shard.
     pub(crate) fn of(superblock: &Superblock) -> Self {
         let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
-        let belong = || superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
+        let stays = |state| !matches!(state, DriveState::Removed | DriveState::Leaving);
+        let belong = || superblock.drives.iter().filter(|drive| stays(drive.state));
         let zones: u64 = belong().map(|drive| u64::from(drive.zones)).sum();
         let all = u32::try_from(zones / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);
         let drives = u32::try_from(belong().count()).unwrap_or(u32::MAX);
@@ -156,6 +174,13 @@ impl Reserve {
     fn new(segments: u32, scheme: Scheme, drives: u32) -> Self {
         let left = drives.saturating_sub(scheme.parity().into()).max(scheme.width().into());
         Self { segments, left }
+    }
+
+    /// The same for a pool whose drives are others by now. It never becomes smaller: what shards may leave to do for a checkpoint was
+    /// reckoned with what it was.
+    pub(crate) fn grown(self, superblock: &Superblock) -> Self {
+        let now = Self::of(superblock);
+        Self { segments: now.segments.max(self.segments), ..now }
     }
 
     /// Segments of it while this many drives are in use. With more of them than a segment has columns, free zones go with

@@ -11,6 +11,8 @@ pub(crate) struct Zones {
     drives: Vec<DriveZones>,
     /// Segments and columns allocated: rotates the columns over the drives, so that parity lies on each in turn.
     turn: usize,
+    /// Columns that a segment may do without if the drives have no room for all.
+    holes: u32,
 }
 
 struct DriveZones {
@@ -148,7 +150,11 @@ impl ZoneRun {
 impl Zones {
     /// Drives with these numbers of zones, all free.
     pub(crate) fn new(drives: impl Iterator<Item = (u32, bool)>) -> Self {
-        Self { drives: drives.map(|(zones, online)| DriveZones::new(zones, online)).collect(), turn: 0 }
+        Self {
+            drives: drives.map(|(zones, online)| DriveZones::new(zones, online)).collect(),
+            turn: 0,
+            holes: 0,
+        }
     }
 
     /// Marks a zone as taken by a segment that exists. False if it is taken twice or does not exist: the tables are
@@ -229,6 +235,16 @@ impl Zones {
         }
     }
 
+    /// A drive with this many zones, all free, joins; new segments may not use it yet.
+    pub(crate) fn join(&mut self, drive: DriveIndex, zones: u32) {
+        assert_eq!(
+            drive.index(),
+            self.drives.len(),
+            "Z1: drives are numbered in the order in which they join"
+        );
+        self.drives.push(DriveZones::new(zones, false));
+    }
+
     /// Lets new segments use a drive, or not.
     pub(crate) fn set_online(&mut self, drive: DriveIndex, online: bool) {
         if let Some(zones) = self.drives.get_mut(drive.index()) {
@@ -237,13 +253,15 @@ impl Zones {
     }
 
     /// Zones of a new segment of `scheme`, on drives that [`Zones::choose`] takes; which column lies on which of them rotates.
-    /// With too few drives in use the last parity columns stay holes, so that reads need no decoding; with too little room on
-    /// them there is no segment, because one with fewer columns than it could have would be worse protected.
+    /// With too few drives in use the last parity columns stay holes, so that reads need no decoding. With too little room on
+    /// them there is no segment, because one with fewer columns than it could have would be worse protected; unless drives are lost:
+    /// then it may miss as many columns as every other may.
     pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<Allocated> {
         let drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
         let width = usize::from(scheme.width());
         let online = (0..self.drives.len()).filter(|drive| self.is_online(*drive)).count();
-        if drives.len() < width.min(online).max(usize::from(scheme.data())) {
+        let least = width.min(online).min(width.saturating_sub(self.holes as usize));
+        if drives.len() < least.max(usize::from(scheme.data())) {
             return None;
         }
         self.turn = self.turn.wrapping_add(1);
@@ -274,7 +292,7 @@ impl Zones {
         if drives.len() <= count {
             return drives;
         }
-        let remaining = self.available(scheme);
+        let remaining = self.whole(scheme);
         let (mut chosen, others): (Vec<_>, Vec<_>) =
             drives.into_iter().partition(|drive| self.room(*drive) >= remaining);
         if chosen.len() > count {
@@ -310,19 +328,23 @@ impl Zones {
     }
 
     /// A zone for one column of a segment whose other columns are on the drives `avoid`; and whether its space is there. It lies
-    /// where more is left than segments of `scheme` can use, or else on any drive, in proportion to what is left.
+    /// where more is left than segments of `scheme` can use, or else, unless it must not take what they could, on any drive, in
+    /// proportion to what is left.
     pub(crate) fn allocate_one(
         &mut self,
         scheme: Scheme,
         avoid: &[DriveIndex],
+        only_unused: bool,
     ) -> Option<((DriveIndex, ZoneIndex), bool)> {
         let numbers = self.others(avoid).map(DriveIndex::index);
         let drives: Vec<usize> = numbers.filter(|drive| self.room(*drive) > 0).collect();
-        let remaining = self.available(scheme);
+        let remaining = self.whole(scheme);
         let most = drives.iter().copied().max_by_key(|drive| self.room(*drive))?;
         self.turn = self.turn.wrapping_add(1);
         let drive = if self.room(most) > remaining {
             most
+        } else if only_unused {
+            return None;
         } else {
             self.choose_fairly(drives, 1).first().copied()?
         };
@@ -341,31 +363,48 @@ impl Zones {
         indexes.filter(|drive| !avoid.contains(drive))
     }
 
-    /// Segments of `scheme` that could still be allocated: the most for which the drives together have room, when none
-    /// holds two columns of one segment.
+    /// So many drives are lost: if there is no room for all columns of a segment, as many may be left out.
+    pub(crate) fn allow_holes(&mut self, lost: usize) {
+        self.holes = u32::try_from(lost).unwrap_or(u32::MAX);
+    }
+
+    /// Segments of `scheme` that could still be allocated, at least.
     pub(crate) fn available(&self, scheme: Scheme) -> u32 {
-        self.fit(scheme, DriveZones::free)
+        self.available_with(scheme, self.holes)
     }
 
-    /// The same if no zone were taken.
-    pub(crate) fn capacity(&self, scheme: Scheme) -> u32 {
-        self.fit(scheme, |drive| drive.zones)
-    }
-
-    fn fit(&self, scheme: Scheme, room: impl Fn(&DriveZones) -> u32) -> u32 {
-        let rooms: Vec<u32> = self.drives.iter().filter(|drive| drive.online).map(room).collect();
-        let width = usize::from(scheme.width()).min(rooms.len()).max(usize::from(scheme.data())) as u64;
-        let fits = |segments: u32| {
-            let columns: u64 = rooms.iter().map(|room| u64::from(segments.min(*room))).sum();
-            columns >= u64::from(segments) * width
-        };
-        let most: u64 = rooms.iter().map(|room| u64::from(*room)).sum::<u64>() / width;
-        let (mut low, mut high) = (0, u32::try_from(most).unwrap_or(u32::MAX));
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            if fits(middle) { low = middle } else { high = middle - 1 }
+    /// The same if up to so many columns of a segment were left out where there is no room for them.
+    pub(crate) fn available_with(&self, scheme: Scheme, holes: u32) -> u32 {
+        let whole = self.whole(scheme);
+        if holes == 0 {
+            return whole;
         }
-        low
+        let width = u32::from(scheme.width()).saturating_sub(holes).max(scheme.data().into());
+        whole + fit(self.rooms().map(|room| room.saturating_sub(whole)), width.min(self.columns(scheme)))
+    }
+
+    /// Segments of `scheme` that could still be allocated with all columns for which there are drives: the most for which those
+    /// together have room, when none holds two columns of one segment.
+    pub(crate) fn whole(&self, scheme: Scheme) -> u32 {
+        fit(self.rooms(), self.columns(scheme))
+    }
+
+    fn rooms(&self) -> impl Iterator<Item = u32> {
+        self.drives.iter().filter(|drive| drive.online).map(DriveZones::free)
+    }
+
+    /// Segments of `scheme` that there could be in all, as the zones that are taken lie now: free zones that find no others to
+    /// form segments with do not count. They do when what lies on the others has been written anew.
+    pub(crate) fn capacity(&self, scheme: Scheme) -> u32 {
+        let (all, free) = self.totals();
+        let width = u64::from(self.columns(scheme));
+        let unused = free - u64::from(self.whole(scheme)) * width;
+        u32::try_from((all - unused).div_ceil(width)).unwrap_or(u32::MAX)
+    }
+
+    /// Columns of a segment of `scheme` that are not holes.
+    fn columns(&self, scheme: Scheme) -> u32 {
+        self.drives().min(scheme.width().into()).max(scheme.data().into())
     }
 
     /// Drives that are online.
@@ -380,6 +419,11 @@ impl Zones {
             .fold((0, 0), |(all, free), drive| (all + u64::from(drive.zones), free + u64::from(drive.free())))
     }
 
+    /// Free zones of each drive, whether or not it is online.
+    pub(crate) fn free_by_drive(&self) -> Vec<u32> {
+        self.drives.iter().map(DriveZones::free).collect()
+    }
+
     fn is_online(&self, drive: usize) -> bool {
         self.drives.get(drive).is_some_and(|drive| drive.online)
     }
@@ -388,6 +432,22 @@ impl Zones {
     fn room(&self, drive: usize) -> u32 {
         self.drives.get(drive).filter(|drive| drive.online).map_or(0, DriveZones::free)
     }
+}
+
+/// Segments of so many columns that fit into drives with so much room.
+fn fit(rooms: impl Iterator<Item = u32>, width: u32) -> u32 {
+    let rooms: Vec<u32> = rooms.collect();
+    let fits = |segments: u32| {
+        let columns: u64 = rooms.iter().map(|room| u64::from(segments.min(*room))).sum();
+        columns >= u64::from(segments) * u64::from(width)
+    };
+    let most: u64 = rooms.iter().map(|room| u64::from(*room)).sum::<u64>() / u64::from(width.max(1));
+    let (mut low, mut high) = (0, u32::try_from(most).unwrap_or(u32::MAX));
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
 }
 
 #[cfg(test)]

@@ -51,6 +51,22 @@ fn a_wider_pool_fills_evenly_and_counts_exactly() {
     assert_eq!(count, 46);
 }
 
+/// A drive that has hardly any room must not end a pool that has lost another one.
+#[test]
+fn columns_that_find_no_room_are_left_out_while_drives_are_lost() {
+    let mut zones = Zones::new([(20, true), (20, false), (20, true), (3, true), (20, true)].into_iter());
+    assert_eq!((zones.available(scheme("3+1")), zones.whole(scheme("3+1"))), (3, 3));
+    zones.allow_holes(1);
+    assert_eq!((zones.available(scheme("3+1")), zones.whole(scheme("3+1"))), (20, 3));
+    for number in 0..20 {
+        let columns = zones.allocate(scheme("3+1")).unwrap().columns;
+        let holes = columns.iter().filter(|column| column.zone.is_none()).count();
+        assert_eq!(holes, usize::from(number >= 3));
+        assert!(columns[..3].iter().all(|column| column.zone.is_some()));
+    }
+    assert_eq!(zones.allocate(scheme("3+1")), None);
+}
+
 #[test]
 fn a_lost_drive_costs_parity_not_data() {
     let mut zones = Zones::new([(10, true), (10, false), (10, true), (10, true), (10, true)].into_iter());
@@ -80,17 +96,21 @@ fn one_column_goes_to_a_drive_that_has_none_and_has_most_to_spare() {
     // 22 segments of two columns fit: what is left of the last drive then is of no use to any.
     let mut taken = [0; 4];
     for _ in 0..38 {
-        taken[zones.allocate_one(scheme("1+1"), &[on(2)]).unwrap().0.0.index()] += 1;
+        taken[zones.allocate_one(scheme("1+1"), &[on(2)], false).unwrap().0.0.index()] += 1;
     }
     assert_eq!(taken, [0, 0, 0, 38]);
     assert_eq!(zones.available(scheme("1+1")), 22);
     for _ in 0..16 {
-        taken[zones.allocate_one(scheme("1+1"), &[on(2)]).unwrap().0.0.index()] += 1;
+        taken[zones.allocate_one(scheme("1+1"), &[on(2)], false).unwrap().0.0.index()] += 1;
     }
     assert!(taken[0] >= 3 && taken[3] >= 44, "from both, from the larger more: {taken:?}");
     assert!(zones.has_other(&[on(0), on(2)]) && !zones.has_other(&[on(0), on(2), on(3)]));
-    assert_eq!(zones.allocate_one(scheme("1+1"), &[on(0), on(2), on(3)]), None, "a lost drive takes nothing");
-    while zones.allocate_one(scheme("1+1"), &[]).is_some() {}
+    assert_eq!(
+        zones.allocate_one(scheme("1+1"), &[on(0), on(2), on(3)], false),
+        None,
+        "a lost drive takes nothing"
+    );
+    while zones.allocate_one(scheme("1+1"), &[], false).is_some() {}
     assert_eq!(zones.totals(), (82, 0));
 }
 

@@ -28,15 +28,45 @@ pub enum DriveState {
     Online,
     /// Not there when the pool was opened, or gone while it ran. What it missed is in the segments' columns.
     Missing,
-    /// It failed a write or a flush: nothing on it is believed without its CRC, and nothing is written to it.
+    /// It failed a write or a flush, or was taken out of use: nothing is written to it.
     Failed,
     /// Taken out of the pool; its index stays unused.
     Removed,
+    /// In use, and to be taken out of the pool when what it holds lies elsewhere.
+    Leaving,
+    /// In use again after it was lost: segments may miss what it missed.
+    Returning,
 }
 
 impl DriveState {
-    const ALL: [(u8, Self); 4] =
-        [(1, Self::Online), (2, Self::Missing), (3, Self::Failed), (4, Self::Removed)];
+    const ALL: [(u8, Self); 6] = [
+        (1, Self::Online),
+        (2, Self::Missing),
+        (3, Self::Failed),
+        (4, Self::Removed),
+        (5, Self::Leaving),
+        (6, Self::Returning),
+    ];
+
+    /// True if the drive is read and written, and has every superblock.
+    pub fn is_in_use(self) -> bool {
+        matches!(self, Self::Online | Self::Leaving | Self::Returning)
+    }
+
+    /// True if new segments may lie on it.
+    pub fn takes_segments(self) -> bool {
+        matches!(self, Self::Online | Self::Returning)
+    }
+
+    /// True if it is not in use and may come back.
+    pub fn is_lost(self) -> bool {
+        matches!(self, Self::Missing | Self::Failed)
+    }
+
+    /// True if segments may miss a column for it.
+    pub fn counts_as_lost(self) -> bool {
+        self.is_lost() || self == Self::Returning
+    }
 
     fn to_byte(self) -> u8 {
         Self::ALL.iter().find(|(_, state)| *state == self).map_or(0, |(byte, _)| *byte)
@@ -213,6 +243,11 @@ impl Superblock {
         let theirs = older.epoch();
         let forgotten = self.lineage.first().is_some_and(|first| theirs.epoch < first.epoch);
         self.pool == older.pool && (forgotten || self.lineage.contains(&theirs))
+    }
+
+    /// True if `older` was written by one of the openings that this state remembers: not by one that went on apart from it.
+    pub fn remembers(&self, older: &Self) -> bool {
+        self.pool == older.pool && self.lineage.contains(&older.epoch())
     }
 
     /// The record of a drive.

@@ -126,6 +126,14 @@ impl Disk {
         self.state.borrow_mut().dead = dead;
     }
 
+    /// It is plugged in again after it was pulled out: what it had in its cache went with the power.
+    pub fn plug_in(&self) {
+        if self.is_dead() {
+            self.cut_power();
+            self.set_dead(false);
+        }
+    }
+
     /// True while every operation fails.
     pub fn is_dead(&self) -> bool {
         self.state.borrow().dead

@@ -68,7 +68,10 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let mut cuts = 0;
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
         for operation in ALL {
-            let loses = matches!(operation, Swept::LoseDrive | Swept::TakeDriveOut | Swept::Rebuild);
+            let loses = matches!(
+                operation,
+                Swept::LoseDrive | Swept::TakeDriveOut | Swept::Rebuild | Swept::ReturnDrive
+            );
             if scheme == "3+0" && loses || only.is_some_and(|only| only != format!("{operation:?}")) {
                 continue;
             }

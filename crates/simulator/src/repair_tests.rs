@@ -12,10 +12,10 @@ use crate::disk::Faults;
 use crate::model::content;
 use crate::run::{Ended, Machine, Setup, judge};
 
-const BLOCK: u64 = 4096;
+pub(crate) const BLOCK: u64 = 4096;
 
 /// A machine with an empty pool.
-fn machine(setup: &Setup, seed: u64) -> Rc<Machine> {
+pub(crate) fn machine(setup: &Setup, seed: u64) -> Rc<Machine> {
     let machine = Rc::new(Machine::new(setup, seed));
     let this = machine.clone();
     let made = machine.boot(async move || this.create().await.unwrap());
@@ -24,7 +24,7 @@ fn machine(setup: &Setup, seed: u64) -> Rc<Machine> {
 }
 
 /// Boots, opens the pool, and closes it in the end.
-fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) -> T) -> T {
+pub(crate) fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) -> T) -> T {
     let this = machine.clone();
     let ended = machine.boot(async move || {
         let (pool, _) = this.open().await.unwrap();
@@ -37,7 +37,7 @@ fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) -> T) -> T 
     done
 }
 
-async fn fill(pool: &Pool, name: &str, blocks: u64, value: u64) -> AttachedVolume {
+pub(crate) async fn fill(pool: &Pool, name: &str, blocks: u64, value: u64) -> AttachedVolume {
     pool.create_volume(name, blocks * BLOCK, 4096, 0).await.unwrap();
     let volume = pool.open_volume(name).await.unwrap().attach();
     for first in (0..blocks).step_by(64) {
@@ -49,7 +49,7 @@ async fn fill(pool: &Pool, name: &str, blocks: u64, value: u64) -> AttachedVolum
     volume
 }
 
-async fn compare(pool: &Pool, name: &str, value: u64) {
+pub(crate) async fn compare(pool: &Pool, name: &str, value: u64) {
     let volume = pool.open_volume(name).await.unwrap().attach();
     for block in 0..volume.size() / BLOCK {
         let buffer = Buffer::new(4096);
@@ -58,12 +58,12 @@ async fn compare(pool: &Pool, name: &str, value: u64) {
     }
 }
 
-async fn settled(pool: &Pool) -> PoolStatus {
+pub(crate) async fn settled(pool: &Pool) -> PoolStatus {
     pool.repair_settled().await.unwrap();
     pool.status().await.unwrap()
 }
 
-fn state(status: &PoolStatus, drive: usize) -> DriveState {
+pub(crate) fn state(status: &PoolStatus, drive: usize) -> DriveState {
     status.drives[drive].state
 }
 

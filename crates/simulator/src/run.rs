@@ -7,7 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use engine::{CheckReport, CreateOptions, DriveSource, FindingKind, OpenOptions, OpenReport, Pool, Tuning};
+use engine::{
+    CheckReport, CreateOptions, DriveSource, FindingKind, FoundOnDrive, Member, OpenOptions, OpenReport,
+    Pool, PoolOnDrive, Tuning,
+};
 use reactor::Reactor;
 
 use crate::disk::{Disk, DiskOptions, Fuse};
@@ -21,7 +24,9 @@ pub struct Setup {
     pub scheme: String,
     /// Sizes of the drives, in bytes.
     pub drives: Vec<u64>,
-    /// Whether each forgets at a power cut.
+    /// Sizes of drives that lie ready and belong to no pool yet.
+    pub spares: Vec<u64>,
+    /// Whether each forgets at a power cut; spares do.
     pub volatile: Vec<bool>,
     /// Bytes of a zone.
     pub zone_bytes: u64,
@@ -39,6 +44,7 @@ impl Setup {
         Self {
             scheme: scheme.into(),
             drives: vec![16 << 20; drives],
+            spares: Vec::new(),
             volatile: vec![true; drives],
             zone_bytes: 128 << 10,
             shards: 1,
@@ -68,7 +74,7 @@ pub struct Machine {
     pub world: Rc<World>,
     /// Counts drive operations and cuts the power.
     pub fuse: Rc<Fuse>,
-    /// The drives.
+    /// The drives, then the spares.
     pub disks: Vec<Rc<Disk>>,
     setup: Setup,
     random: Random,
@@ -82,13 +88,16 @@ impl Machine {
     pub fn new(setup: &Setup, seed: u64) -> Self {
         let world = World::new();
         let fuse = Rc::new(Fuse::default());
-        let disks = setup.drives.iter().zip(&setup.volatile).enumerate().map(|(index, (size, volatile))| {
-            let options = DiskOptions { size: *size, volatile_cache: *volatile, latency: setup.latency };
+        let volatile = setup.volatile.iter().copied().chain(std::iter::repeat(true));
+        let all = setup.drives.iter().chain(&setup.spares).zip(volatile);
+        let disks = all.enumerate().map(|(index, (size, volatile_cache))| {
+            let options = DiskOptions { size: *size, volatile_cache, latency: setup.latency };
             let seed = mix(seed ^ (index as u64 + 1));
             Disk::new(format!("drive{index}"), options, world.clone(), fuse.clone(), seed)
         });
         let disks: Vec<_> = disks.collect();
-        let absent = RefCell::new(vec![false; disks.len()]);
+        let absent = (0..disks.len()).map(|index| index >= setup.drives.len()).collect();
+        let absent = RefCell::new(absent);
         Self {
             world,
             fuse,
@@ -98,6 +107,11 @@ impl Machine {
             openings: Cell::new(0),
             absent,
         }
+    }
+
+    /// The pool's scheme.
+    pub fn scheme(&self) -> &str {
+        &self.setup.scheme
     }
 
     fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
@@ -172,6 +186,49 @@ impl Machine {
         let nonce = mix(self.openings.get() ^ self.random.bits());
         let options = OpenOptions { tuning: self.setup.tuning, reactors: Vec::new(), nonce };
         engine::open(&self.sources(), &options).await
+    }
+
+    /// Takes a spare into the pool; gives its number there.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn add(&self, pool: &Pool, spare: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
+        let mut id = [0; 16];
+        self.random.fill(&mut id);
+        if let Some(absent) = self.absent.borrow_mut().get_mut(spare) {
+            *absent = false;
+        }
+        let Some(disk) = self.disks.get(spare) else { panic!("there is no drive {spare}") };
+        let (pool, source) = (pool.clone(), disk.source());
+        async move { pool.add_drive(source, id).await }
+    }
+
+    /// A drive that was lost is plugged in again.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn bring_back(&self, pool: &Pool, index: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
+        let Some(disk) = self.disks.get(index) else { panic!("there is no drive {index}") };
+        let (pool, source) = (pool.clone(), disk.source());
+        async move { pool.return_drive(source).await }
+    }
+
+    /// The drives of the pool as the newest superblock on those that are there says, by number.
+    pub fn members(&self) -> Vec<Member> {
+        let look = async || {
+            let mut newest: Option<PoolOnDrive> = None;
+            for source in self.sources() {
+                let FoundOnDrive::Pool(found) = engine::identify(&*source).await else { continue };
+                if newest.as_ref().is_none_or(|newest| newest.written < found.written) {
+                    newest = Some(*found);
+                }
+            }
+            newest.map_or_else(Vec::new, |newest| newest.members)
+        };
+        match self.boot(look) {
+            Ended::Done(members) => members,
+            Ended::Cut => panic!("a look at the drives ran into a power cut"),
+        }
     }
 
     /// Verifies the closed pool.

@@ -3,6 +3,7 @@
 //! Whole kinds of operations and faults are switched off in most runs (swarm testing, Groce et al., 2012): rare
 //! combinations come up because the common ones do not drown them.
 
+mod members;
 mod snapshots;
 
 use std::cell::{Cell, RefCell};
@@ -10,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{ErrorKind, Pool, RepairLimits, RepairState, Tuning, VolumeInfo};
-use format::DriveState;
+use engine::{ErrorKind, Pool, RepairLimits, Tuning, VolumeInfo};
 use reactor::{Buffer, Reactor};
 
 use crate::disk::Faults;
@@ -43,6 +43,10 @@ pub struct Stats {
     pub moved: u64,
     /// Lost drives of which everything was written elsewhere.
     pub rebuilt: u64,
+    /// Drives that joined.
+    pub added: u64,
+    /// Drives that came back.
+    pub returned: u64,
 }
 
 impl Stats {
@@ -58,6 +62,8 @@ impl Stats {
         self.no_space += other.no_space;
         self.moved += other.moved;
         self.rebuilt += other.rebuilt;
+        self.added += other.added;
+        self.returned += other.returned;
     }
 }
 
@@ -74,6 +80,10 @@ enum Op {
     Delete,
     Resize,
     LoseDrive,
+    AddDrive,
+    ReturnDrive,
+    Evacuate,
+    Keep,
     Repair,
     LimitRepair,
     Rest,
@@ -84,7 +94,7 @@ enum Op {
     RollBack,
 }
 
-const OPS: [(Op, u32); 19] = [
+const OPS: [(Op, u32); 23] = [
     (Op::Write, 40),
     (Op::Read, 20),
     (Op::Flush, 8),
@@ -96,6 +106,10 @@ const OPS: [(Op, u32); 19] = [
     (Op::Delete, 2),
     (Op::Resize, 2),
     (Op::LoseDrive, 1),
+    (Op::AddDrive, 1),
+    (Op::ReturnDrive, 1),
+    (Op::Evacuate, 1),
+    (Op::Keep, 1),
     (Op::Repair, 1),
     (Op::LimitRepair, 1),
     (Op::Rest, 2),
@@ -139,9 +153,12 @@ fn plan(random: &Random) -> Plan {
         1 => false,
         _ => random.once_in(2),
     });
+    let sizes: Vec<u64> = sizes.collect();
+    let spares = (0..random.below(3)).map(|_| (4 << 20) + zone_bytes * random.between(8, 2 * zones));
     let setup = Setup {
         scheme: scheme.into(),
-        drives: sizes.collect(),
+        drives: sizes,
+        spares: spares.collect(),
         volatile: volatile.collect(),
         zone_bytes,
         shards: u16::try_from(random.between(1, 3)).unwrap_or(1),
@@ -215,6 +232,10 @@ struct Life {
     victims: RefCell<Vec<usize>>,
     /// Those that were, and do not belong to the pool any more.
     gone: RefCell<Vec<usize>>,
+    /// Somebody is adding a drive.
+    adding: Cell<bool>,
+    /// Drives that are joining or coming back.
+    joining: Cell<u32>,
     /// How many work on each volume.
     users: RefCell<BTreeMap<String, u32>>,
     names: Cell<u32>,
@@ -243,6 +264,8 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
         volumes: RefCell::default(),
         victims: RefCell::new(victims),
         gone: RefCell::default(),
+        adding: Cell::new(false),
+        joining: Cell::new(0),
         uncertain: RefCell::default(),
         snapshots: RefCell::default(),
         undecided: RefCell::default(),
@@ -316,6 +339,9 @@ impl Life {
 
     /// Opens, verifies, works, and ends one way or another.
     fn round(self: Rc<Self>, last: bool) -> Result<(), String> {
+        // Whoever was at it when the last round ended is no more.
+        self.adding.set(false);
+        self.joining.set(0);
         let cut = !last && !self.random.once_in(4);
         if cut {
             let most = *self.random.choose(&[50, 500, 5000]);
@@ -380,6 +406,7 @@ impl Life {
         self.count(|stats| {
             stats.replayed += report.replayed as u64;
             stats.completed += report.completed;
+            stats.returned += report.returned.len() as u64;
         });
         self.reconcile_snapshots(&pool).await?;
         self.reconcile(&pool).await?;
@@ -473,6 +500,10 @@ impl Life {
                 return self.tolerate("checkpoint", result.map(|_| ()));
             }
             Op::LoseDrive => return self.lose_drive(pool).await,
+            Op::AddDrive => return self.add_drive(pool).await,
+            Op::ReturnDrive => return self.return_drive(pool).await,
+            Op::Evacuate => return self.evacuate(pool).await,
+            Op::Keep => return self.keep(pool).await,
             Op::Repair => return self.repair(pool).await,
             Op::LimitRepair => return self.limit_repair(pool).await,
             Op::Delete => return self.delete(pool).await,
@@ -721,87 +752,6 @@ impl Life {
         }
     }
 
-    /// Loses a drive: it dies, or somebody takes it out.
-    async fn lose_drive(&self, pool: &Pool) {
-        let at = usize::try_from(self.random.below(8)).unwrap_or(0);
-        let Some(victim) = self.victims.borrow().get(at).copied() else { return };
-        let Some(disk) = self.machine.disks.get(victim) else { return };
-        if disk.is_dead() {
-            return;
-        }
-        self.count(|stats| stats.lost_drives += 1);
-        if self.random.once_in(2) {
-            self.say(|| format!("drive {victim} dies"));
-            disk.set_dead(true);
-            return;
-        }
-        let result = pool.fail_drive(u16::try_from(victim).unwrap_or(0)).await;
-        self.say(|| format!("drive {victim} is taken out: {result:?}"));
-        if let Err(error) = result
-            && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PoolFailed)
-        {
-            self.fail(format!("fail_drive: {error:?}"));
-        }
-    }
-
-    /// Waits for repair. What lost drives held is elsewhere then, and others may be lost.
-    async fn repair(&self, pool: &Pool) {
-        let Ok(before) = pool.status().await else { return };
-        if before.repair.state != RepairState::Paused && pool.repair_settled().await.is_ok() {
-            self.say(|| "repair has settled".into());
-            self.check_obstacle(pool).await;
-            self.choose_victims(pool).await;
-        }
-    }
-
-    /// Repair that wants another drive has none.
-    async fn check_obstacle(&self, pool: &Pool) {
-        let Ok(status) = pool.status().await else { return };
-        let online = status.drives.iter().filter(|drive| drive.state == DriveState::Online).count();
-        let enough = online >= usize::from(status.scheme.width());
-        if status.repair.state == RepairState::NeedsDrive && enough && status.failure.is_none() {
-            self.fail(format!("repair wants a drive, and {online} are in use: {:?}", status.repair));
-        }
-    }
-
-    async fn limit_repair(&self, pool: &Pool) {
-        let limits =
-            RepairLimits { paused: self.random.once_in(3), bytes_per_second: repair_rate(&self.random) };
-        let result = pool.set_repair_limits(limits).await;
-        self.say(|| format!("repair is limited to {limits:?}: {result:?}"));
-    }
-
-    /// Puts other drives in the place of victims that do not belong to the pool any more.
-    async fn choose_victims(&self, pool: &Pool) {
-        let Ok(status) = pool.status().await else { return };
-        // What it says must be on the drives before it is relied on.
-        if pool.repair_settled().await.is_err() {
-            return;
-        }
-        let in_state = |wanted: DriveState| {
-            let drives = status.drives.iter().filter(move |drive| drive.state == wanted);
-            drives.map(|drive| usize::from(drive.index))
-        };
-        for removed in in_state(DriveState::Removed) {
-            let mut victims = self.victims.borrow_mut();
-            let Some(at) = victims.iter().position(|victim| *victim == removed) else { continue };
-            victims.remove(at);
-            self.gone.borrow_mut().push(removed);
-            self.count(|stats| stats.rebuilt += 1);
-            let others: Vec<_> =
-                in_state(DriveState::Online).filter(|drive| !victims.contains(drive)).collect();
-            if self.random.once_in(2) || others.is_empty() {
-                continue;
-            }
-            let next = *self.random.choose(&others);
-            self.say(|| format!("drive {removed} is gone for good, drive {next} may be next"));
-            victims.push(next);
-            if let Some(disk) = self.machine.disks.get(next) {
-                disk.set_faults(self.plan.faults);
-            }
-        }
-    }
-
     /// Between rounds: the verifier looks on, victims come and go.
     fn check(&self) -> Result<(), String> {
         self.failed()?;
@@ -815,7 +765,7 @@ impl Life {
                 && self.random.once_in(4)
             {
                 // A drive that was dead or pulled comes back with what it held then.
-                disk.set_dead(false);
+                disk.plug_in();
             }
             if let Some(place) = absent.get_mut(*victim) {
                 *place = self.random.once_in(4);

@@ -3,6 +3,8 @@
 //! Each point is tried with several outcomes of the cut (what the caches keep), on several schemes. (As SPDK's blobstore
 //! tests do for its metadata; here the pool is verified and its data compared after every cut.)
 
+mod members;
+
 use std::time::Duration;
 
 use engine::{AttachedVolume, FoundOnDrive, Pool, RepairState};
@@ -40,6 +42,14 @@ pub enum Swept {
     TakeDriveOut,
     /// Losing a drive, and writing what it held to others.
     Rebuild,
+    /// Adding a drive, and writing on.
+    AddDrive,
+    /// Having a drive emptied, and writing on.
+    Evacuate,
+    /// Adding a drive and having another one emptied, and writing on.
+    ReplaceDrive,
+    /// Losing a drive, writing on, and taking it back.
+    ReturnDrive,
     /// Overwriting in a pool so full that the cleaner works.
     Clean,
     /// Taking a snapshot, and writing on.
@@ -55,7 +65,7 @@ pub enum Swept {
 }
 
 /// All of them.
-pub const ALL: [Swept; 18] = [
+pub const ALL: [Swept; 22] = [
     Swept::Open,
     Swept::WriteSmall,
     Swept::WriteLarge,
@@ -68,6 +78,10 @@ pub const ALL: [Swept; 18] = [
     Swept::LoseDrive,
     Swept::TakeDriveOut,
     Swept::Rebuild,
+    Swept::AddDrive,
+    Swept::Evacuate,
+    Swept::ReplaceDrive,
+    Swept::ReturnDrive,
     Swept::Clean,
     Swept::Snapshot,
     Swept::DeleteSnapshot,
@@ -90,12 +104,20 @@ impl Swept {
         matches!(self, Self::DeleteSnapshot | Self::Clone | Self::RollBack)
     }
 
+    /// True if drives join or leave.
+    const fn changes_drives(self) -> bool {
+        matches!(self, Self::AddDrive | Self::Evacuate | Self::ReplaceDrive | Self::ReturnDrive)
+    }
+
     /// The pool that it works on.
     fn setup(self, scheme: &str, drives: usize) -> Setup {
         // There must be a drive to write to.
-        let spare = usize::from(self == Self::Rebuild && drives == usize::from(parsed(scheme).width()));
+        let needs_another = matches!(self, Self::Rebuild | Self::Evacuate);
+        let spare = usize::from(needs_another && drives == usize::from(parsed(scheme).width()));
         let drives = drives + spare;
-        let setup = Setup::small(scheme, drives);
+        let joins = matches!(self, Self::AddDrive | Self::ReplaceDrive);
+        let spares = if joins { vec![24 << 20] } else { Vec::new() };
+        let setup = Setup { spares, ..Setup::small(scheme, drives) };
         if self != Self::Clean {
             return setup;
         }
@@ -186,6 +208,10 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
     machine.cut_power();
     let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
     judge(&report, &[])?;
+    if operation.changes_drives() {
+        members::after_cut(operation, &machine, &mut expected, cut + outcome)?;
+        return Ok(expected.done);
+    }
     let removed = saying_removed(&machine);
     if operation == Swept::TakeDriveOut && report.missing.is_empty() && removed == 0 {
         // Nothing says that the first drive missed anything.
@@ -383,6 +409,9 @@ async fn perform(
                 model.flushed(2 * value + 1);
             }
             taken.await?;
+        }
+        Swept::AddDrive | Swept::Evacuate | Swept::ReplaceDrive | Swept::ReturnDrive => {
+            members::perform(operation, machine, pool, &volume, model).await?;
         }
         Swept::Rebuild => {
             pool.fail_drive(0).await?;

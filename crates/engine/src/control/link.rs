@@ -73,8 +73,8 @@ impl ControlLink {
         self.control.call(allocate).await?
     }
 
-    /// The shard has nothing left to repair: see [`Control::dismiss_lost`].
-    pub(crate) async fn repaired(&self) {
-        let _ = self.control.call(|control| async move { control.dismiss_lost() }).await;
+    /// The shard has nothing left to repair, or cannot go on: see [`Control::dismiss_lost`].
+    pub(crate) async fn repaired(&self, whole: bool) {
+        let _ = self.control.call(move |control| async move { control.dismiss_lost(whole) }).await;
     }
 }

@@ -27,6 +27,13 @@ impl Control {
         self.loss_settled(drive).await
     }
 
+    /// Loses a drive for what it answered: one that is gone may come back as it was.
+    pub(super) fn lose(self: &Rc<Self>, drive: DriveIndex, doing: &'static str, error: IoError) {
+        let gone = error.kind() == IoErrorKind::Gone;
+        let state = if gone { DriveState::Missing } else { DriveState::Failed };
+        self.lose_as(state, drive, doing, error);
+    }
+
     /// Takes a drive out of use on request.
     ///
     /// # Errors
@@ -34,28 +41,30 @@ impl Control {
     pub(crate) async fn fail_drive(self: &Rc<Self>, drive: DriveIndex) -> Result<()> {
         {
             let state = self.state.borrow();
-            if state.superblock.drive(drive).is_none_or(|record| record.state != DriveState::Online) {
+            if !state.is_in_use(drive) {
                 return Err(Error::new(ErrorKind::NotFound, format!("drive {drive} is not in use")));
             }
-            if state.lost() >= usize::from(self.geometry.scheme.parity()) {
-                let message =
-                    format!("the pool cannot bear the loss of drive {drive}: {} lost already", state.lost());
+            if state.lost_with(drive) > usize::from(self.geometry.scheme.parity()) {
+                let message = format!(
+                    "the pool cannot bear the loss of drive {drive}: {} lost already, or not whole yet",
+                    state.lost()
+                );
                 return Err(Error::new(ErrorKind::PoolFailed, message));
             }
         }
-        self.lose(drive, "taken out of use on request", IoError::new(IoErrorKind::Gone));
+        let error = IoError::new(IoErrorKind::Gone);
+        self.lose_as(DriveState::Failed, drive, "taken out of use on request", error);
         self.loss_settled(drive).await
     }
 
     /// Takes a drive out of use: [`Control::loss_settled`] tells when that is done.
-    pub(super) fn lose(self: &Rc<Self>, drive: DriveIndex, doing: &'static str, error: IoError) {
+    fn lose_as(self: &Rc<Self>, becomes: DriveState, drive: DriveIndex, doing: &'static str, error: IoError) {
         let first = {
             let mut state = self.state.borrow_mut();
-            let online =
-                state.superblock.drive(drive).is_some_and(|record| record.state == DriveState::Online);
+            let online = state.superblock.drive(drive).is_some_and(|record| record.state.is_in_use());
             if !online {
                 false
-            } else if state.lost() >= usize::from(self.geometry.scheme.parity()) {
+            } else if state.lost_with(drive) > usize::from(self.geometry.scheme.parity()) {
                 let why = Error::new(
                     ErrorKind::PoolFailed,
                     format!("{doing} on drive {drive} ({error}), and the pool cannot bear another loss"),
@@ -64,7 +73,8 @@ impl Control {
                 state.failure.get_or_insert(why);
                 false
             } else {
-                state.mark_failed(drive);
+                state.mark_lost(drive, becomes);
+                state.keep_leaving_drives(self.geometry.scheme);
                 true
             }
         };
@@ -86,9 +96,17 @@ impl Control {
         if self.publish(|_| ()).await.is_ok() {
             let shards = self.shards.borrow().clone();
             for shard in shards {
+                let leaving = self.leaving();
+                let leave = move |shard: Rc<Shard>| async move {
+                    shard.set_leaving(&leaving);
+                    shard.leave_drive(drive).await
+                };
                 // One that is closed, or fails, counts on nothing any more.
-                let _ = shard.call(move |shard| async move { shard.leave_drive(drive).await }).await;
+                let _ = shard.call(leave).await;
             }
+        }
+        if let Some(place) = self.drives.borrow_mut().get_mut(drive.index()) {
+            *place = None;
         }
         self.state.borrow_mut().settling.retain(|settling| *settling != drive);
         self.settled.wake_all();
@@ -113,10 +131,12 @@ impl Control {
     pub(crate) async fn add_shard(&self, shard: Home<Shard>) -> Result<()> {
         self.shards.borrow_mut().push(shard.clone());
         let drives = self.state.borrow().superblock.drives.clone();
-        for (index, _) in drives.iter().enumerate().filter(|(_, drive)| drive.state != DriveState::Online) {
+        for (index, _) in drives.iter().enumerate().filter(|(_, drive)| !drive.state.is_in_use()) {
             let drive = DriveIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
             shard.call(move |shard| async move { shard.leave_drive(drive).await }).await??;
         }
+        let leaving = self.leaving();
+        shard.call(move |shard| async move { shard.set_leaving(&leaving) }).await?;
         Ok(())
     }
 

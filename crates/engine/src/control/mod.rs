@@ -9,6 +9,7 @@
 
 mod link;
 mod loss;
+mod members;
 mod publish;
 mod repair;
 mod trim;
@@ -21,7 +22,7 @@ use format::{
     DriveIndex, DriveState, Incarnation, Scheme, SegmentClass, SegmentRecord, SegmentState, Superblock,
     ZoneIndex,
 };
-use reactor::{Drive, Home, Notify, WaitList};
+use reactor::{Drive, Home, Notify, Semaphore, WaitList};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, Slot};
@@ -30,19 +31,20 @@ use crate::shard::Shard;
 use crate::space::{Reserve, Space};
 use crate::zones::{Allocated, Zones};
 pub(crate) use link::ControlLink;
+use members::Joiner;
 pub(crate) use repair::Spare;
 
 /// See the module.
 pub(crate) struct Control {
     state: RefCell<State>,
     geometry: Geometry,
-    /// The drives as this reactor opened them; `None` where missing.
-    drives: Vec<Option<Rc<dyn Drive>>>,
+    /// The drives as this reactor opened them; `None` where they are not in use.
+    drives: RefCell<Vec<Option<Rc<dyn Drive>>>>,
     /// The slot that holds each drive's last superblock.
     slots: RefCell<Vec<Slot>>,
     shards: RefCell<Vec<Home<Shard>>>,
     /// Free segments that only the pool's own records may use.
-    reserve: Reserve,
+    reserve: Cell<Reserve>,
     /// How full the pool is, for the shards.
     space: Arc<Space>,
     changed: Notify,
@@ -54,6 +56,8 @@ pub(crate) struct Control {
     settled: WaitList,
     /// Zones came back, or [`Control::stop`].
     warmed: Notify,
+    /// Drives join and leave one at a time.
+    membership: Rc<Semaphore>,
     /// Lost drives are being looked at: does anything still refer to them?
     dismissing: Cell<bool>,
     dismiss_again: Cell<bool>,
@@ -74,6 +78,9 @@ struct State {
     failure: Option<Error>,
     /// Lost drives of which not everybody knows yet.
     settling: Vec<DriveIndex>,
+    /// The drive that is to join with the next publish, and why the last one could not.
+    joining: Option<Joiner>,
+    refused: Option<Error>,
     stopping: bool,
 }
 
@@ -111,15 +118,17 @@ impl Control {
             done: 0,
             failure: None,
             settling: Vec::new(),
+            joining: None,
+            refused: None,
             stopping: false,
         };
         let control = Rc::new(Self {
             state: RefCell::new(state),
             geometry,
-            drives,
+            drives: RefCell::new(drives),
             slots: RefCell::new(slots),
             shards: RefCell::default(),
-            reserve,
+            reserve: Cell::new(reserve),
             space,
             changed: Notify::default(),
             published: WaitList::default(),
@@ -127,6 +136,7 @@ impl Control {
             running: Cell::new(true),
             settled: WaitList::default(),
             warmed: Notify::default(),
+            membership: Semaphore::new(1),
             dismissing: Cell::default(),
             dismiss_again: Cell::default(),
             reserving: Cell::default(),
@@ -140,10 +150,16 @@ impl Control {
 
     /// Tells the shards how many segments there are, after zones were taken, given back or lost.
     fn count_space(&self) {
+        {
+            let mut state = self.state.borrow_mut();
+            let lost = state.superblock.drives.iter().filter(|record| record.state.counts_as_lost()).count();
+            state.zones.allow_holes(lost);
+        }
         let state = self.state.borrow();
+        self.space.set_whole(state.zones.whole(self.geometry.scheme));
         let (total, available) =
             (state.zones.capacity(self.geometry.scheme), state.zones.available(self.geometry.scheme));
-        self.space.set_segments(total, available, self.reserve.with_drives(state.zones.drives()));
+        self.space.set_segments(total, available, self.reserve.get().with_drives(state.zones.drives()));
     }
 
     /// A copy of the superblock as it is now.
@@ -161,7 +177,7 @@ impl Control {
         let state = self.state.borrow();
         let (zones, free_zones) = state.zones.totals();
         let available = state.zones.available(self.geometry.scheme);
-        let reserve = self.reserve.with_drives(state.zones.drives());
+        let reserve = self.reserve.get().with_drives(state.zones.drives());
         SpaceCounters {
             zones,
             free_zones,
@@ -170,6 +186,11 @@ impl Control {
             live_blocks: self.space.live(),
             capacity_blocks: self.space.capacity(),
         }
+    }
+
+    /// Free zones of each drive.
+    pub(crate) fn free_zones(&self) -> Vec<u32> {
+        self.state.borrow().zones.free_by_drive()
     }
 
     /// Zones for a new segment, and who may use it.
@@ -188,7 +209,7 @@ impl Control {
                 return Err(failure.clone());
             }
             let available = state.zones.available(self.geometry.scheme);
-            let level = self.reserve.level(available, state.zones.drives());
+            let level = self.reserve.get().level(available, state.zones.drives());
             if privilege < level {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
@@ -221,6 +242,11 @@ impl Control {
             self.state.borrow_mut().zones.free(*index, *zone);
         }
         self.warmed.notify();
+        self.tell_of_space();
+    }
+
+    /// There is more space than there was: who waits for some looks again.
+    fn tell_of_space(&self) {
         self.count_space();
         for shard in self.shards.borrow().iter() {
             let _ = shard.remote().post({
@@ -229,16 +255,19 @@ impl Control {
             });
         }
     }
+
+    /// A drive as this reactor opened it; `None` if it is missing.
+    fn drive(&self, index: DriveIndex) -> Option<Rc<dyn Drive>> {
+        self.drives.borrow().get(index.index()).cloned().flatten()
+    }
 }
 
-/// Columns that segments of the pool may miss: one for each drive that belongs to it and is not in use; more if too few drives
-/// are left for all columns of a segment.
+/// Columns that segments of the pool may miss: one for each drive that belongs to it and is not in use, or has come back and misses
+/// something; more if too few drives are left for all columns of a segment.
 pub(crate) fn columns_missing(superblock: &Superblock) -> usize {
-    let count = |states: &[DriveState]| {
-        superblock.drives.iter().filter(|drive| states.contains(&drive.state)).count()
-    };
-    let lost = count(&[DriveState::Missing, DriveState::Failed]);
-    lost.max(usize::from(superblock.scheme.width()).saturating_sub(count(&[DriveState::Online])))
+    let count = |is: fn(DriveState) -> bool| superblock.drives.iter().filter(|drive| is(drive.state)).count();
+    let (lost, in_use) = (count(DriveState::counts_as_lost), count(DriveState::is_in_use));
+    lost.max(usize::from(superblock.scheme.width()).saturating_sub(in_use))
 }
 
 impl State {
@@ -247,12 +276,43 @@ impl State {
         columns_missing(&self.superblock)
     }
 
-    fn mark_failed(&mut self, drive: DriveIndex) {
+    /// True if a drive is read and written.
+    fn is_in_use(&self, drive: DriveIndex) -> bool {
+        self.superblock.drive(drive).is_some_and(|record| record.state.is_in_use())
+    }
+
+    /// The same when this drive is lost too.
+    fn lost_with(&self, drive: DriveIndex) -> usize {
+        let mut superblock = self.superblock.clone();
+        superblock
+            .drives
+            .get_mut(drive.index())
+            .into_iter()
+            .for_each(|record| record.state = DriveState::Failed);
+        columns_missing(&superblock)
+    }
+
+    fn mark_lost(&mut self, drive: DriveIndex, becomes: DriveState) {
+        assert!(becomes.is_lost(), "a lost drive is missing or has failed");
         let since = self.superblock.generation;
         if let Some(record) = self.superblock.drives.get_mut(drive.index()) {
-            record.state = DriveState::Failed;
-            record.since = since;
+            (record.state, record.since) = (becomes, since);
         }
         self.zones.set_online(drive, false);
+    }
+
+    /// Drives that were to be emptied stay if too few others are left for all columns of a segment.
+    fn keep_leaving_drives(&mut self, scheme: Scheme) {
+        if self.zones.drives() >= u32::from(scheme.width()) {
+            return;
+        }
+        let since = self.superblock.generation;
+        for (index, record) in (0..).map(DriveIndex::new).zip(&mut self.superblock.drives) {
+            if record.state == DriveState::Leaving {
+                (record.state, record.since) = (DriveState::Online, since);
+                self.zones.set_online(index, true);
+                tracing::warn!(drive = %index, "a drive that was to be emptied stays: too few others are left");
+            }
+        }
     }
 }

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use format::limits::SUPERBLOCK_SLOT;
-use format::{DriveIndex, DriveState, Generation, Superblock};
+use format::{DriveId, DriveIndex, Generation, Superblock};
 use reactor::{Buffer, Drive, IoError};
 
-use super::Control;
+use super::{Control, State};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Control {
@@ -58,7 +58,9 @@ impl Control {
 
     /// Ends the tasks; when this ends, nothing is done to the drives any more.
     pub(crate) async fn stop(self: Rc<Self>) {
+        let nobody_joins = self.membership.acquire().await;
         self.state.borrow_mut().stopping = true;
+        drop(nobody_joins);
         self.changed.notify();
         self.published.until(|| (!self.running.get()).then_some(())).await;
         self.dismissed().await;
@@ -67,11 +69,10 @@ impl Control {
 
     /// Writes the superblock as it is now to every drive in use, and loses the drives that do not take it.
     async fn publish_round(self: &Rc<Self>) {
+        self.admit().await;
         let (superblock, ticket) = {
             let mut state = self.state.borrow_mut();
-            let next = Generation::new(state.superblock.generation.get() + 1);
-            state.superblock.generation = next;
-            (state.superblock.clone(), state.wanted)
+            (state.next_generation(), state.wanted)
         };
         let failed = self.write_superblock(&superblock).await;
         if failed.is_empty() {
@@ -88,11 +89,11 @@ impl Control {
 
     async fn write_superblock(&self, superblock: &Superblock) -> Vec<(DriveIndex, IoError)> {
         let mut failed = Vec::new();
+        let drives = self.in_use(superblock);
         if !self.has_published.replace(true) {
             // What was found may be in the drives' caches only, left there by a process that died: each drive must have it
             // safe before its other slot is written.
-            let flushes: Vec<_> =
-                self.online(superblock).map(|(index, _, drive)| (index, drive.flush())).collect();
+            let flushes: Vec<_> = drives.iter().map(|(index, _, drive)| (*index, drive.flush())).collect();
             for (index, flush) in flushes {
                 failed.extend(flush.await.err().map(|error| (index, error)));
             }
@@ -101,11 +102,9 @@ impl Control {
             }
         }
         let mut writes = Vec::new();
-        for (index, record, drive) in self.online(superblock) {
-            let bytes = superblock.encode(record.id);
-            assert!(bytes.len() as u64 <= SUPERBLOCK_SLOT, "a superblock fits its slot");
+        for (index, id, drive) in drives {
             let slot = self.slots.borrow().get(index.index()).copied().unwrap_or_default().other();
-            let write = drive.write(slot.offset(), &[Buffer::copy_of(&bytes).span()]);
+            let write = drive.write(slot.offset(), &[encoded(superblock, id).span()]);
             writes.push((index, drive, write));
         }
         let mut flushes = Vec::new();
@@ -128,14 +127,24 @@ impl Control {
         failed
     }
 
-    fn online<'a>(
-        &'a self,
-        superblock: &'a Superblock,
-    ) -> impl Iterator<Item = (DriveIndex, &'a format::DriveRecord, &'a Rc<dyn Drive>)> {
-        let drives = superblock.drives.iter().zip(&self.drives).enumerate();
-        drives.filter_map(|(index, (record, drive))| {
-            let index = DriveIndex::new(u16::try_from(index).ok()?);
-            (record.state == DriveState::Online).then_some((index, record, drive.as_ref()?))
-        })
+    fn in_use(&self, superblock: &Superblock) -> Vec<(DriveIndex, DriveId, Rc<dyn Drive>)> {
+        let numbered = (0..).map(DriveIndex::new).zip(&superblock.drives);
+        let in_use = numbered.filter(|(_, record)| record.state.is_in_use());
+        in_use.filter_map(|(index, record)| Some((index, record.id, self.drive(index)?))).collect()
     }
+}
+
+impl State {
+    /// The superblock to be written next.
+    pub(super) fn next_generation(&mut self) -> Superblock {
+        self.superblock.generation = Generation::new(self.superblock.generation.get() + 1);
+        self.superblock.clone()
+    }
+}
+
+/// A drive's copy of the superblock.
+pub(super) fn encoded(superblock: &Superblock, drive: DriveId) -> Buffer {
+    let bytes = superblock.encode(drive);
+    assert!(bytes.len() as u64 <= SUPERBLOCK_SLOT, "a superblock fits its slot");
+    Buffer::copy_of(&bytes)
 }

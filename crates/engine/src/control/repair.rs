@@ -1,16 +1,18 @@
-//! The pool's part in repair: zones for columns, and forgetting drives that nothing refers to any more.
+//! The pool's part in repair: zones for columns, and deciding on drives when segments are complete.
 //!
 //! A drive that was lost counts against what the pool bears until every segment is whole without it. Then it is removed,
-//! and the pool bears as much as it did before. Always true (Z2): a drive is removed only when no checkpoint that a recovery
+//! and the pool bears as much as it did before; so is one that was to be emptied. One that has come back counts until no segment
+//! misses anything for it. Always true (Z2): a drive is removed only when no checkpoint that a recovery
 //! could start from, and no segment since, refers to it or misses a column.
 
 use std::rc::Rc;
 
-use format::{DriveIndex, DriveState, ZoneIndex};
-use reactor::Reactor;
+use format::{DriveIndex, DriveState, Superblock, ZoneIndex};
+use reactor::{Home, Reactor};
 
 use super::Control;
 use crate::error::{ErrorKind, Result};
+use crate::shard::{Completeness, Shard};
 
 /// The answer to a wish for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,28 @@ pub(crate) enum Spare {
     NoSpace,
     /// Every drive in use has a column of the segment.
     NoDrive,
+}
+
+/// Drives of which it is not decided what becomes of them.
+#[derive(Debug, PartialEq, Eq)]
+struct Undecided {
+    /// Lost, or to be emptied.
+    parting: Vec<DriveIndex>,
+    /// Lost once, and in use again.
+    returning: Vec<DriveIndex>,
+}
+
+impl Undecided {
+    fn decide(&self, superblock: &mut Superblock, removes: bool) {
+        let since = superblock.generation;
+        let parting = self.parting.iter().filter(|_| removes).map(|drive| (drive, DriveState::Removed));
+        let returning = self.returning.iter().map(|drive| (drive, DriveState::Online));
+        for (drive, state) in parting.chain(returning) {
+            if let Some(record) = superblock.drives.get_mut(drive.index()) {
+                (record.state, record.since) = (state, since);
+            }
+        }
+    }
 }
 
 impl Control {
@@ -39,11 +63,10 @@ impl Control {
                 return Ok(Spare::NoDrive);
             }
             let shards = u32::try_from(state.superblock.shards.len()).unwrap_or(u32::MAX);
-            let kept = self.reserve.with_drives(state.zones.drives()) + shards;
-            if state.zones.available(self.geometry.scheme) <= kept {
-                return Ok(Spare::NoSpace);
-            }
-            match state.zones.allocate_one(self.geometry.scheme, avoid) {
+            let kept = self.reserve.get().with_drives(state.zones.drives()) + shards;
+            // Zones that no segment could use, for want of others, are there for it in any case.
+            let only_unused = state.zones.available(self.geometry.scheme) <= kept;
+            match state.zones.allocate_one(self.geometry.scheme, avoid, only_unused) {
                 Some(taken) => taken,
                 None => return Ok(Spare::NoSpace),
             }
@@ -60,8 +83,13 @@ impl Control {
         Ok(Spare::Zone(zone))
     }
 
-    /// Removes the drives that are lost, if nothing refers to them any more. In the background.
-    pub(super) fn dismiss_lost(self: Rc<Self>) {
+    /// Removes the drives that are lost or were to be emptied, if nothing refers to them any more, and takes those that came back for
+    /// as good as others, if nothing misses anything for them. In the background.
+    /// If a shard is not `whole`, only drives that came back can be decided on.
+    pub(super) fn dismiss_lost(self: Rc<Self>, whole: bool) {
+        if !whole && self.undecided().returning.is_empty() {
+            return;
+        }
         self.dismiss_again.set(true);
         if self.dismissing.replace(true) {
             return;
@@ -82,53 +110,109 @@ impl Control {
     }
 
     async fn try_dismiss(&self) {
-        let lost = self.lost_drives();
+        // Whoever is to be emptied, or has come back, is known to every shard.
+        let Ok(_alone) = self.begin_change().await else { return };
+        let before = self.undecided();
+        let parts = !before.parting.is_empty() && self.may_remove();
         let shards = self.shards.borrow().clone();
         let all_known = shards.len() == self.state.borrow().superblock.shards.len();
-        if lost.is_empty() || !all_known || !self.has_enough_drives() {
+        if !all_known || !parts && before.returning.is_empty() {
             return;
         }
         // The shards must know of all of them.
-        for drive in &lost {
+        for drive in &before.parting {
             if self.loss_settled(*drive).await.is_err() {
                 return;
             }
         }
-        for shard in shards {
-            let whole = shard.call(|shard| async move { shard.confirm_whole().await }).await;
-            if whole != Ok(true) {
-                return;
+        let mut complete = Completeness::default();
+        let only_whole = before.returning.is_empty();
+        for shard in &shards {
+            match shard.call(move |shard| async move { shard.confirm(only_whole).await }).await {
+                Ok(Some(of_shard)) => complete = complete.and(of_shard),
+                _ => return,
             }
         }
         // A drive that was lost meanwhile was not asked about; segments that are opened from here on have all their columns.
-        if self.lost_drives() != lost || !self.has_enough_drives() {
+        if self.undecided() != before {
             return;
         }
-        let removed = self.publish(|superblock| {
-            let since = superblock.generation;
-            for drive in &lost {
-                if let Some(record) = superblock.drives.get_mut(drive.index()) {
-                    (record.state, record.since) = (DriveState::Removed, since);
-                }
+        let removes = parts && complete.is_whole() && self.may_remove();
+        let lost = self.lost_drives();
+        let returns = removes || complete.missing <= lost && self.has_room_with(lost);
+        if !removes && (!returns || before.returning.is_empty()) {
+            return;
+        }
+        let decided = self.publish(|superblock| before.decide(superblock, removes));
+        if decided.await.is_ok() {
+            let numbers = |drives: &[DriveIndex]| drives.iter().map(|drive| drive.get()).collect::<Vec<_>>();
+            if removes {
+                let drives = numbers(&before.parting);
+                tracing::info!(
+                    ?drives,
+                    "everything lies on other drives: these are no part of the pool any more"
+                );
             }
-        });
-        if removed.await.is_ok() {
-            let numbers: Vec<_> = lost.iter().map(|drive| drive.get()).collect();
-            tracing::info!(drives = ?numbers, "everything is whole without the lost drives: they are no part of the pool any more");
+            if !before.returning.is_empty() {
+                let drives = numbers(&before.returning);
+                tracing::info!(
+                    ?drives,
+                    "what they missed is there: these drives are as good as the others again"
+                );
+            }
+            if removes {
+                let reserve = self.reserve.get().grown(&self.state.borrow().superblock);
+                self.reserve.set(reserve);
+                self.forget(&before.parting, &shards).await;
+            }
         }
         self.count_space();
     }
 
-    fn lost_drives(&self) -> Vec<DriveIndex> {
-        let state = self.state.borrow();
-        let lost = |state| matches!(state, DriveState::Missing | DriveState::Failed);
-        let numbered = (0..).map(DriveIndex::new).zip(&state.superblock.drives);
-        numbered.filter(|(_, record)| lost(record.state)).map(|(index, _)| index).collect()
+    /// Lets go of drives that belong to the pool no more.
+    async fn forget(&self, drives: &[DriveIndex], shards: &[Home<Shard>]) {
+        for drive in drives.iter().copied() {
+            for shard in shards {
+                let _ = shard.call(move |shard| async move { shard.forget_drive(drive) }).await;
+            }
+            if let Some(place) = self.drives.borrow_mut().get_mut(drive.index()) {
+                *place = None;
+            }
+        }
     }
 
-    /// True if a segment finds a drive for each of its columns.
-    fn has_enough_drives(&self) -> bool {
+    /// The drives that are decided on when segments are complete.
+    fn undecided(&self) -> Undecided {
         let state = self.state.borrow();
-        state.zones.drives() >= u32::from(self.geometry.scheme.width())
+        let numbered = || (0..).map(DriveIndex::new).zip(&state.superblock.drives);
+        let those = |wanted: fn(DriveState) -> bool| {
+            numbered().filter(|(_, record)| wanted(record.state)).map(|(index, _)| index).collect()
+        };
+        Undecided {
+            parting: those(|state| state.is_lost() || state == DriveState::Leaving),
+            returning: those(|state| state == DriveState::Returning),
+        }
+    }
+
+    /// Drives that are lost.
+    fn lost_drives(&self) -> usize {
+        self.state.borrow().superblock.drives.iter().filter(|record| record.state.is_lost()).count()
+    }
+
+    /// True if the pool does without the lost drives: a segment finds a drive for each of its columns, and room for them.
+    fn may_remove(&self) -> bool {
+        let drives = self.state.borrow().zones.drives();
+        drives >= u32::from(self.geometry.scheme.width()) && self.has_room_with(0)
+    }
+
+    /// True if there is room for segments when so few drives count as lost. The drives may be too unequal for that; segments may do
+    /// without columns as long as others count as lost.
+    fn has_room_with(&self, lost: usize) -> bool {
+        let state = self.state.borrow();
+        let (zones, scheme) = (&state.zones, self.geometry.scheme);
+        let shards = u32::try_from(state.superblock.shards.len()).unwrap_or(u32::MAX);
+        let kept = self.reserve.get().with_drives(zones.drives()) + shards;
+        let then = zones.available_with(scheme, u32::try_from(lost).unwrap_or(u32::MAX));
+        then >= zones.available(scheme).min(kept)
     }
 }

@@ -24,12 +24,8 @@ const STEP_BYTES: u64 = 64 << 20;
 impl Control {
     /// Lets files under drives grow now, for these zones and a few after them.
     pub(super) async fn reserve_backing(&self, unreserved: &[(DriveIndex, ZoneIndex)]) -> Result<()> {
-        let is_sparse = |index: &DriveIndex| {
-            self.drives
-                .get(index.index())
-                .and_then(Option::as_ref)
-                .is_some_and(|drive| drive.properties().sparse)
-        };
+        let is_sparse =
+            |index: &DriveIndex| self.drive(*index).is_some_and(|drive| drive.properties().sparse);
         if !unreserved.iter().any(|(index, _)| is_sparse(index)) {
             return Ok(());
         }
@@ -54,7 +50,7 @@ impl Control {
     }
 
     async fn reserve_from(&self, index: DriveIndex, zone: ZoneIndex) -> IoResult {
-        let Some(drive) = self.drives.get(index.index()).and_then(Option::as_ref) else { return Ok(0) };
+        let Some(drive) = self.drive(index) else { return Ok(0) };
         if !drive.properties().sparse {
             return Ok(0);
         }
@@ -115,8 +111,7 @@ impl Control {
         self.discarding.set(true);
         self.count_space();
         let discard = |run: &ZoneRun| {
-            let drive =
-                self.drives.get(run.drive.index())?.as_ref().filter(|drive| drive.properties().discard)?;
+            let drive = self.drive(run.drive).filter(|drive| drive.properties().discard)?;
             let bytes = self.geometry.zone_bytes * u64::from(run.count);
             Some(drive.discard(self.geometry.zone_offset(run.first), bytes))
         };

@@ -98,8 +98,12 @@ impl Log {
 
     /// Ends the open segments that miss columns and whose successors would not: they can be completed then.
     pub(crate) fn seal_incomplete(&self) {
-        let online = self.rows.drives.online();
-        for class in CLASSES.into_iter().filter(|class| online >= usize::from(self.scheme_of(*class).width()))
+        if !self.pace.space.has_whole() {
+            return;
+        }
+        let staying = self.rows.drives.staying();
+        for class in
+            CLASSES.into_iter().filter(|class| staying >= usize::from(self.scheme_of(*class).width()))
         {
             let open = self.open.of(class);
             if open.current.get().is_some_and(|id| self.is_incomplete(id)) {
@@ -113,8 +117,8 @@ impl Log {
     }
 
     fn is_incomplete(&self, id: SegmentId) -> bool {
-        let in_use = |drive| self.rows.drives.is_online(drive);
-        self.rows.segments.borrow().incomplete_one(id, in_use).is_some()
+        let standing = |drive| self.rows.drives.standing(drive);
+        self.rows.segments.borrow().incomplete_one(id, standing).is_some()
     }
 
     /// Waits until every segment for which zones had been asked by now is in its place.

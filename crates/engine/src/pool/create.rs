@@ -10,7 +10,7 @@ use format::{
     DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId, PoolKey, Scheme,
     ShardRecord, Superblock,
 };
-use reactor::{Buffer, IoError, IoErrorKind, IoResult};
+use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
 use super::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
@@ -84,17 +84,21 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
             Error::io(format!("writing the superblock of {} failed", record.path), index, error)
         };
         let bytes = superblock.encode(record.id);
-        // What another pool left must not be taken for this one's.
-        let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
-        drive.reserve(0, superblock.data_start).await.or_else(ignore_unsupported).map_err(failed)?;
-        for slot in Slot::BOTH {
-            drive.write(slot.offset(), &[blank.span()]).await.map_err(failed)?;
-        }
-        drive.flush().await.map_err(failed)?;
+        prepare_drive(&**drive, superblock.data_start).await.map_err(failed)?;
         drive.write(Slot::First.offset(), &[Buffer::copy_of(&bytes).span()]).await.map_err(failed)?;
         drive.flush().await.map_err(failed)?;
     }
     Ok(superblock.pool)
+}
+
+/// Takes what another pool left off a drive, so that it is not taken for this one's, and the space for superblocks.
+pub(crate) async fn prepare_drive(drive: &dyn Drive, data_start: u64) -> std::result::Result<(), IoError> {
+    let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
+    drive.reserve(0, data_start).await.or_else(ignore_unsupported)?;
+    for slot in Slot::BOTH {
+        drive.write(slot.offset(), &[blank.span()]).await?;
+    }
+    drive.flush().await.map(|_| ())
 }
 
 fn ignore_unsupported(error: IoError) -> IoResult {
@@ -194,7 +198,7 @@ fn first_eight(bytes: &[u8]) -> [u8; 8] {
 }
 
 /// A path as the superblock has room for it.
-pub(super) fn short_path(path: &str) -> String {
+pub(crate) fn short_path(path: &str) -> String {
     let mut end = path.len().min(DRIVE_PATH_MAX);
     while !path.is_char_boundary(end) {
         end -= 1;

@@ -6,6 +6,7 @@ mod catalogue;
 mod close;
 mod create;
 mod drives;
+mod members;
 mod open;
 mod superblocks;
 
@@ -17,9 +18,11 @@ use reactor::{Drive, Home};
 pub(crate) use catalogue::{Catalogue, VolumeShared};
 pub use catalogue::{Change, VolumeInfo, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
+pub(crate) use create::{prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
 pub use open::{OpenOptions, OpenReport, open};
 pub(crate) use open::{assemble, plan_shard};
+pub(crate) use superblocks::{OnDrive, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};
@@ -91,6 +94,10 @@ pub struct DriveStatus {
     pub size: u64,
     /// Whether it is in use.
     pub state: DriveState,
+    /// Zones that it has room for.
+    pub zones: u32,
+    /// Those that are free.
+    pub free_zones: u32,
     /// Reads that it failed or answered wrongly since the pool was opened.
     pub read_errors: u64,
 }
@@ -121,7 +128,7 @@ pub struct PoolStatus {
 impl PoolStatus {
     /// Drives that are not in use.
     pub fn lost_drives(&self) -> usize {
-        let lost = |drive: &&DriveStatus| matches!(drive.state, DriveState::Missing | DriveState::Failed);
+        let lost = |drive: &&DriveStatus| drive.state.is_lost();
         self.drives.iter().filter(lost).count()
     }
 
@@ -166,9 +173,9 @@ impl Pool {
     /// When it was closed.
     pub async fn status(&self) -> Result<PoolStatus> {
         let look = |control: std::rc::Rc<Control>| async move {
-            (control.superblock(), control.space(), control.failure())
+            (control.superblock(), control.space(), control.free_zones(), control.failure())
         };
-        let (superblock, space, failure) = self.inner.control.call(look).await?;
+        let (superblock, space, free_zones, failure) = self.inner.control.call(look).await?;
         let mut shards = Vec::new();
         let mut errors = vec![0; superblock.drives.len()];
         let mut repair = RepairStatus::default();
@@ -181,13 +188,15 @@ impl Pool {
             shards.push(counters);
             errors.iter_mut().zip(read_errors).for_each(|(sum, count)| *sum += count);
         }
-        let drives = (0..).zip(superblock.drives).zip(errors);
-        let drives = drives.map(|((index, drive), read_errors)| DriveStatus {
+        let drives = (0..).zip(superblock.drives).zip(free_zones).zip(errors);
+        let drives = drives.map(|(((index, drive), free_zones), read_errors)| DriveStatus {
             index,
             id: drive.id,
             path: drive.path,
             size: drive.size,
             state: drive.state,
+            zones: drive.zones,
+            free_zones,
             read_errors,
         });
         Ok(PoolStatus {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
-use format::{DriveIndex, DriveState, Generation, Lineage, ShardIndex, Superblock};
+use format::{DriveIndex, DriveRecord, DriveState, Generation, Lineage, ShardIndex, Superblock};
 use reactor::{Home, Reactor, Remote};
 
 use super::catalogue::Catalogue;
@@ -48,6 +48,8 @@ pub struct OpenReport {
     pub completed: u64,
     /// Drives of the pool that are not in use, by path.
     pub missing: Vec<String>,
+    /// Drives that were missing and have come back, by path: what they missed is completed.
+    pub returned: Vec<String>,
 }
 
 /// The drives of a pool, put in order.
@@ -72,12 +74,16 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
     let mut sources = vec![None; superblock.drives.len()];
     let mut slots = vec![Slot::First; superblock.drives.len()];
     for ((path, on_drive), source) in found.iter().zip(drives) {
-        let OnDrive::Superblock(_, id, slot) = on_drive else { continue };
+        let OnDrive::Superblock(theirs, id, slot) = on_drive else { continue };
         let Some(index) = superblock.drives.iter().position(|record| record.id == *id) else { continue };
         let record = superblock.drives.get(index);
         // A drive that missed anything that was relied on is not called online by the newest state (C1): one that is,
         // and says less, merely was not reached by the last publish.
-        let usable = record.is_some_and(|record| record.state == DriveState::Online);
+        let returns = |record: &DriveRecord| {
+            let is_as_it_was = superblock.remembers(theirs) && source.open().properties().size >= record.size;
+            record.state == DriveState::Missing && is_as_it_was
+        };
+        let usable = record.is_some_and(|record| record.state.is_in_use() || returns(record));
         let Some(place) = sources.get_mut(index).filter(|_| usable) else { continue };
         if place.is_some() {
             let message = format!("{path} is given twice, or is a copy of another drive of the pool");
@@ -95,20 +101,22 @@ pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assemble
 /// Refuses a pool of which more is missing than its scheme bears.
 fn check_enough(superblock: &Superblock, sources: &[Option<Arc<dyn DriveSource>>]) -> Result<()> {
     let belong = superblock.drives.iter().zip(sources);
-    let (there, missing): (Vec<_>, Vec<_>) = belong
-        .filter(|(record, _)| record.state != DriveState::Removed)
-        .partition(|(_, source)| source.is_some());
-    let too_few = usize::from(superblock.scheme.width()).saturating_sub(there.len());
+    let belong: Vec<_> = belong.filter(|(record, _)| record.state != DriveState::Removed).collect();
+    let there = belong.iter().filter(|(_, source)| source.is_some()).count();
+    // What has come back misses something, too.
+    let missing: Vec<_> =
+        belong.iter().filter(|(record, source)| source.is_none() || record.state.counts_as_lost()).collect();
+    let too_few = usize::from(superblock.scheme.width()).saturating_sub(there);
     if missing.len().max(too_few) <= usize::from(superblock.scheme.parity()) {
         return Ok(());
     }
     let paths: Vec<_> = missing.iter().map(|(record, _)| record.path.as_str()).collect();
     let message = format!(
-        "pool '{}' ({}) bears the loss of {} of its {} drives, and {} are missing or out of use: {}",
+        "pool '{}' ({}) bears the loss of {} of its {} drives, and {} are missing, out of use, or missed something: {}",
         superblock.name,
         superblock.scheme,
         superblock.scheme.parity(),
-        there.len() + missing.len(),
+        belong.len(),
         missing.len(),
         paths.join(", ")
     );
@@ -165,7 +173,7 @@ async fn open_parts(
 ) -> Result<(Pool, OpenReport)> {
     let Assembled { mut superblock, sources, slots } = assemble(drives).await?;
     let mut report = OpenReport { clean: superblock.clean, ..OpenReport::default() };
-    begin_opening(&mut superblock, &sources, options.nonce);
+    report.returned = begin_opening(&mut superblock, &sources, options.nonce);
 
     let reactors = if options.reactors.is_empty() {
         vec![Reactor::current().remote()]
@@ -176,7 +184,7 @@ async fn open_parts(
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
     let repair = Arc::new(Repair::new(options.tuning.repair, superblock.shards.len()));
     let mut zones =
-        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state == DriveState::Online)));
+        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.takes_segments())));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
         let plan = plan_shard(&superblock, &sources, index, options.tuning, (&space, &repair));
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
@@ -192,7 +200,7 @@ async fn open_parts(
     report.missing = superblock
         .drives
         .iter()
-        .filter(|drive| matches!(drive.state, DriveState::Missing | DriveState::Failed))
+        .filter(|drive| drive.state.is_lost())
         .map(|drive| drive.path.clone())
         .collect();
 
@@ -237,8 +245,13 @@ fn fail_at_opening(superblock: &mut Superblock, zones: &mut Zones, drive: DriveI
     Ok(())
 }
 
-/// Marks a new opening in the superblock, and the drives that are not there.
-fn begin_opening(superblock: &mut Superblock, sources: &[Option<Arc<dyn DriveSource>>], nonce: u64) {
+/// Marks a new opening in the superblock, and the drives that are not there, or are there again; gives the paths of those.
+fn begin_opening(
+    superblock: &mut Superblock,
+    sources: &[Option<Arc<dyn DriveSource>>],
+    nonce: u64,
+) -> Vec<String> {
+    let mut returned = Vec::new();
     let epoch = superblock.epoch().epoch + 1;
     superblock.lineage.push(Lineage { epoch, nonce });
     let excess = superblock.lineage.len().saturating_sub(LINEAGE_MAX);
@@ -247,14 +260,28 @@ fn begin_opening(superblock: &mut Superblock, sources: &[Option<Arc<dyn DriveSou
     superblock.clean = false;
     for (record, source) in superblock.drives.iter_mut().zip(sources) {
         match source {
-            Some(source) => record.path = short_path(&source.path()),
-            None if record.state == DriveState::Online => {
+            Some(source) => {
+                record.path = short_path(&source.path());
+                if record.state == DriveState::Missing {
+                    (record.state, record.since) = (DriveState::Returning, Generation::new(1));
+                    returned.push(record.path.clone());
+                }
+            }
+            None if record.state.is_in_use() => {
                 record.state = DriveState::Missing;
                 record.since = Generation::new(1);
             }
             None => {}
         }
     }
+    // Drives that were to be emptied stay if too few others are left for all columns of a segment.
+    let taking = superblock.drives.iter().filter(|record| record.state.takes_segments()).count();
+    if taking < usize::from(superblock.scheme.width()) {
+        for record in superblock.drives.iter_mut().filter(|record| record.state == DriveState::Leaving) {
+            (record.state, record.since) = (DriveState::Online, Generation::new(1));
+        }
+    }
+    returned
 }
 
 pub(crate) fn plan_shard(

@@ -1,7 +1,7 @@
 //! Reading superblocks, and deciding which state of which pool a set of drives holds.
 
 use format::limits::{BLOCK, SUPERBLOCK_SLOT};
-use format::{DriveId, DriveState, FormatError, Superblock, UnverifiedSuperblock};
+use format::{DriveId, FormatError, Superblock, UnverifiedSuperblock};
 use reactor::{Buffer, Drive, IoError};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -85,8 +85,7 @@ impl Said<'_> {
     fn is_abandoned(&self, all: &[Said<'_>]) -> bool {
         all.iter().any(|other| {
             let drives = &self.superblock.drives;
-            let online =
-                drives.iter().any(|drive| drive.id == other.drive && drive.state == DriveState::Online);
+            let online = drives.iter().any(|drive| drive.id == other.drive && drive.state.is_in_use());
             online
                 && !self.superblock.descends_from(other.superblock)
                 && !other.superblock.descends_from(self.superblock)

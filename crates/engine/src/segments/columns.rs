@@ -6,12 +6,13 @@
 //!
 //! Must not know: how a column is computed, which zones are free.
 
-use format::{Column, DriveIndex, Incarnation, Scheme, SegmentColumn, SegmentId, ZoneIndex};
+use format::{Column, DriveIndex, Incarnation, Row, Scheme, SegmentColumn, SegmentId, ZoneIndex};
 use smallvec::SmallVec;
 
 use super::{CheckpointMark, Life, Segments};
+use crate::drives::Standing;
 
-/// A segment that does not have all its columns on drives in use.
+/// A segment that does not have all its columns on drives that stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incomplete {
     pub(crate) id: SegmentId,
@@ -21,8 +22,10 @@ pub(crate) struct Incomplete {
     pub(crate) rows: u32,
     /// The columns that are missing, in part or altogether.
     pub(crate) missing: SmallVec<[Column; 4]>,
-    /// The drives of the others.
-    pub(crate) drives: SmallVec<[DriveIndex; 8]>,
+    /// Those that are there, on drives that are to be emptied.
+    pub(crate) leaving: SmallVec<[Column; 4]>,
+    /// Where each column lies, or lay.
+    places: SmallVec<[(Column, DriveIndex); 8]>,
     /// Nothing is appended any more, and everything in it has landed and is durable.
     pub(crate) settled: bool,
 }
@@ -38,39 +41,46 @@ pub(super) struct Vacated {
 }
 
 impl Segments {
-    /// The segments that miss columns and are worth completing: not those that are free already. `in_use` tells which drives
-    /// are.
-    pub(crate) fn incomplete(&self, in_use: impl Fn(DriveIndex) -> bool) -> Vec<Incomplete> {
+    /// The segments that miss columns and are worth completing: not those that are free already. `standing` tells of each drive
+    /// what becomes of what it holds.
+    pub(crate) fn incomplete(&self, standing: impl Fn(DriveIndex) -> Standing) -> Vec<Incomplete> {
         let ids = self.ids().filter(|id| !matches!(self.get(*id).life, Life::Freed { .. }));
-        ids.filter_map(|id| self.incomplete_one(id, &in_use)).collect()
+        ids.filter_map(|id| self.incomplete_one(id, &standing)).collect()
     }
 
     /// What a segment misses; `None` if it is whole.
     pub(crate) fn incomplete_one(
         &self,
         id: SegmentId,
-        in_use: impl Fn(DriveIndex) -> bool,
+        standing: impl Fn(DriveIndex) -> Standing,
     ) -> Option<Incomplete> {
         let segment = self.get(id);
         let record = &segment.record;
         let rows = segment.append;
-        let is_there = |column: &SegmentColumn| {
-            column.zone.is_some_and(|(drive, _)| in_use(drive)) && column.missing_from >= rows
+        // A column that ends where the next record begins will miss it.
+        let end = if segment.life == Life::Open { Row::new(self.geometry.rows()) } else { rows };
+        let of = |column: &SegmentColumn| match column.zone {
+            Some((drive, _)) if column.missing_from >= end => standing(drive),
+            _ => Standing::Lost,
         };
         let numbered = || (0..).map(Column::new).zip(&record.columns);
-        let missing: SmallVec<_> =
-            numbered().filter(|(_, column)| !is_there(column)).map(|(at, _)| at).collect();
-        if missing.is_empty() {
+        let those = |wanted| {
+            let columns = numbered().filter(move |(_, column)| of(column) == wanted);
+            columns.map(|(at, _)| at).collect::<SmallVec<_>>()
+        };
+        let (missing, leaving) = (those(Standing::Lost), those(Standing::Leaves));
+        if missing.is_empty() && leaving.is_empty() {
             return None;
         }
-        let others = numbered().filter(|(_, column)| is_there(column));
+        let places = numbered().filter_map(|(at, column)| Some((at, column.zone?.0)));
         Some(Incomplete {
             id,
             incarnation: record.incarnation,
             scheme: record.scheme,
             rows: rows.get(),
             missing,
-            drives: others.filter_map(|(_, column)| column.zone).map(|(drive, _)| drive).collect(),
+            leaving,
+            places: places.collect(),
             settled: segment.life == Life::Sealed
                 && segment.in_flight == 0
                 && segment.applied == rows
@@ -83,11 +93,11 @@ impl Segments {
         &self,
         id: SegmentId,
         incarnation: Incarnation,
-        in_use: impl Fn(DriveIndex) -> bool,
+        standing: impl Fn(DriveIndex) -> Standing,
     ) -> Option<Incomplete> {
         let segment = self.slots.get(super::slot(id))?.as_ref()?;
         let lives = segment.record.incarnation == incarnation && !matches!(segment.life, Life::Freed { .. });
-        if lives { self.incomplete_one(id, in_use) } else { None }
+        if lives { self.incomplete_one(id, standing) } else { None }
     }
 
     /// True if this life of a segment still needs its columns.
@@ -134,9 +144,19 @@ impl Segments {
 }
 
 impl Incomplete {
-    /// Blocks that have to be written for one of its columns.
+    /// Blocks that have to be written.
     pub(crate) fn blocks(&self) -> u64 {
-        u64::from(self.rows) * self.missing.len() as u64
+        u64::from(self.rows) * (self.missing.len() + self.leaving.len()) as u64
+    }
+
+    /// The drives that a column must not be written to: those of the others, whether they are whole or not.
+    pub(crate) fn avoid(&self, column: Column) -> impl Iterator<Item = DriveIndex> {
+        self.places.iter().filter(move |(of, _)| *of != column).map(|(_, drive)| *drive)
+    }
+
+    /// The columns that have to be written.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = Column> {
+        self.missing.iter().chain(&self.leaving).copied()
     }
 
     /// Losses that it still bears: what bears fewest is completed first.

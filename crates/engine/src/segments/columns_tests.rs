@@ -14,6 +14,11 @@ fn zone(index: u32) -> ZoneIndex {
     ZoneIndex::new(index)
 }
 
+/// One drive is lost, the others stay.
+fn lost(index: u16) -> impl Fn(DriveIndex) -> Standing {
+    move |on| if on == drive(index) { Standing::Lost } else { Standing::Stays }
+}
+
 /// One segment of 2+1 on drives 0, 1 and 2, with eight rows, sealed.
 fn segments() -> (Segments, SegmentId) {
     let scheme: Scheme = "2+1".parse().unwrap();
@@ -44,15 +49,31 @@ fn settle(segments: &mut Segments, id: SegmentId) {
 #[test]
 fn what_lies_on_lost_drives_is_missing() {
     let (mut segments, id) = segments();
-    assert_eq!(segments.incomplete(|_| true), []);
-    let without_1 = |on: DriveIndex| on != drive(1);
-    let open = segments.incomplete_one(id, without_1).unwrap();
+    assert_eq!(segments.incomplete(|_| Standing::Stays), []);
+    let without_1 = lost(1);
+    let open = segments.incomplete_one(id, &without_1).unwrap();
     assert!(!open.settled);
     settle(&mut segments, id);
-    let sealed = segments.incomplete_one(id, without_1).unwrap();
+    let sealed = segments.incomplete_one(id, &without_1).unwrap();
     assert_eq!(sealed.missing.as_slice(), [Column::new(1)]);
-    assert_eq!(sealed.drives.as_slice(), [drive(0), drive(2)]);
+    assert_eq!(sealed.avoid(Column::new(1)).collect::<Vec<_>>(), [drive(0), drive(2)]);
     assert!(sealed.settled && sealed.blocks() == 8 && sealed.losses_left() == 0);
+}
+
+#[test]
+fn what_lies_on_a_drive_that_is_to_be_emptied_is_there_and_wanted_elsewhere() {
+    let (mut segments, id) = segments();
+    settle(&mut segments, id);
+    let standing = |on: DriveIndex| match on.index() {
+        0 => Standing::Lost,
+        1 => Standing::Leaves,
+        _ => Standing::Stays,
+    };
+    let segment = segments.incomplete_one(id, standing).unwrap();
+    assert_eq!(segment.missing.as_slice(), [Column::new(0)]);
+    assert_eq!(segment.leaving.as_slice(), [Column::new(1)]);
+    assert_eq!(segment.avoid(Column::new(1)).collect::<Vec<_>>(), [drive(0), drive(2)]);
+    assert!(segment.blocks() == 16 && segment.losses_left() == 0);
 }
 
 #[test]
@@ -62,6 +83,19 @@ fn a_segment_that_was_opened_while_a_drive_went_has_nothing_there() {
     let record = segments.record(id);
     let missing: Vec<_> = record.columns.iter().map(|column| column.missing_from.get()).collect();
     assert_eq!(missing, [16_384, 16_384, 0]);
+}
+
+/// A column that has everything so far, and nothing of what comes, is missing.
+#[test]
+fn a_column_that_ends_where_an_open_segment_goes_on_is_missing() {
+    let (mut segments, id) = segments();
+    let mark = segments.flush_mark();
+    segments.flushed(&mark);
+    segments.drive_lost(drive(1));
+    let back = segments.incomplete_one(id, |_| Standing::Stays).unwrap();
+    assert_eq!(back.missing.as_slice(), [Column::new(1)]);
+    segments.seal(id);
+    assert_eq!(segments.incomplete_one(id, |_| Standing::Stays), None);
 }
 
 #[test]
@@ -82,7 +116,7 @@ fn a_zone_that_was_left_waits_for_a_checkpoint_and_for_readers() {
     assert_eq!(segments.release_vacated(&before), []);
     assert_eq!(segments.release_vacated(&after), [(drive(1), zone(7))]);
     assert_eq!(segments.release_vacated(&after), []);
-    assert_eq!(segments.incomplete(|on| on != drive(1)), []);
+    assert_eq!(segments.incomplete(lost(1)), []);
 }
 
 #[test]
@@ -100,13 +134,13 @@ fn free_segments_need_no_columns() {
     settle(&mut segments, id);
     let incarnation = segments.record(id).incarnation;
     assert!(segments.needs_columns(id, incarnation));
-    let without_1 = |on: DriveIndex| on != drive(1);
-    let missing = |incarnation| segments.incomplete_still(id, incarnation, without_1).is_some();
+    let without_1 = lost(1);
+    let missing = |incarnation| segments.incomplete_still(id, incarnation, &without_1).is_some();
     assert!(missing(incarnation) && !missing(Incarnation::new(2)));
     assert!(!segments.needs_columns(id, Incarnation::new(2)));
     segments.lost(format::Address::new(id, Column::new(0), Row::new(1)));
     assert_eq!(segments.free_emptied(), 1);
     assert!(!segments.needs_columns(id, incarnation));
-    assert_eq!(segments.incomplete(|on| on != drive(1)), []);
-    assert_eq!(segments.incomplete_still(id, incarnation, |on| on != drive(1)), None);
+    assert_eq!(segments.incomplete(lost(1)), []);
+    assert_eq!(segments.incomplete_still(id, incarnation, lost(1)), None);
 }

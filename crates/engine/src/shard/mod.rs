@@ -29,10 +29,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::{DriveIndex, LayerId, VolumeId};
-use reactor::WaitList;
+use reactor::{Drive, WaitList};
 use smallvec::SmallVec;
 
 pub(crate) use contents::{Above, Around, Below};
+pub(crate) use repair::Completeness;
 pub(crate) use start::{Candidate, Examination, ShardPlan};
 pub(crate) use verify::verify_shard;
 
@@ -108,6 +109,7 @@ impl Shard {
             return Ok(());
         }
         self.rows.drives.lose(drive);
+        self.repair.forget_told();
         let concerned = {
             let mut segments = self.rows.segments.borrow_mut();
             let concerned = segments.drive_lost(drive);
@@ -138,6 +140,18 @@ impl Shard {
             Some(turn) => turn,
             None => Box::pin(self.writes.wait(volume, blocks)).await,
         }
+    }
+
+    /// A drive joins the pool, as the superblocks say by now: from here on it is read and written.
+    pub(crate) fn join_drive(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
+        self.rows.drives.join(index, drive);
+        self.repair.forget_told();
+        tracing::debug!(shard = %self.identity.shard, drive = %index, "a drive joins");
+    }
+
+    /// A drive belongs to the pool no more, and nothing lies on it.
+    pub(crate) fn forget_drive(&self, index: DriveIndex) {
+        self.rows.drives.lose(index);
     }
 
     /// The pool has failed: nothing is written any more.

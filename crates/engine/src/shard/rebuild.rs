@@ -1,6 +1,6 @@
-//! Computing the columns that a segment misses and writing them to other zones.
+//! Computing the columns that a segment misses and writing them to other zones; copying those whose drives are to be emptied.
 //!
-//! Rows are read from as many columns as it takes, data before parity, in long pieces. The segment's own headers say what
+//! Rows are read from as many columns as it takes, data before parity, in long pieces; what is only to be copied from there alone. The segment's own headers say what
 //! every data cell must be, live or dead: what is computed is compared with that, and where it does not fit, the row is
 //! computed anew from every choice of its cells. So damage that nobody had noticed is not made one with the new column.
 //!
@@ -10,7 +10,7 @@
 use codec::ColumnSet;
 use format::limits::BLOCK;
 use format::{Column, DriveIndex, Row, SegmentRecord, ZoneIndex};
-use reactor::{Buffer, IoError, IoErrorKind};
+use reactor::{Buffer, IoError, IoErrorKind, Reactor};
 use smallvec::SmallVec;
 
 use super::Shard;
@@ -23,6 +23,8 @@ use crate::segments::Incomplete;
 const PIECE_BYTES: usize = 4 << 20;
 /// Bytes of a column that are read at once: more is no faster.
 const COLUMN_BYTES: usize = 1 << 20;
+/// Bytes of a column that are computed, or verified, before other tasks of the core get their turn.
+const STRETCH_BYTES: usize = 64 << 10;
 
 /// A column to be written, and the zone for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +54,17 @@ pub(super) struct Rebuild<'a> {
     pub(super) damaged: u64,
 }
 
-/// Some rows: the cells that were read, and those that were computed from them.
+/// Some rows: the cells that were read, and those that are to be written.
 struct Piece {
     read: RowSpan,
     /// The columns to be written, and data columns that are missing besides: with them, everything can be verified.
     computed: Vec<(u8, Buffer)>,
+}
+
+impl Piece {
+    fn cells(&self, column: u8) -> Option<&Buffer> {
+        self.read.cells.iter().find(|(of, _)| *of == column).map(|(_, cells)| cells)
+    }
 }
 
 impl Job {
@@ -85,11 +93,11 @@ impl<'a> Rebuild<'a> {
     /// When a drive that was to take a column is lost.
     pub(super) async fn write_rows(&mut self, row: Row, count: u32) -> Result<()> {
         let mut piece = self.read_piece(row, count).await;
-        let whole = self.decode(&mut piece);
+        let whole = self.decode(&mut piece).await;
         if let Some(at) = piece.computed.iter().position(|(column, _)| *column == 0).filter(|_| whole) {
             let cells = piece.computed.get(at).map(|(_, cells)| Buffer::copy_of(cells.as_slice()));
             cells.into_iter().for_each(|cells| self.headers.feed(row, cells));
-        } else if let Some((_, cells)) = piece.read.cells.iter().find(|(column, _)| *column == 0) {
+        } else if let Some(cells) = piece.cells(0) {
             self.headers.feed(row, Buffer::copy_of(cells.as_slice()));
         }
         for row in (0..count).map(|index| row.plus(index)) {
@@ -102,6 +110,9 @@ impl<'a> Rebuild<'a> {
             if !fits && !self.mend_row(&mut piece, row).await {
                 self.damaged += 1;
             }
+            if (row.get() as usize * BLOCK).is_multiple_of(STRETCH_BYTES) {
+                Reactor::current().yield_now().await;
+            }
         }
         self.write(&piece).await
     }
@@ -110,37 +121,63 @@ impl<'a> Rebuild<'a> {
     async fn read_piece(&self, row: Row, count: u32) -> Piece {
         let scheme = self.job.segment.scheme;
         let mut read = RowSpan { id: self.job.segment.id, row, count, cells: Vec::new() };
-        let there: Vec<u8> = (0..scheme.width()).filter(|column| !self.is_missing(*column)).collect();
-        let mut left = there.as_slice();
-        while read.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
-            let (next, rest) = left.split_at((usize::from(scheme.data()) - read.cells.len()).min(left.len()));
-            self.shard.rows.read_columns(&mut read, next).await;
-            left = rest;
-        }
         let target = |column: u8| self.job.targets.iter().any(|target| target.column.get() == column);
         let wanted = (0..scheme.width())
-            .filter(|column| self.is_missing(*column) && (target(*column) || *column < scheme.data()));
-        let computed = wanted.map(|column| (column, Buffer::zeroed(count as usize * BLOCK))).collect();
-        Piece { read, computed }
+            .filter(|column| target(*column) || self.is_missing(*column) && *column < scheme.data());
+        let wanted: Vec<u8> = wanted.collect();
+        // Data that is there is copied: its own header verifies it. Parity is verified by the data only.
+        let is_copied = |column: &u8| *column < scheme.data() && !self.is_missing(*column);
+        if wanted.iter().all(is_copied) {
+            self.shard.rows.read_columns(&mut read, &wanted).await;
+        }
+        if read.cells.len() < wanted.len() || wanted.is_empty() {
+            let there = (0..scheme.width()).filter(|column| !self.is_missing(*column));
+            let there: Vec<u8> =
+                there.filter(|column| !read.cells.iter().any(|(of, _)| of == column)).collect();
+            let mut left = there.as_slice();
+            while read.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
+                let needed = (usize::from(scheme.data()) - read.cells.len()).min(left.len());
+                let (next, rest) = left.split_at(needed);
+                self.shard.rows.read_columns(&mut read, next).await;
+                left = rest;
+            }
+        }
+        let computed = wanted.into_iter().map(|column| (column, Buffer::zeroed(count as usize * BLOCK)));
+        Piece { read, computed: computed.collect() }
     }
 
     fn is_missing(&self, column: u8) -> bool {
         self.job.segment.missing.iter().any(|missing| missing.get() == column)
     }
 
-    /// Computes all of a piece at once; false if too few columns could be read in one piece.
-    fn decode(&self, piece: &mut Piece) -> bool {
-        let present: ColumnSet = piece.read.cells.iter().map(|(column, _)| *column).collect();
-        let wanted: SmallVec<[u8; 32]> = piece.computed.iter().map(|(column, _)| *column).collect();
+    /// Copies what was read and computes the rest, a stretch at a time: other tasks of the core get their turn in between. False if
+    /// too few columns could be read in one piece.
+    async fn decode(&self, piece: &mut Piece) -> bool {
+        let Piece { read, computed } = piece;
+        let present: ColumnSet = read.cells.iter().map(|(column, _)| *column).collect();
+        let (copied, wanted): (SmallVec<[u8; 32]>, SmallVec<[u8; 32]>) =
+            computed.iter().map(|(column, _)| *column).partition(|column| present.contains(*column));
+        let of =
+            |column: u8| read.cells.iter().find(|(of, _)| *of == column).map(|(_, cells)| cells.as_slice());
+        for (column, cells) in computed.iter_mut().filter(|(column, _)| copied.contains(column)) {
+            of(*column).into_iter().for_each(|from| cells.as_mut_slice().copy_from_slice(from));
+        }
+        if wanted.is_empty() {
+            return true;
+        }
         let code = self.shard.rows.code(self.job.segment.scheme);
         let Ok(decoder) = code.decoder(present, &wanted) else { return false };
-        let cells = &piece.read.cells;
-        let source =
-            |column: &u8| cells.iter().find(|(of, _)| of == column).map(|(_, cells)| cells.as_slice());
-        let inputs: SmallVec<[&[u8]; 32]> = decoder.sources().iter().filter_map(source).collect();
-        let outputs = piece.computed.iter_mut().map(|(_, cells)| cells.as_mut_slice());
-        let mut outputs: SmallVec<[&mut [u8]; 32]> = outputs.collect();
-        decoder.apply(&inputs, &mut outputs);
+        let length = read.count as usize * BLOCK;
+        for from in (0..length).step_by(STRETCH_BYTES) {
+            let range = from..(from + STRETCH_BYTES).min(length);
+            let source = |column: &u8| of(*column)?.get(range.clone());
+            let inputs: SmallVec<[&[u8]; 32]> = decoder.sources().iter().filter_map(source).collect();
+            let outputs = computed.iter_mut().filter(|(column, _)| wanted.contains(column));
+            let mut outputs: SmallVec<[&mut [u8]; 32]> =
+                outputs.filter_map(|(_, cells)| cells.as_mut_slice().get_mut(range.clone())).collect();
+            decoder.apply(&inputs, &mut outputs);
+            Reactor::current().yield_now().await;
+        }
         true
     }
 
@@ -185,6 +222,10 @@ impl<'a> Rebuild<'a> {
             let present: ColumnSet = one.cells.iter().map(|(column, _)| *column).collect();
             let mut cell = vec![0; BLOCK];
             return piece.computed.iter_mut().all(|(column, cells)| {
+                if let Some((_, there)) = one.cells.iter().find(|(of, _)| of == column) {
+                    place(cells, there.as_slice());
+                    return true;
+                }
                 let wanted = Column::new(*column);
                 let decoded = rows.decode_cell(scheme, present, wanted, &one.cells, 0, &mut cell);
                 place(cells, &cell);
@@ -192,11 +233,18 @@ impl<'a> Rebuild<'a> {
             });
         };
         let Some(repairs) = row_repairs(rows, found, &one, row) else { return false };
+        let mut mended = SmallVec::<[u8; 4]>::new();
         for (column, cell) in repairs {
             match piece.computed.iter_mut().find(|(of, _)| *of == column.get()) {
                 Some((_, cells)) => place(cells, cell.as_slice()),
                 None => self.accuse(column, row, &one),
             }
+            mended.push(column.get());
+        }
+        // What is to be copied and was read wrongly the first time.
+        for (column, cells) in piece.computed.iter_mut().filter(|(column, _)| !mended.contains(column)) {
+            let right = one.cells.iter().find(|(of, _)| of == column);
+            right.into_iter().for_each(|(_, right)| place(cells, right.as_slice()));
         }
         true
     }

@@ -33,6 +33,34 @@ const BATCH_TIME: Duration = Duration::from_secs(2);
 /// Bytes written after which a checkpoint makes them last: what a crash makes repair do again at most, and a batch.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 
+/// How complete the segments of a shard are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Completeness {
+    /// Columns that a segment misses at most.
+    pub(crate) missing: usize,
+    /// Some lie on drives that are to be emptied.
+    pub(crate) leaving: bool,
+}
+
+impl Completeness {
+    fn of(incomplete: &[Incomplete]) -> Self {
+        Self {
+            missing: incomplete.iter().map(|segment| segment.missing.len()).max().unwrap_or(0),
+            leaving: incomplete.iter().any(|segment| !segment.leaving.is_empty()),
+        }
+    }
+
+    /// Both taken together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { missing: self.missing.max(other.missing), leaving: self.leaving || other.leaving }
+    }
+
+    /// All columns are there to stay.
+    pub(crate) fn is_whole(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// Segments that were found to miss columns, those first that bear the fewest losses.
 type Waiting = VecDeque<(SegmentId, Incarnation)>;
 
@@ -53,6 +81,8 @@ pub(super) struct Repairer {
     wants_space: Cell<bool>,
     /// It could not confirm that everything is whole, and is to look again after the next checkpoint.
     unconfirmed: Cell<bool>,
+    /// How complete the control was told that segments are.
+    told: Cell<Option<Completeness>>,
     throttle: Throttle,
     /// Zones that are being written and belong to no segment.
     held: RefCell<BTreeSet<(DriveIndex, ZoneIndex)>>,
@@ -62,6 +92,11 @@ impl Repairer {
     /// Ends a wait of the task: something that it waits for may have changed.
     pub(super) fn wake(&self) {
         self.changed.wake_all();
+    }
+
+    /// A drive came or went: what the control was told counts no more.
+    pub(super) fn forget_told(&self) {
+        self.told.set(None);
     }
 
     fn set_state(&self, state: RepairState) {
@@ -147,7 +182,7 @@ impl Shard {
                 self.log.pace.repair_served();
                 self.repair.wants_space.set(false);
                 self.repair.set_state(RepairState::Whole);
-                return self.link.repaired().await;
+                return self.link.repaired(true).await;
             }
             if self.repair.state.get() == RepairState::Whole {
                 self.repair.done.set(0);
@@ -165,11 +200,13 @@ impl Shard {
                 self.repair.set_state(obstacle.last().copied().unwrap_or_default());
                 if self.repair.wants_space.get() {
                     self.log.pace.repair_found_none();
+                } else {
+                    self.log.pace.repair_served();
                 }
                 if self.repair.done.get() > before {
                     self.log.checkpoint_due.notify();
                 }
-                return;
+                return self.tell_how_complete().await;
             }
         }
     }
@@ -197,6 +234,19 @@ impl Shard {
         Ok((began, obstacles))
     }
 
+    /// Nothing can be done now: but a drive that has come back may have all that it missed. Once for each time that this changes.
+    async fn tell_how_complete(&self) {
+        let complete = self.completeness();
+        if self.repair.told.replace(Some(complete)) != Some(complete) {
+            self.link.repaired(false).await;
+        }
+    }
+
+    fn completeness(&self) -> Completeness {
+        let segments = self.rows.segments.borrow();
+        Completeness::of(&segments.incomplete(|drive| self.rows.drives.standing(drive)))
+    }
+
     fn could_not(&self, error: &crate::error::Error) {
         tracing::warn!(shard = %self.identity.shard, %error, "repair does not go on");
     }
@@ -207,7 +257,7 @@ impl Shard {
         self.log.arrivals().await;
         self.log.seal_incomplete();
         self.rows.segments.borrow_mut().free_emptied();
-        let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.is_online(drive));
+        let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.standing(drive));
         let mut incomplete = look();
         if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.settled) {
             // What is on its way lands, and what has landed becomes durable.
@@ -224,6 +274,8 @@ impl Shard {
 
     async fn wait_while_paused(&self) {
         self.repair.set_state(RepairState::Paused);
+        // Nothing is cleaned for who does nothing.
+        self.log.pace.repair_served();
         let goes_on = || !self.is_paused() || !self.repair_goes_on();
         self.repair.changed.until(|| goes_on().then_some(())).await;
     }
@@ -239,8 +291,8 @@ impl Shard {
         let bytes_max = self.repair_limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
         while jobs.len() < BATCH_JOBS && bytes < bytes_max && !obstacles.contains(&RepairState::NeedsSpace) {
             let Some((id, incarnation)) = waiting.pop_front() else { break };
-            let in_use = |drive| self.rows.drives.is_online(drive);
-            let found = self.rows.segments.borrow().incomplete_still(id, incarnation, in_use);
+            let standing = |drive| self.rows.drives.standing(drive);
+            let found = self.rows.segments.borrow().incomplete_still(id, incarnation, standing);
             let Some(segment) = found else { continue };
             if segment.missing.len() > usize::from(segment.scheme.parity()) {
                 obstacles.insert(RepairState::Lost);
@@ -248,7 +300,8 @@ impl Shard {
             }
             if !segment.settled {
                 // An open segment whose successor would be no better.
-                obstacles.insert(RepairState::NeedsDrive);
+                let has_drives = self.rows.drives.staying() >= usize::from(segment.scheme.width());
+                obstacles.insert(if has_drives { RepairState::NeedsSpace } else { RepairState::NeedsDrive });
                 continue;
             }
             self.rows.segments.borrow_mut().pin(id);
@@ -270,11 +323,10 @@ impl Shard {
 
     /// Zones for the columns of a job, as far as there are any; `obstacles` are what stands in the way of the others.
     async fn find_zones(&self, job: &mut Job, obstacles: &mut BTreeSet<RepairState>) -> Result<()> {
-        let mut avoid = job.segment.drives.to_vec();
-        for column in job.segment.missing.iter().copied() {
-            match self.link.allocate_one(avoid.clone()).await? {
+        for column in job.segment.wanted() {
+            let avoid = job.segment.avoid(column).chain(job.targets.iter().map(|target| target.zone.0));
+            match self.link.allocate_one(avoid.collect()).await? {
                 Spare::Zone(zone) => {
-                    avoid.push(zone.0);
                     self.repair.held.borrow_mut().insert(zone);
                     job.targets.push(Target { column, zone });
                 }
@@ -318,6 +370,7 @@ impl Shard {
                 self.give_up_job(&job);
             }
         }
+        self.repair.changed.wake_all();
         if self.repair.since_checkpoint.get() >= CHECKPOINT_BYTES {
             self.repair.since_checkpoint.set(0);
             self.log.checkpoint_due.notify();
@@ -414,30 +467,41 @@ impl Shard {
         }
     }
 
-    /// True if everything that a recovery could come upon has all its columns on drives in use (Z2). If not, repair looks again
-    /// by itself when that may have changed.
-    pub(crate) async fn confirm_whole(self: &Rc<Self>) -> bool {
+    /// How complete everything is that a recovery could come upon (Z2); `None` if that cannot be told, or it is not whole and that
+    /// is all that is asked for. Repair looks again by itself when that may have changed.
+    pub(crate) async fn confirm(self: &Rc<Self>, only_whole: bool) -> Option<Completeness> {
         if self.stopping.get() {
-            return false;
+            return None;
         }
         // Whoever stops the shard waits for the end of this.
         let _task = self.begin_task();
         self.log.arrivals().await;
         // Segments that are free already do not count: no checkpoint that begins now speaks of them.
-        let look = || {
-            let segments = self.rows.segments.borrow();
-            let whole = segments.incomplete(|drive| self.rows.drives.is_online(drive)).is_empty();
-            whole.then(|| segments.version())
-        };
-        let before = look();
-        let confirmed = before.is_some() && self.checkpoint(None).await.is_ok() && look() == before;
+        let look = || (self.rows.segments.borrow().version(), self.completeness());
+        let (version, before) = look();
+        let worth = before.is_whole() || !only_whole;
+        let confirmed = worth && self.checkpoint(None).await.is_ok() && look() == (version, before);
         if !confirmed {
             // A segment that came meanwhile is there to be found; without a checkpoint there is nothing to do before the next one.
             self.repair.unconfirmed.set(true);
-            if look().is_none() {
+            self.repair.told.set(None);
+            if only_whole && !look().1.is_whole() {
                 self.repair_soon();
             }
         }
-        confirmed
+        confirmed.then_some(before)
+    }
+
+    /// Waits until nothing that was begun before touches a drive that is lost: it may come back then.
+    pub(crate) async fn let_go_of(&self, drive: DriveIndex) {
+        self.log.settle().await;
+        let holds = || self.repair.held.borrow().iter().any(|(on, _)| *on == drive);
+        self.repair.changed.until(|| (!holds()).then_some(())).await;
+    }
+
+    /// These drives, and no others, are to be emptied.
+    pub(crate) fn set_leaving(&self, leaving: &[DriveIndex]) {
+        self.rows.drives.set_leaving(leaving);
+        self.repair_soon();
     }
 }

@@ -209,6 +209,8 @@ fn check_values(page: &Checked) {
             ("Missing", state(DriveState::Missing)),
             ("Failed", state(DriveState::Failed)),
             ("Removed", state(DriveState::Removed)),
+            ("Leaving", state(DriveState::Leaving)),
+            ("Returning", state(DriveState::Returning)),
         ],
     );
     let class = |class| {

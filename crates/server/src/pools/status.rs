@@ -138,6 +138,8 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
         Engine::Missing => DriveState::Missing,
         Engine::Failed => DriveState::Failed,
         Engine::Removed => DriveState::Removed,
+        Engine::Leaving => DriveState::Leaving,
+        Engine::Returning => DriveState::Returning,
     };
     let drive = |drive: &engine::DriveStatus| PoolDrive {
         pool: status.name.clone(),

@@ -9,7 +9,11 @@ use utoipa::ToSchema;
 pub enum DriveState {
     /// In use.
     Online,
-    /// It was not there when the pool was opened.
+    /// In use, and being emptied: it leaves the pool when that is done.
+    Leaving,
+    /// In use again after it was lost; what it missed is being written.
+    Returning,
+    /// It was not there when the pool was opened, or went while it was in service.
     Missing,
     /// It failed a write or a flush, or was taken out of use.
     Failed,

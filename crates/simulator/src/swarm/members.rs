@@ -1,0 +1,213 @@
+//! Drives in the lives of the swarm: lost, rebuilt, back again, added, emptied.
+//!
+//! Never more of them misbehave or are lost at a time than the scheme bears: which may, changes only when the pool says that it
+//! bears as much as before.
+
+use std::time::Duration;
+
+use engine::{ErrorKind, Pool, PoolStatus, RepairLimits, RepairState};
+use format::DriveState;
+use reactor::Reactor;
+
+use super::{Life, repair_rate};
+
+impl Life {
+    /// Loses a drive: it dies, or somebody takes it out.
+    pub(super) async fn lose_drive(&self, pool: &Pool) {
+        let at = usize::try_from(self.random.below(8)).unwrap_or(0);
+        let Some(victim) = self.victims.borrow().get(at).copied() else { return };
+        let Some(disk) = self.machine.disks.get(victim) else { return };
+        if disk.is_dead() {
+            return;
+        }
+        self.count(|stats| stats.lost_drives += 1);
+        if self.random.once_in(2) {
+            self.say(|| format!("drive {victim} dies"));
+            disk.set_dead(true);
+            return;
+        }
+        let result = pool.fail_drive(u16::try_from(victim).unwrap_or(0)).await;
+        self.say(|| format!("drive {victim} is taken out: {result:?}"));
+        if let Err(error) = result
+            && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PoolFailed)
+        {
+            self.fail(format!("fail_drive: {error:?}"));
+        }
+    }
+
+    /// Waits for repair. What lost drives held is elsewhere then, and others may be lost.
+    pub(super) async fn repair(&self, pool: &Pool) {
+        let Ok(before) = pool.status().await else { return };
+        if before.repair.state != RepairState::Paused && pool.repair_settled().await.is_ok() {
+            self.say(|| "repair has settled".into());
+            self.check_obstacle(pool).await;
+            self.choose_victims(pool).await;
+        }
+    }
+
+    /// Repair that wants another drive has none.
+    async fn check_obstacle(&self, pool: &Pool) {
+        for last in [false, true] {
+            let Ok(status) = pool.status().await else { return };
+            let online = status.drives.iter().filter(|drive| drive.state.takes_segments()).count();
+            // Who is told to pause looks again only afterwards.
+            let looks = self.joining.get() == 0 && !pool.repair_limits().paused && status.failure.is_none();
+            let enough = online >= usize::from(status.scheme.width());
+            if status.repair.state != RepairState::NeedsDrive || !enough || !looks {
+                return;
+            }
+            if last {
+                return self
+                    .fail(format!("repair wants a drive, and {online} are in use: {:?}", status.repair));
+            }
+            // One may have come, or stayed, this very moment.
+            Reactor::current().sleep(Duration::from_secs(1)).await;
+            let _ = pool.repair_settled().await;
+        }
+    }
+
+    pub(super) async fn limit_repair(&self, pool: &Pool) {
+        let limits =
+            RepairLimits { paused: self.random.once_in(3), bytes_per_second: repair_rate(&self.random) };
+        let result = pool.set_repair_limits(limits).await;
+        self.say(|| format!("repair is limited to {limits:?}: {result:?}"));
+    }
+
+    /// Puts other drives in the place of victims that do not belong to the pool any more.
+    async fn choose_victims(&self, pool: &Pool) {
+        let Ok(status) = pool.status().await else { return };
+        // What it says must be on the drives before it is relied on.
+        if pool.repair_settled().await.is_err() {
+            return;
+        }
+        let in_state = |wanted: DriveState| {
+            let drives = status.drives.iter().filter(move |drive| drive.state == wanted);
+            drives.map(|drive| usize::from(drive.index))
+        };
+        for removed in in_state(DriveState::Removed) {
+            if self.gone.borrow().contains(&removed) {
+                continue;
+            }
+            self.gone.borrow_mut().push(removed);
+            self.count(|stats| stats.rebuilt += 1);
+            let mut victims = self.victims.borrow_mut();
+            let Some(at) = victims.iter().position(|victim| *victim == removed) else { continue };
+            victims.remove(at);
+            let others: Vec<_> =
+                in_state(DriveState::Online).filter(|drive| !victims.contains(drive)).collect();
+            if self.random.once_in(2) || others.is_empty() {
+                continue;
+            }
+            let next = *self.random.choose(&others);
+            self.say(|| format!("drive {removed} is gone for good, drive {next} may be next"));
+            victims.push(next);
+            if let Some(disk) = self.machine.disks.get(next) {
+                disk.set_faults(self.plan.faults);
+            }
+        }
+    }
+
+    /// Takes the next spare into the pool. Its number there is its own.
+    pub(super) async fn add_drive(&self, pool: &Pool) {
+        if self.adding.replace(true) {
+            return;
+        }
+        self.joining.set(self.joining.get() + 1);
+        let spare = pool.status().await.map_or(usize::MAX, |status| status.drives.len());
+        if spare < self.machine.disks.len() {
+            let result = self.machine.add(pool, spare).await;
+            self.say(|| format!("drive {spare} is added: {result:?}"));
+            match &result {
+                Ok(number) if usize::from(*number) != spare => {
+                    self.fail(format!("drive {spare} was given the number {number}"));
+                }
+                Ok(_) => {
+                    self.count(|stats| stats.added += 1);
+                    if let Ok(status) = pool.status().await {
+                        self.check_growth(&status);
+                    }
+                }
+                Err(_) => {}
+            }
+            self.tolerate("add_drive", result.map(|_| ()));
+            let _ = pool.repair_settled().await;
+        }
+        self.joining.set(self.joining.get() - 1);
+        self.adding.set(false);
+    }
+
+    /// Plugs a lost drive in again.
+    pub(super) async fn return_drive(&self, pool: &Pool) {
+        let Ok(status) = pool.status().await else { return };
+        let lost = status.drives.iter().filter(|drive| drive.state.is_lost());
+        let lost: Vec<usize> = lost.map(|drive| usize::from(drive.index)).collect();
+        if lost.is_empty() {
+            return;
+        }
+        let drive = *self.random.choose(&lost);
+        let Some(disk) = self.machine.disks.get(drive) else { return };
+        disk.plug_in();
+        if let Some(absent) = self.machine.absent.borrow_mut().get_mut(drive) {
+            *absent = false;
+        }
+        self.joining.set(self.joining.get() + 1);
+        let result = self.machine.bring_back(pool, drive).await;
+        // Whoever has begun to look at repair may have seen it as it was before.
+        let _ = pool.repair_settled().await;
+        self.joining.set(self.joining.get() - 1);
+        self.say(|| format!("drive {drive} is plugged in again: {result:?}"));
+        match &result {
+            Ok(number) if usize::from(*number) != drive => {
+                self.fail(format!("drive {drive} came back as {number}"));
+            }
+            Ok(_) => self.count(|stats| stats.returned += 1),
+            // Its superblocks rot, or somebody else was faster.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Exists) => {}
+            Err(error) if error.kind() == ErrorKind::Io => {}
+            Err(_) => self.tolerate("return_drive", result.map(|_| ())),
+        }
+    }
+
+    /// Has a drive emptied.
+    pub(super) async fn evacuate(&self, pool: &Pool) {
+        let Ok(status) = pool.status().await else { return };
+        let drive = self.random.choose(&status.drives).index;
+        let result = pool.evacuate_drive(drive).await;
+        self.say(|| format!("drive {drive} is to be emptied: {result:?}"));
+        self.tolerate_refusal("evacuate_drive", result);
+    }
+
+    /// Keeps a drive that was to be emptied.
+    pub(super) async fn keep(&self, pool: &Pool) {
+        let Ok(status) = pool.status().await else { return };
+        let leaving = status.drives.iter().filter(|drive| drive.state == DriveState::Leaving);
+        let leaving: Vec<u16> = leaving.map(|drive| drive.index).collect();
+        if leaving.is_empty() {
+            return;
+        }
+        let drive = *self.random.choose(&leaving);
+        let result = pool.keep_drive(drive).await;
+        self.say(|| format!("drive {drive} stays: {result:?}"));
+        self.tolerate_refusal("keep_drive", result);
+    }
+
+    fn tolerate_refusal(&self, what: &str, result: engine::Result<()>) {
+        if result
+            .as_ref()
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::Invalid | ErrorKind::NotFound))
+        {
+            return;
+        }
+        self.tolerate(what, result);
+    }
+
+    /// The pool is as large as its drives.
+    fn check_growth(&self, status: &PoolStatus) {
+        let online = status.drives.iter().filter(|drive| drive.state.takes_segments());
+        let zones: u64 = online.map(|drive| u64::from(drive.zones)).sum();
+        if zones != status.space.zones {
+            self.fail(format!("drives in use have {zones} zones, the pool {}", status.space.zones));
+        }
+    }
+}

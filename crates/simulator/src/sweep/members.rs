@@ -1,0 +1,165 @@
+//! Drives that come and go while somebody writes: what the sweep does, and what must hold after the cut.
+//!
+//! Whatever the newest superblock says, it must be safe to believe: as many drives as it leaves to be lost are left out, and
+//! everything is there. Then all of them come back, what was begun is done, and all of that holds again.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use engine::{AttachedVolume, Member, Pool, RepairLimits, RepairState};
+use format::DriveState;
+use reactor::Reactor;
+
+use super::{Expected, Swept, parsed, verify, write};
+use crate::model::VolumeModel;
+use crate::run::{Ended, Machine, judge};
+
+/// Writes that go on meanwhile at most.
+const WRITES: u64 = 30;
+
+/// Does the operation while somebody writes and flushes.
+pub(super) async fn perform(
+    operation: Swept,
+    machine: &Machine,
+    pool: &Pool,
+    volume: &AttachedVolume,
+    model: &mut VolumeModel,
+) -> engine::Result<()> {
+    let (done, over) = (Rc::new(Cell::new(false)), pool.clone());
+    let spare = machine.disks.len() - 1;
+    let joins = matches!(operation, Swept::AddDrive | Swept::ReplaceDrive);
+    let add = joins.then(|| machine.add(pool, spare));
+    let back = (operation == Swept::ReturnDrive).then(|| machine.bring_back(pool, 0));
+    if back.is_some() {
+        // So that it has not been given up when it comes back.
+        pool.set_repair_limits(RepairLimits { paused: true, bytes_per_second: 0 }).await?;
+        pool.fail_drive(0).await?;
+        write(volume, model, 55, 4096, 64 << 10).await?;
+    }
+    let ended = done.clone();
+    let changes = Reactor::current().spawn(async move {
+        if let Some(add) = add {
+            add.await?;
+        }
+        if matches!(operation, Swept::Evacuate | Swept::ReplaceDrive) {
+            over.evacuate_drive(0).await?;
+        }
+        if let Some(back) = back {
+            back.await?;
+            over.set_repair_limits(RepairLimits::default()).await?;
+        }
+        let settled = over.repair_settled().await;
+        ended.set(true);
+        settled
+    });
+    for number in 0..WRITES {
+        if done.get() {
+            break;
+        }
+        let value = 60 + number;
+        write(volume, model, value, number * 8192, 8192).await?;
+        volume.flush().await?;
+        model.flushed(2 * value + 1);
+    }
+    changes.await
+}
+
+/// What must hold after the cut, or without one.
+pub(super) fn after_cut(
+    operation: Swept,
+    machine: &Machine,
+    expected: &mut Expected,
+    choice: u64,
+) -> Result<(), String> {
+    let mut left_out = Vec::new();
+    if choice.is_multiple_of(2) {
+        left_out = without_others(operation, machine, expected, choice / 2)
+            .map_err(|error| format!("right after the cut: {error}"))?;
+    }
+    look(operation, machine, expected).map_err(|error| format!("with all drives: {error}"))?;
+    let settle = async || {
+        let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
+        pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
+        let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
+        let lost_for_good = operation == Swept::ReturnDrive && status.lost_drives() > 0;
+        if status.repair.state != RepairState::Whole && !lost_for_good {
+            return Err(format!("repair ends with {:?}", status.repair));
+        }
+        pool.close().await.map_err(|error| format!("close: {error:?}"))
+    };
+    match machine.boot(settle) {
+        Ended::Done(result) => result?,
+        Ended::Cut => return Err("a second cut".into()),
+    }
+    let members = machine.members();
+    check_members(operation, machine, &members, &left_out, expected.done)?;
+    judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, &[])?;
+    let left_out = without_others(operation, machine, expected, choice);
+    left_out.map(|_| ()).map_err(|error| format!("when all is done: {error}"))
+}
+
+/// Leaves out as many drives as may be lost by what the superblocks say, and looks. Gives which they were.
+fn without_others(
+    operation: Swept,
+    machine: &Machine,
+    expected: &mut Expected,
+    choice: u64,
+) -> Result<Vec<usize>, String> {
+    let members = machine.members();
+    let lost = members.iter().filter(|member| member.state.counts_as_lost()).count();
+    let bears = usize::from(parsed(machine.scheme()).parity()).saturating_sub(lost);
+    let used = (0..members.len()).filter(|index| {
+        members.get(*index).is_some_and(|member| member.state.is_in_use() && !member.state.counts_as_lost())
+    });
+    let used: Vec<usize> = used.collect();
+    let first = usize::try_from(choice).unwrap_or(0) % used.len().max(1);
+    let before = machine.absent.borrow().clone();
+    let left_out: Vec<usize> = used.iter().cycle().skip(first).take(bears.min(used.len())).copied().collect();
+    for absent in &left_out {
+        if let Some(place) = machine.absent.borrow_mut().get_mut(*absent) {
+            *place = true;
+        }
+    }
+    let looked = look(operation, machine, expected);
+    *machine.absent.borrow_mut() = before;
+    looked.map_err(|error| format!("without {left_out:?}, of {members:?}: {error}"))?;
+    Ok(left_out)
+}
+
+fn look(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
+    match machine.boot(async || verify(operation, machine, expected).await) {
+        Ended::Done(result) => result,
+        Ended::Cut => Err("a second cut".into()),
+    }
+}
+
+/// What was begun is done, or was never begun. Drives that were `left_out` may have been given up.
+fn check_members(
+    operation: Swept,
+    machine: &Machine,
+    members: &[Member],
+    left_out: &[usize],
+    done: bool,
+) -> Result<(), String> {
+    let states: Vec<DriveState> = members.iter().map(|member| member.state).collect();
+    let is_settled = |(index, state): (usize, &DriveState)| match state {
+        DriveState::Online => true,
+        DriveState::Removed => left_out.contains(&index) || index == 0,
+        _ => index == 0 && state.is_lost() && operation == Swept::ReturnDrive,
+    };
+    let settled = states.iter().enumerate().all(is_settled);
+    let first = states.first().copied().unwrap_or(DriveState::Removed);
+    let joined = states.len() == machine.disks.len();
+    let given_up = left_out.contains(&0);
+    let right = match operation {
+        // With the spare, or without it if nobody was told that it had joined.
+        Swept::AddDrive => (first == DriveState::Online || given_up) && (!done || joined),
+        Swept::Evacuate => !done || first == DriveState::Removed,
+        Swept::ReplaceDrive => {
+            let replaced = joined && first == DriveState::Removed;
+            replaced || !done && first == DriveState::Online || given_up
+        }
+        _ => !done || first == DriveState::Online || given_up,
+    };
+    if settled && right { Ok(()) } else { Err(format!("{operation:?} ends with {states:?}")) }
+}
