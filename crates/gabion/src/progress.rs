@@ -35,6 +35,34 @@ pub(crate) async fn follow(client: &Client, operation: Operation, quiet: bool) -
     }
 }
 
+/// One line that says how far something is that goes on by itself; gone when this is dropped.
+pub(crate) struct Line {
+    quiet: bool,
+    started: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl Line {
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { quiet, started: Instant::now(), bar: None }
+    }
+
+    /// Says it, if it takes long and somebody looks.
+    pub(crate) fn show(&mut self, what: &str) {
+        if !self.quiet && self.started.elapsed() >= SHOWN_AFTER && std::io::stderr().is_terminal() {
+            self.bar.get_or_insert_with(new_bar).set_message(what.to_owned());
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 /// What is on the terminal.
 struct Shown {
     quiet: bool,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use project::{files, read, root, sources};
 
 /// The pages that tell of the code.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "README.md",
     "crates/export/comparison/README.md",
     "docs/performance.md",
@@ -20,6 +20,7 @@ const PAGES: [&str; 12] = [
     "CHANGELOG.md",
     "docs/benchmark.md",
     "docs/decisions.md",
+    "docs/drives.md",
     "docs/exports.md",
     "docs/format.md",
     "docs/invariants.md",

@@ -45,8 +45,8 @@ Examples:
         /// Its drives, in any order
         #[arg(long, num_args = 1.., value_name = "DRIVE")]
         drives: Vec<PathBuf>,
-        /// Open it although drives are missing, as far as the scheme bears it. They take no further part in the pool,
-        /// even when they come back
+        /// Open it although drives are missing, as far as the scheme bears it. What they hold is written to others, if there are
+        /// enough; when they come back, what they missed is written to them
         #[arg(long)]
         degraded: bool,
     },
@@ -63,6 +63,29 @@ Examples:
         /// Also forget where its drives are, and its exports
         #[arg(long)]
         forget: bool,
+    },
+    /// Pause what writes lost columns to other drives, resume it, or limit its speed
+    ///
+    /// While volumes are used it takes a quarter of the drives' time at most, whatever the limit. Holds until the pool is closed.
+    #[command(after_long_help = "\
+Examples:
+  gabion pool repair fast --rate 200M    # at most so many bytes a second
+  gabion pool repair fast --rate 0       # as fast as it may
+  gabion pool repair fast --pause")]
+    #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["pause", "resume", "rate"])))]
+    Repair {
+        /// The pool
+        #[arg(value_name = "POOL")]
+        name: String,
+        /// Do nothing until it is resumed
+        #[arg(long, conflicts_with = "resume")]
+        pause: bool,
+        /// Go on
+        #[arg(long)]
+        resume: bool,
+        /// Bytes a second at most; 0 for as many as the drives take
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<Size>,
     },
     /// Destroy a pool: everything in it is lost
     Destroy {

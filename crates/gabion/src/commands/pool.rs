@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use server::Size;
 use server::wire::{
-    ClosePool, CreatePool, FileDrives, Health, IdentifiedDrive, IdentifyDrives, OpenPool, Operation, Pool,
-    PoolState,
+    ClosePool, CreatePool, FileDrives, Health, IdentifiedDrive, IdentifyDrives, LimitRepair, OpenPool,
+    Operation, Pool, PoolState,
 };
 
 use super::{Setting, absolute, absolute_one, confirm};
@@ -34,6 +34,9 @@ pub(crate) async fn run(setting: &Setting, command: PoolCommand) -> Result<Outco
         PoolCommand::Open { name, drives, degraded } => open(setting, &name, drives, degraded).await,
         PoolCommand::Close { name, force, forget } => {
             close(setting, &name, ClosePool { force, forget }).await
+        }
+        PoolCommand::Repair { name, pause, resume, rate } => {
+            repair(setting, &name, pause, resume, rate).await
         }
         PoolCommand::Destroy { name, yes } => destroy(setting, &name, yes).await,
     }
@@ -79,7 +82,7 @@ async fn create(setting: &Setting, arguments: CreatePoolArgs) -> Result<Outcome>
 }
 
 /// Shows what would be destroyed, and asks.
-async fn confirm_wipe(setting: &Setting, drives: &[String]) -> Result<()> {
+pub(super) async fn confirm_wipe(setting: &Setting, drives: &[String]) -> Result<()> {
     let request = IdentifyDrives { drives: drives.to_vec() };
     let found: Vec<IdentifiedDrive> = setting.client.post("/v1/drives/identify", &request).await?;
     let full: Vec<IdentifiedDrive> = found.into_iter().filter(|drive| !drive.holds.is_empty()).collect();
@@ -154,6 +157,23 @@ async fn close(setting: &Setting, name: &str, request: ClosePool) -> Result<Outc
     setting.done(&ended, |_| {
         let after = if request.forget { " and forgotten" } else { "" };
         format!("pool '{name}' is closed{after}")
+    })?;
+    Ok(Outcome::Done)
+}
+
+async fn repair(
+    setting: &Setting,
+    name: &str,
+    pause: bool,
+    resume: bool,
+    rate: Option<Size>,
+) -> Result<Outcome> {
+    let paused = (pause || resume).then_some(pause);
+    let request = LimitRepair { paused, bytes_per_second: rate.map(|rate| rate.bytes()) };
+    let pool: Pool = setting.client.patch(&format!("{}/repair", path_of(name)), &request).await?;
+    setting.done(&pool, |pool| {
+        let repair = pool.repair.as_ref().map(output::repair_limits).unwrap_or_default();
+        format!("repair of pool '{name}': {repair}")
     })?;
     Ok(Outcome::Done)
 }

@@ -20,12 +20,12 @@ pub(crate) fn drives(drives: &[PoolDrive]) -> String {
         row.extend(columns(drive));
         row
     };
-    table(&["POOL", ">DRIVE", "STATE", ">SIZE", ">READ ERRORS", "PATH"], drives.iter().map(row))
+    table(&["POOL", ">DRIVE", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(row))
 }
 
 /// The drives of one pool.
 pub(super) fn drives_of_pool(drives: &[PoolDrive]) -> String {
-    table(&[">DRIVE", "STATE", ">SIZE", ">READ ERRORS", "PATH"], drives.iter().map(columns))
+    table(&[">DRIVE", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(columns))
 }
 
 fn columns(drive: &PoolDrive) -> Vec<String> {
@@ -34,6 +34,7 @@ fn columns(drive: &PoolDrive) -> Vec<String> {
         number(drive.index.map(u64::from)),
         word(&drive.state),
         size(drive.size),
+        size(drive.used),
         number(drive.read_errors),
         drive.path.clone(),
     ]

@@ -20,7 +20,7 @@ pub(crate) use bench_vhost::{line, line_header, shares};
 pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use export::exports;
 pub(crate) use lab::{lab_models, labs};
-pub(crate) use pool::{opening, pool_statuses, pools};
+pub(crate) use pool::{opening, pool_statuses, pools, repair, repair_limits};
 pub(crate) use vm::{host, machine, machine_made, machine_started, machines, templates};
 pub(crate) use volume::{image_exported, image_imported, service, usages, volume, volumes};
 

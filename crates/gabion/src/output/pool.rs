@@ -1,7 +1,7 @@
 //! Pools.
 
 use server::Size;
-use server::wire::{Counters, OpenReport, Pool, PoolState, Space};
+use server::wire::{Counters, OpenReport, Pool, PoolState, Repair, RepairState, Space};
 
 use super::drive::drives_of_pool;
 use super::table::table;
@@ -76,6 +76,9 @@ fn pool_status(pool: &Pool) -> String {
             ),
         );
     }
+    if let Some(repair) = pool.repair.as_ref().filter(|repair| is_shown(repair)) {
+        line("repair", self::repair(repair));
+    }
     if let Some(opened) = &pool.opened {
         line("opened", format!("{}: {}", utc(opened.at), opening(opened)));
     }
@@ -85,6 +88,51 @@ fn pool_status(pool: &Pool) -> String {
     text.push('\n');
     text.push_str(&drives_of_pool(&pool.drives));
     text
+}
+
+/// Nothing is said of repair that has nothing to do and found nothing.
+fn is_shown(repair: &Repair) -> bool {
+    repair.state != RepairState::Idle || repair.paused || repair.limit > 0 || repair.damaged_rows > 0
+}
+
+/// How far repair is, in words.
+pub(crate) fn repair(repair: &Repair) -> String {
+    let progress = || format!("{} % done, {} left", repair.percent, Size(repair.left));
+    let mut words = vec![match repair.state {
+        RepairState::Idle => "nothing is missing".to_owned(),
+        RepairState::Working => progress(),
+        RepairState::Paused => format!("paused: {}", progress()),
+        RepairState::NeedsDrive => format!("waits for another drive: {}", progress()),
+        RepairState::NeedsSpace => format!("waits for free space: {}", progress()),
+        RepairState::Lost => "some of it cannot be computed: more is lost than the scheme bears".to_owned(),
+    }];
+    if repair.bytes_per_second > 0 {
+        words.push(format!("{} a second", Size(repair.bytes_per_second)));
+    }
+    if let Some(seconds) = repair.seconds_left {
+        #[allow(clippy::cast_precision_loss)]
+        words.push(format!("{} to go", length(seconds as f64)));
+    }
+    if repair.limit > 0 {
+        words.push(format!("limited to {} a second", Size(repair.limit)));
+    }
+    if repair.damaged_rows > 0 {
+        words.push(format!(
+            "{} row{} could not be computed: other drives were damaged there as well",
+            repair.damaged_rows,
+            plural(repair.damaged_rows)
+        ));
+    }
+    words.join(", ")
+}
+
+/// How fast repair may go, in words.
+pub(crate) fn repair_limits(repair: &Repair) -> String {
+    let paused = if repair.paused { "paused, " } else { "" };
+    match repair.limit {
+        0 => format!("{paused}as fast as the drives allow"),
+        limit => format!("{paused}at most {} a second", Size(limit)),
+    }
 }
 
 /// What a scheme bears, in words.
@@ -123,6 +171,9 @@ pub(crate) fn opening(report: &OpenReport) -> String {
     }
     if !report.missing.is_empty() {
         words.push(format!("without {}", report.missing.join(", ")));
+    }
+    if !report.returned.is_empty() {
+        words.push(format!("{} back again", report.returned.join(", ")));
     }
     words.push(format!("in {}", length(report.seconds)));
     words.join(", ")

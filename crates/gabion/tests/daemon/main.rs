@@ -14,6 +14,7 @@ mod front_end;
 mod harness;
 mod images;
 mod limits;
+mod members;
 mod nbd;
 mod pools;
 mod restart;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::harness::{Home, command, names, run};
+use super::harness::{Home, command, names, run, until};
 
 #[test]
 fn a_pool_lives_from_create_to_destroy() {
@@ -60,6 +60,8 @@ fn a_lost_drive_shows_with_what_to_do() {
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
+    // Mirrored segments find other drives; the rest does not.
+    until("repair cannot go on", || daemon.pool("fast")["health"] == "degraded");
     let ran = home.gabion(&["pool", "status", "fast"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     for says in ["degraded", "drive 2", "the next loss of a drive", "to do: "] {

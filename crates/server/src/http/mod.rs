@@ -21,7 +21,7 @@ use axum::extract::Request;
 use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{delete, get, post, put};
+use axum::routing::{delete, get, patch, post, put};
 
 pub use document::openapi_json;
 pub(crate) use socket::ApiSocket;
@@ -40,7 +40,13 @@ pub(crate) fn router(services: Arc<Services>) -> Router {
         .route("/v1/pools/{pool}", get(pools::get).delete(pools::destroy))
         .route("/v1/pools/{pool}/open", post(pools::open))
         .route("/v1/pools/{pool}/close", post(pools::close))
+        .route("/v1/pools/{pool}/repair", patch(pools::limit_repair))
+        .route("/v1/pools/{pool}/drives", post(pools::add_drive))
         .route("/v1/pools/{pool}/drives/{index}/fail", post(pools::fail_drive))
+        .route("/v1/pools/{pool}/drives/{index}/replace", post(pools::replace_drive))
+        .route("/v1/pools/{pool}/drives/{index}/evacuate", post(pools::evacuate_drive))
+        .route("/v1/pools/{pool}/drives/{index}/keep", post(pools::keep_drive))
+        .route("/v1/pools/{pool}/drives/{index}/return", post(pools::return_drive))
         .route("/v1/pools/{pool}/volumes", get(volumes::list).post(volumes::create))
         .route(
             "/v1/pools/{pool}/volumes/{volume}",

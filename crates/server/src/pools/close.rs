@@ -55,7 +55,7 @@ impl Pools {
         let Status::Open(pool) = before else {
             return Err(Error::new(ErrorKind::Internal, format!("pool '{name}' was not open after all")));
         };
-        let (home, drives) = (pool.home.clone(), pool.drives.clone());
+        let (home, drives) = (pool.home.clone(), pool.open_drives().clone());
         if let Err(error) = shut(name, pool, Some(progress)).await {
             tracing::warn!(pool = name, %error, "closing a pool that is destroyed failed");
         }

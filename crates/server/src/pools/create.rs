@@ -187,7 +187,7 @@ async fn make_files(pool: &str, request: &FileDrives, progress: &Progress) -> Re
     blocking(make).await?
 }
 
-async fn inspect_all(paths: Vec<PathBuf>, progress: &Progress) -> Result<Vec<Inspection>> {
+pub(super) async fn inspect_all(paths: Vec<PathBuf>, progress: &Progress) -> Result<Vec<Inspection>> {
     progress.step(format!("looking at {} drives", paths.len()));
     let total = paths.len() as u64;
     let mut inspected = Vec::new();
@@ -215,7 +215,7 @@ fn check_distinct(drives: &[Inspection]) -> Result<()> {
 }
 
 /// Nobody uses them.
-fn check_free(drives: &[Inspection]) -> Result<()> {
+pub(super) fn check_free(drives: &[Inspection]) -> Result<()> {
     let used: Vec<String> = drives
         .iter()
         .filter(|drive| !drive.users.is_empty())
@@ -230,7 +230,7 @@ fn check_free(drives: &[Inspection]) -> Result<()> {
 }
 
 /// They hold nothing that would be destroyed.
-fn check_empty(drives: &[Inspection]) -> Result<()> {
+pub(super) fn check_empty(drives: &[Inspection]) -> Result<()> {
     let full: Vec<String> = drives
         .iter()
         .filter(|drive| !drive.holds.is_empty())
@@ -245,7 +245,7 @@ fn check_empty(drives: &[Inspection]) -> Result<()> {
 }
 
 /// Opens and locks them all.
-async fn claim(drives: &[Inspection], progress: &Progress) -> Result<Vec<Arc<OpenDrive>>> {
+pub(super) async fn claim(drives: &[Inspection], progress: &Progress) -> Result<Vec<Arc<OpenDrive>>> {
     progress.step(format!("opening {} drives", drives.len()));
     let mut opened = Vec::new();
     for drive in drives {
@@ -256,7 +256,7 @@ async fn claim(drives: &[Inspection], progress: &Progress) -> Result<Vec<Arc<Ope
     Ok(opened)
 }
 
-async fn wipe_all(drives: &[Inspection], progress: &Progress) -> Result<()> {
+pub(super) async fn wipe_all(drives: &[Inspection], progress: &Progress) -> Result<()> {
     progress.step(format!("wiping {} drives", drives.len()));
     for (done, drive) in (1..).zip(drives) {
         if !drive.holds.is_empty() {

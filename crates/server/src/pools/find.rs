@@ -45,10 +45,15 @@ impl Found {
 
     /// The drives that the pool was last seen to use and that were not found, by path.
     pub(super) fn absent(&self) -> Vec<String> {
+        self.not_found(DriveState::is_in_use)
+    }
+
+    /// The drives in such a state that were not found, by path.
+    fn not_found(&self, wanted: fn(DriveState) -> bool) -> Vec<String> {
         let Some(newest) = self.newest() else { return Vec::new() };
         let here = |member: &&engine::Member| self.members.iter().any(|(_, pool)| pool.drive == member.id);
-        let used = newest.members.iter().filter(|member| member.state == DriveState::Online);
-        used.filter(|member| !here(member)).map(|member| member.path.clone()).collect()
+        let those = newest.members.iter().filter(|member| wanted(member.state));
+        those.filter(|member| !here(member)).map(|member| member.path.clone()).collect()
     }
 }
 
@@ -69,6 +74,14 @@ pub(super) async fn find(reactor: &Remote, wanted: &Wanted, paths: &[PathBuf]) -
     }
     if found.members.is_empty() || !found.absent().is_empty() {
         search(reactor, wanted, &mut found).await?;
+    }
+    // Those that were missing may be where they were again. Nobody waits for them.
+    for path in found.not_found(|state| state == DriveState::Missing) {
+        let here = DriveOptions { patience: std::time::Duration::ZERO, ..DriveOptions::default() };
+        let opened = start_opening(PathBuf::from(path), here).await;
+        if let Ok(member) = open_member(reactor, wanted, opened).await? {
+            found.members.push(member);
+        }
     }
     Ok(found)
 }

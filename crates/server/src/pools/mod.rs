@@ -5,6 +5,7 @@
 
 mod close;
 mod create;
+mod drives;
 mod find;
 mod open;
 mod slot;
@@ -42,11 +43,15 @@ pub(crate) struct OpenPool {
     pool: engine::Pool,
     home: Remote,
     report: wire::OpenReport,
-    /// Open and locked as long as the pool is.
-    drives: Vec<Arc<OpenDrive>>,
+    /// Open and locked as long as the pool uses them.
+    drives: Mutex<Vec<Arc<OpenDrive>>>,
 }
 
 impl OpenPool {
+    fn open_drives(&self) -> MutexGuard<'_, Vec<Arc<OpenDrive>>> {
+        self.drives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Runs `work` on the pool's home reactor.
     ///
     /// # Errors
@@ -137,27 +142,6 @@ impl Pools {
     pub(crate) fn check_known(&self, name: &str) -> Result<()> {
         self.check_idle(name)?;
         if self.lock().contains_key(name) { Ok(()) } else { Err(no_pool(name)) }
-    }
-
-    /// Takes a drive out of use.
-    ///
-    /// # Errors
-    /// When the pool is not open, the drive is not in use, or the pool could not bear its loss.
-    pub(crate) async fn fail_drive(&self, name: &str, index: u16) -> Result<()> {
-        let open = self.get(name)?;
-        open.call(move |pool| async move { pool.fail_drive(index).await }).await.map_err(
-            |error| match error.kind() {
-                ErrorKind::NotFound => {
-                    Error::new(ErrorKind::NotFound, format!("pool '{name}' uses no drive {index}"))
-                        .hint(format!("'gabion pool status {name}' shows its drives with their numbers"))
-                }
-                ErrorKind::PoolFailed => error
-                    .hint(format!("nothing was changed: with drive {index} gone too, data would be lost")),
-                _ => error,
-            },
-        )?;
-        tracing::warn!(pool = name, drive = index, "a drive was taken out of use, as asked");
-        Ok(())
     }
 
     /// Where a pool's drives were last found.

@@ -1,7 +1,7 @@
 //! Bringing a pool into service.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::OpenOptions;
@@ -168,15 +168,16 @@ impl Pools {
             dropped: report.dropped as u64,
             completed: report.completed,
             missing: report.missing,
+            returned: report.returned,
         };
-        Ok(OpenPool { pool, home, report, drives })
+        Ok(OpenPool { pool, home, report, drives: Mutex::new(drives) })
     }
 }
 
 impl OpenPool {
     /// Where its drives will be found again.
     pub(super) fn stable_paths(&self) -> Vec<PathBuf> {
-        self.drives.iter().map(|drive| inspect::stable_path(drive.path())).collect()
+        self.open_drives().iter().map(|drive| inspect::stable_path(drive.path())).collect()
     }
 }
 
@@ -214,7 +215,7 @@ fn incomplete(wanted: &Wanted, found: Found, absent: &[String]) -> Error {
     let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
     let message = format!("drives of pool '{name}' are missing: {}{reasons}", absent.join(", "));
     Error::new(ErrorKind::Incomplete, message).hint(format!(
-        "bring them back and try again; 'gabion pool open {name} --degraded' goes on without them, and they then take \
-         no further part in the pool, even when they come back"
+        "bring them back and try again; 'gabion pool open {name} --degraded' goes on without them: what they hold is \
+         then written to other drives if there are enough, and when they come back, what they missed is written to them"
     ))
 }

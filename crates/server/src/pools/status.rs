@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{PoolStatus, RepairState, RepairStatus, ShardCounters, VolumeInfo};
+use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeInfo};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
@@ -10,7 +10,7 @@ use super::slot::{Slot, Status};
 use super::{OpenPool, Pools, no_pool};
 use crate::error::{Error, Result};
 use crate::sizes::Size;
-use crate::wire::{Counters, DriveState, Health, Pool, PoolDrive, PoolState, Problem, Space};
+use crate::wire::{self, Counters, DriveState, Health, Pool, PoolDrive, PoolState, Problem, Repair, Space};
 
 /// Share of the capacity below which a pool is nearly full: one part in so many.
 const NEARLY_FULL: u64 = 20;
@@ -49,7 +49,13 @@ impl Pools {
         };
         match open {
             None => Ok(shown),
-            Some(open) => of_open(shown, &open).await,
+            Some(open) => {
+                let (shown, status) = of_open(shown, &open).await?;
+                if let Some(status) = status {
+                    self.let_go(name, &open, &status).await;
+                }
+                Ok(shown)
+            }
         }
     }
 }
@@ -62,6 +68,7 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         id: None,
         path: path.to_string_lossy().into_owned(),
         size: None,
+        used: None,
         state: DriveState::Unknown,
         read_errors: None,
     };
@@ -81,6 +88,7 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         scheme: None,
         shards: None,
         space: None,
+        repair: None,
         drives: slot.drives.iter().map(drive).collect(),
         opened: None,
         counters: None,
@@ -96,40 +104,73 @@ fn unavailable(name: &str, error: &Error) -> Problem {
     Problem { message: format!("nothing is served: {error}"), action }
 }
 
-async fn of_open(shown: Pool, open: &Arc<OpenPool>) -> Result<Pool> {
+async fn of_open(shown: Pool, open: &Arc<OpenPool>) -> Result<(Pool, Option<PoolStatus>)> {
     let look = |pool: engine::Pool| async move {
         let status = pool.status().await?;
         // The pool serves reads without its catalogue; then nothing is known of its volumes.
         let volumes = pool.volumes().await.ok();
-        Ok((status, volumes))
+        Ok((status, volumes, pool.repair_limits()))
     };
-    let (status, volumes) = match open.call(look).await {
+    let (status, volumes, limits) = match open.call(look).await {
         Ok(found) => found,
         // It is being closed this very moment.
-        Err(error) if error.kind() == crate::ErrorKind::NotOpen => return Ok(shown),
+        Err(error) if error.kind() == crate::ErrorKind::NotOpen => return Ok((shown, None)),
         Err(error) => return Err(error),
     };
     let space = space_of(&status, volumes.as_deref().unwrap_or_default());
     let problems = problems_of(&status, &space);
     let health = if status.failure.is_some() {
         Health::Failed
-    } else if status.lost_drives() > 0 {
-        Health::Degraded
-    } else {
+    } else if !misses_something(&status) {
         Health::Healthy
+    } else if status.repair.state == RepairState::Working {
+        Health::Rebuilding
+    } else {
+        Health::Degraded
     };
-    Ok(Pool {
+    let pool = Pool {
         id: Some(status.id.to_string()),
         health,
         problems,
         scheme: Some(status.scheme.to_string()),
         shards: Some(status.shards.len() as u64),
         space: Some(space),
+        repair: Some(repair_shown(&status.repair, limits)),
         drives: drives_of(&status),
         opened: Some(open.report.clone()),
         counters: Some(sum(&status.shards)),
         ..shown
-    })
+    };
+    Ok((pool, Some(status)))
+}
+
+/// True if segments may miss columns.
+fn misses_something(status: &PoolStatus) -> bool {
+    status.drives.iter().any(|drive| drive.state.counts_as_lost())
+}
+
+fn repair_shown(repair: &RepairStatus, limits: RepairLimits) -> Repair {
+    let state = match repair.state {
+        RepairState::Whole => wire::RepairState::Idle,
+        RepairState::Working => wire::RepairState::Working,
+        RepairState::Paused => wire::RepairState::Paused,
+        RepairState::NeedsDrive => wire::RepairState::NeedsDrive,
+        RepairState::NeedsSpace => wire::RepairState::NeedsSpace,
+        RepairState::Lost => wire::RepairState::Lost,
+    };
+    let whole = repair.state == RepairState::Whole;
+    let all = repair.bytes_done + repair.bytes_left;
+    Repair {
+        state,
+        left: repair.bytes_left,
+        done: repair.bytes_done,
+        percent: if whole { 100 } else { (repair.bytes_done * 100).checked_div(all).unwrap_or(0).min(99) },
+        bytes_per_second: repair.bytes_per_second,
+        seconds_left: repair.seconds_left(),
+        damaged_rows: repair.damaged_rows,
+        paused: limits.paused,
+        limit: limits.bytes_per_second,
+    }
 }
 
 fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
@@ -147,6 +188,7 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
         id: Some(drive.id.to_string()),
         path: drive.path.clone(),
         size: Some(drive.size),
+        used: Some(u64::from(drive.zones - drive.free_zones.min(drive.zones)) * status.zone_bytes),
         state: state(drive.state),
         read_errors: Some(drive.read_errors),
     };
@@ -198,15 +240,17 @@ fn problems_of(status: &PoolStatus, space: &Space) -> Vec<Problem> {
         });
     }
     problems.extend(lost_drives(status));
-    for drive in status.drives.iter().filter(|drive| drive.state == Engine::Online && drive.read_errors > 0) {
+    problems.extend(returning_drives(status));
+    problems.extend(leaving_drives(status));
+    for drive in status.drives.iter().filter(|drive| drive.state.is_in_use() && drive.read_errors > 0) {
         problems.push(Problem {
             message: format!(
                 "drive {} ({}) failed or garbled {} reads since the pool was opened; the other drives gave the data back",
                 drive.index, drive.path, drive.read_errors
             ),
             action: format!(
-                "look at 'smartctl -a {0}' and 'dmesg'; if it goes on, take it out of use before it takes more with \
-                 it: 'gabion drive fail {name} {1}'",
+                "look at 'smartctl -a {0}' and 'dmesg'; if it goes on, replace it: 'gabion drive replace {name} {1} \
+                 --with DRIVE', or 'gabion drive remove {name} {1}' if the others have room",
                 drive.path, drive.index
             ),
         });
@@ -250,25 +294,66 @@ fn lost_drives(status: &PoolStatus) -> Option<Problem> {
         more => format!("the pool bears the loss of {more} more"),
     };
     let (drives, are) = if lost.len() == 1 { ("drive", "is") } else { ("drives", "are") };
+    let numbers: Vec<u16> =
+        status.drives.iter().filter(|drive| drive.state.is_lost()).map(|drive| drive.index).collect();
     Some(Problem {
         message: format!("{drives} {} {are} lost: all data is still served, and {risk}", lost.join(", ")),
-        action: format!("{}. Look at 'dmesg' and 'smartctl' for why it was lost", repair_of(&status.repair)),
+        action: format!(
+            "{}. Look at 'dmesg' and 'smartctl' for why it was lost",
+            repair_of(status, &numbers)
+        ),
     })
 }
 
-/// What becomes of the columns that lost drives held.
-fn repair_of(repair: &RepairStatus) -> String {
+fn listed(status: &PoolStatus, state: Engine) -> Vec<String> {
+    let those = status.drives.iter().filter(|drive| drive.state == state);
+    those.map(|drive| format!("{} ({})", drive.index, drive.path)).collect()
+}
+
+fn returning_drives(status: &PoolStatus) -> Option<Problem> {
+    let back = listed(status, Engine::Returning);
+    (!back.is_empty()).then(|| Problem {
+        message: format!("drive {} was lost and is back: what it missed is not there yet", back.join(", ")),
+        action: repair_of(status, &[]),
+    })
+}
+
+/// Drives that are to be emptied and are not: while that goes on, there is nothing wrong.
+fn leaving_drives(status: &PoolStatus) -> Option<Problem> {
+    let leaving = listed(status, Engine::Leaving);
+    let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
+    (!leaving.is_empty() && stuck).then(|| Problem {
+        message: format!("drive {} is to be emptied, and that does not go on", leaving.join(", ")),
+        action: repair_of(status, &[]),
+    })
+}
+
+/// What becomes of the columns that are missing or to be moved; `lost` are the numbers of drives that are lost.
+fn repair_of(status: &PoolStatus, lost: &[u16]) -> String {
+    let (repair, name) = (&status.repair, &status.name);
     let (left, all) = (Size(repair.bytes_left), Size(repair.bytes_left + repair.bytes_done));
     match repair.state {
         RepairState::Whole => "everything is on the other drives: nothing is to be done".into(),
-        RepairState::Working => format!("wait: what it held is being written to the others, {left} of {all} are left"),
-        RepairState::Paused => format!("let repair go on, which is paused with {left} to be written to the others"),
-        RepairState::NeedsSpace => {
-            format!("delete or trim data: the others have no room for {left} of what it held")
+        RepairState::Working => {
+            format!("wait: it is being written to other drives, {left} of {all} are left")
         }
-        RepairState::NeedsDrive => "back up what matters now: there is no other drive for what it held, a lost drive \
-                                    takes no further part, even when it comes back, and this release cannot add one yet"
-            .into(),
-        RepairState::Lost => "restore what is damaged from a backup: more was lost than the scheme bears".into(),
+        RepairState::Paused => {
+            format!(
+                "'gabion pool repair {name} --resume': repair is paused with {left} to be written to other drives"
+            )
+        }
+        RepairState::NeedsSpace => format!(
+            "delete or trim data, or add a drive ('gabion drive add {name} DRIVE'): the others have no room for {left}"
+        ),
+        RepairState::NeedsDrive => {
+            let number = lost.first().map_or("N".into(), u16::to_string);
+            format!(
+                "if it can be plugged in again, 'gabion drive return {name} {number}'; else 'gabion drive replace {name} {number} \
+                 --with DRIVE': the others hold everything already, and {left} need another drive"
+            )
+        }
+        RepairState::Lost => {
+            "restore what is damaged from a backup: more was lost than the scheme bears".into()
+        }
     }
 }

@@ -38,8 +38,31 @@ pub struct PoolDrive {
     pub size: Option<u64>,
     /// Whether it is in use.
     pub state: DriveState,
+    /// Bytes of it that the pool uses or keeps for itself.
+    #[serde(default)]
+    pub used: Option<u64>,
     /// Reads that it failed or answered wrongly since the pool was opened.
     pub read_errors: Option<u64>,
+}
+
+/// A drive that is to join a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddDrive {
+    /// A block device or file, by absolute path.
+    pub path: String,
+    /// Destroy what is on it.
+    #[serde(default)]
+    pub wipe: bool,
+}
+
+/// A lost drive that is there again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReturnDrive {
+    /// Where it is, an absolute path; where it was, if absent.
+    #[serde(default)]
+    pub path: Option<String>,
 }
 
 /// Something that was found on a drive.

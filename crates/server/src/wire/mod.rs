@@ -14,12 +14,14 @@ mod volume;
 
 pub use check::{CheckFinding, CheckReport, Damage};
 pub use daemon::{Daemon, Version};
-pub use drive::{DriveState, Finding, IdentifiedDrive, IdentifyDrives, PoolDrive, PoolOnDrive};
+pub use drive::{
+    AddDrive, DriveState, Finding, IdentifiedDrive, IdentifyDrives, PoolDrive, PoolOnDrive, ReturnDrive,
+};
 pub use export::{CreateExport, Export, ExportState, Protocol};
 pub use operation::{Operation, OperationKind, OperationState};
 pub use pool::{
-    ClosePool, Counters, CreatePool, FileDrives, Health, OpenPool, OpenReport, Pool, PoolState, Problem,
-    Space,
+    ClosePool, Counters, CreatePool, FileDrives, Health, LimitRepair, OpenPool, OpenReport, Pool, PoolState,
+    Problem, Repair, RepairState, Space,
 };
 pub use snapshot::{Change, Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage};
 pub use volume::{CreateVolume, ResizeVolume, Service, Volume};

@@ -17,6 +17,10 @@ pub enum OperationKind {
     PoolClose,
     /// A pool is destroyed.
     PoolDestroy,
+    /// A drive is taken into a pool.
+    DriveAdd,
+    /// A drive is taken into a pool in place of another one.
+    DriveReplace,
     /// A volume is deleted and its space freed.
     VolumeDelete,
 }
@@ -28,6 +32,8 @@ impl fmt::Display for OperationKind {
             Self::PoolOpen => "pool open",
             Self::PoolClose => "pool close",
             Self::PoolDestroy => "pool destroy",
+            Self::DriveAdd => "drive add",
+            Self::DriveReplace => "drive replace",
             Self::VolumeDelete => "volume delete",
         })
     }

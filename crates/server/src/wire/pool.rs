@@ -26,6 +26,8 @@ pub enum PoolState {
 pub enum Health {
     /// Everything is as it should be.
     Healthy,
+    /// Data is served in full, with less protection than the scheme gives, and what is missing is being written to other drives.
+    Rebuilding,
     /// Data is served in full, with less protection than the scheme gives.
     Degraded,
     /// Writes are refused, or nothing is served.
@@ -79,6 +81,63 @@ pub struct OpenReport {
     pub completed: u64,
     /// Drives that were not there.
     pub missing: Vec<String>,
+    /// Drives that were there again.
+    #[serde(default)]
+    pub returned: Vec<String>,
+}
+
+/// What is done about columns that are missing, or lie on drives that are being emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RepairState {
+    /// Nothing is missing.
+    Idle,
+    /// They are being written.
+    Working,
+    /// There is something to write, and it is told not to.
+    Paused,
+    /// Another drive is needed.
+    NeedsDrive,
+    /// The drives that are left have too little free space.
+    NeedsSpace,
+    /// More is missing than the scheme bears.
+    Lost,
+}
+
+/// How far a pool is with columns that are missing, or lie on drives that are being emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Repair {
+    /// What is being done.
+    pub state: RepairState,
+    /// Bytes that are still to be written.
+    pub left: u64,
+    /// Bytes written since it began.
+    pub done: u64,
+    /// How much of both together is done.
+    pub percent: u64,
+    /// Bytes written a second, lately.
+    pub bytes_per_second: u64,
+    /// How long the rest takes at that speed.
+    pub seconds_left: Option<u64>,
+    /// Rows of which a part could not be computed, because others were damaged as well.
+    pub damaged_rows: u64,
+    /// It is told not to go on.
+    pub paused: bool,
+    /// Bytes that it may write a second; 0 for as many as the drives take.
+    pub limit: u64,
+}
+
+/// How fast repair may go, until the pool is closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitRepair {
+    /// Whether it does nothing; as it was, if absent.
+    #[serde(default)]
+    pub paused: Option<bool>,
+    /// Bytes that it may write a second, 0 for as many as the drives take; as it was, if absent. While volumes are used it takes a
+    /// quarter of the drives' time at most, whatever stands here.
+    #[serde(default)]
+    pub bytes_per_second: Option<u64>,
 }
 
 /// What was counted since the pool was opened. Blocks are of 4096 bytes.
@@ -129,6 +188,9 @@ pub struct Pool {
     pub shards: Option<u64>,
     /// How full it is.
     pub space: Option<Space>,
+    /// How far it is with what drives that were lost, came back or leave held.
+    #[serde(default)]
+    pub repair: Option<Repair>,
     /// Its drives.
     pub drives: Vec<PoolDrive>,
     /// What the last opening found.
@@ -184,7 +246,7 @@ pub struct OpenPool {
     /// Its drives, by absolute path; where they were last found, if absent.
     #[serde(default)]
     pub drives: Vec<String>,
-    /// Open it although drives are missing. They take no further part, even when they come back.
+    /// Open it although drives are missing. When they come back, what they missed is written to them.
     #[serde(default)]
     pub degraded: bool,
 }

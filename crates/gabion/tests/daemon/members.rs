@@ -1,0 +1,144 @@
+//! Drives that join, leave, are lost and come back, by the real commands, with data on them.
+
+use serde_json::{Value, json};
+
+use super::harness::{Daemon, Home, until};
+use super::restart::{assert_everything_is_there, write_everywhere};
+
+const SIZE: u64 = 64 << 20;
+
+/// A pool of five drives, 4+1, with a volume that holds something.
+fn filled(home: &Home) -> Daemon<'_> {
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    write_everywhere(home, 5);
+    daemon
+}
+
+fn states(daemon: &Daemon<'_>) -> Vec<String> {
+    let pool = daemon.pool("fast");
+    let drives = pool["drives"].as_array().unwrap().iter();
+    drives.map(|drive| drive["state"].as_str().unwrap().to_owned()).collect()
+}
+
+fn holds(daemon: &Daemon<'_>, drive: &str) -> Value {
+    daemon.json(&["drive", "identify", drive])[0]["holds"].clone()
+}
+
+#[test]
+fn a_pool_grows_by_a_drive_and_shrinks_by_another() {
+    let home = Home::new();
+    let daemon = filled(&home);
+    let refusal = daemon.refused(&["drive", "remove", "fast", "0"]);
+    assert!(
+        refusal.contains("needs 5 drives") && refusal.contains("drive replace fast 0 --with"),
+        "{refusal}"
+    );
+
+    let before = daemon.pool("fast")["space"]["raw"].as_u64().unwrap();
+    let drive = home.file("larger", 2 * SIZE);
+    let said = daemon.ok(&["drive", "add", "fast", &drive]);
+    assert!(said.contains("is a drive of pool 'fast' now"), "{said}");
+    assert!(daemon.pool("fast")["space"]["raw"].as_u64().unwrap() > before + SIZE);
+    let refusal = daemon.refused(&["drive", "add", "fast", &drive]);
+    assert!(refusal.contains("in use"), "{refusal}");
+
+    let first = home.arg("drives/fast-0.drive");
+    let said = daemon.ok(&["drive", "remove", "fast", "0"]);
+    assert!(said.contains("can be pulled"), "{said}");
+    assert_eq!(states(&daemon), ["removed", "online", "online", "online", "online", "online"]);
+    assert_eq!(daemon.pool("fast")["health"], "healthy");
+    assert_eq!(holds(&daemon, &first), json!([]), "nobody takes it for a pool's");
+    std::fs::remove_file(&first).unwrap();
+    assert_everything_is_there(&home, 5);
+    daemon.stop();
+
+    // The daemon knows where the drives are that there are now.
+    let daemon = home.start();
+    assert_eq!(daemon.pool("fast")["health"], "healthy");
+    assert_everything_is_there(&home, 5);
+    daemon.stop();
+}
+
+#[test]
+fn a_drive_is_replaced_before_and_after_it_is_lost() {
+    let home = Home::new();
+    let daemon = filled(&home);
+    daemon.ok(&["drive", "replace", "fast", "2", "--with", &home.file("new-2", SIZE)]);
+    assert_eq!(states(&daemon), ["online", "online", "removed", "online", "online", "online"]);
+
+    daemon.ok(&["drive", "fail", "fast", "4", "--yes"]);
+    // Mirrored segments find other drives; the rest does not.
+    until("repair cannot go on", || daemon.pool("fast")["repair"]["state"] == "needs_drive");
+    let pool = daemon.pool("fast");
+    assert_eq!(pool["health"], "degraded");
+    let action = pool["problems"][0]["action"].as_str().unwrap();
+    assert!(action.contains("'gabion drive return fast 4'"), "{action}");
+    assert!(action.contains("'gabion drive replace fast 4 --with DRIVE'"), "{action}");
+    let status = home.gabion(&["pool", "status", "fast"]);
+    assert!(status.out.contains("waits for another drive"), "{}", status.out);
+
+    let full = home.file("full", SIZE);
+    std::os::unix::fs::FileExt::write_all_at(
+        &std::fs::File::options().write(true).open(&full).unwrap(),
+        b"XFSB",
+        0,
+    )
+    .unwrap();
+    let refusal = daemon.refused(&["drive", "replace", "fast", "4", "--with", &full]);
+    assert!(refusal.contains("XFS") && refusal.contains("--wipe"), "{refusal}");
+    daemon.ok(&["drive", "replace", "fast", "4", "--with", &full, "--wipe", "--yes"]);
+    assert_eq!(daemon.pool("fast")["health"], "healthy");
+    daemon.ok(&["drive", "fail", "fast", "0", "--yes"]);
+    assert_everything_is_there(&home, 5);
+    let refusal = daemon.refused(&["drive", "replace", "fast", "2", "--with", &full]);
+    assert!(refusal.contains("uses no drive 2"), "{refusal}");
+    // The loss was reported as an error, so the log has one.
+    drop(daemon);
+}
+
+#[test]
+fn a_drive_that_was_taken_out_comes_back() {
+    let home = Home::new();
+    let daemon = filled(&home);
+    let refusal = daemon.refused(&["drive", "return", "fast", "1"]);
+    assert!(refusal.contains("is not lost"), "{refusal}");
+    daemon.ok(&["drive", "fail", "fast", "1", "--yes"]);
+    write_everywhere(&home, 6);
+    // It moved meanwhile.
+    let (was, is) = (home.arg("drives/fast-1.drive"), home.arg("moved"));
+    std::fs::rename(&was, &is).unwrap();
+    let refusal = daemon.refused(&["drive", "return", "fast", "1"]);
+    assert!(refusal.contains("--path DRIVE"), "{refusal}");
+    let refusal = daemon.refused(&["drive", "return", "fast", "1", "--path", &home.file("other", SIZE)]);
+    assert!(refusal.contains("only join as a new drive"), "{refusal}");
+    daemon.ok(&["drive", "return", "fast", "1", "--path", &is]);
+    until("it is complete", || states(&daemon)[1] == "online");
+    assert_eq!(daemon.pool("fast")["health"], "healthy");
+    daemon.ok(&["drive", "fail", "fast", "0", "--yes"]);
+    assert_everything_is_there(&home, 6);
+    // The loss was reported as an error, so the log has one.
+    drop(daemon);
+}
+
+#[test]
+fn repair_is_paused_and_a_removal_is_given_up() {
+    let home = Home::new();
+    let daemon = filled(&home);
+    daemon.ok(&["drive", "add", "fast", &home.file("more", SIZE)]);
+    let said = daemon.ok(&["pool", "repair", "fast", "--pause", "--rate", "10M"]);
+    assert!(said.contains("paused, at most 10 MiB a second"), "{said}");
+    daemon.ok(&["drive", "evacuate", "fast", "3", "--no-wait"]);
+    let pool = daemon.pool("fast");
+    assert_eq!((&pool["drives"][3]["state"], &pool["health"]), (&json!("leaving"), &json!("healthy")));
+    assert_eq!(pool["repair"]["state"], "paused");
+    assert!(pool["problems"][0]["action"].as_str().unwrap().contains("'gabion pool repair fast --resume'"));
+    daemon.ok(&["drive", "remove", "fast", "3", "--cancel"]);
+    assert_eq!(states(&daemon)[3], "online");
+    daemon.ok(&["pool", "repair", "fast", "--resume", "--rate", "0"]);
+    daemon.ok(&["drive", "remove", "fast", "3"]);
+    assert_eq!(states(&daemon)[3], "removed");
+    assert_everything_is_there(&home, 5);
+    daemon.stop();
+}
