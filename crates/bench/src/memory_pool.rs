@@ -69,6 +69,6 @@ pub(crate) async fn pool_on(
         entropy: [0x5A; 32],
     };
     engine::create(drives, &options).await?;
-    let options = OpenOptions { tuning: Tuning::default(), reactors, nonce: 1 };
+    let options = OpenOptions { tuning: Tuning::default(), reactors, nonce: 1, now: || 0 };
     Ok(engine::open(drives, &options).await?.0)
 }

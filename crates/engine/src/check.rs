@@ -110,7 +110,7 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     report.volumes = volumes.len() as u64;
     let owned: BTreeSet<LayerId> = volumes.iter().map(|volume| volume.layer).collect();
     for (layer, blocks) in layers {
-        if layer == LayerId::SYSTEM {
+        if layer < LayerId::FIRST_USER {
             report.meta_blocks += blocks;
         } else {
             report.data_blocks += blocks;

@@ -10,6 +10,7 @@ mod check;
 mod control;
 mod drives;
 mod error;
+mod events;
 mod fair;
 mod geometry;
 mod ledger;
@@ -26,7 +27,7 @@ mod zones;
 
 pub use check::{CheckReport, Finding, FindingKind, check};
 pub use control::SpaceCounters;
-pub use format::VolumeService;
+pub use format::{Event, EventKind, VolumeService};
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use log::LogCounters;

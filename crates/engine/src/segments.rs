@@ -473,9 +473,8 @@ impl Segments {
             return None;
         }
         let scheme = self.geometry.scheme;
-        // Each record ends with its row, and a row too short for another record may end the segment.
-        let rows = live.div_ceil(CHUNK_BLOCKS) + 1;
-        let cells = (live + rows * u32::from(scheme.data())) as f32;
+        // A header for each chunk, with which it fills whole rows; the last record ends with its row.
+        let cells = (live + live.div_ceil(CHUNK_BLOCKS) + u32::from(scheme.data())) as f32;
         let elsewhere =
             cells * f32::from(scheme.width()) / (f32::from(scheme.data()) * self.geometry.rows() as f32);
         Some(elsewhere / f32::from(segment.record.scheme.width()))

@@ -23,14 +23,19 @@ pub(crate) struct Space {
     reserve: AtomicU32,
     /// Blocks of a segment that can live.
     segment_payload: u64,
-    /// Live blocks of each shard.
-    live: Vec<ShardLive>,
+    /// What each shard holds.
+    held: Vec<Held>,
 }
 
 /// On a cache line of its own: each shard writes its own often.
 #[repr(align(64))]
 #[derive(Debug, Default)]
-struct ShardLive(AtomicU64);
+struct Held {
+    /// Live blocks.
+    live: AtomicU64,
+    /// Blocks that room is kept for, and the nodes of the map for them.
+    promised: AtomicU64,
+}
 
 /// Segments of the reserve that each shard needs at least: for checkpoints, for trims, for the cleaner, and for crashes in
 /// the middle of all that, each of which ends the open segments early.
@@ -47,9 +52,13 @@ const CHECKPOINT_OVERHEAD: u64 = 20;
 /// Parts that the reserve has.
 const LEVELS: u32 = 4;
 /// Segments of slack that each shard needs beside what lives: the open ones, and those on their way to be free.
-const SLACK_PER_SHARD: u32 = 4;
+const SLACK_PER_SHARD: u32 = 6;
 /// One part in this many of the pool stays free of live data, so that the cleaner finds segments worth cleaning.
-const BREATHING_PART: u32 = 20;
+const BREATHING_PART: u32 = 16;
+/// Blocks for which room is kept that one node of the map comes with: a leaf for 256, and what lies above.
+const PROMISED_PER_NODE: u64 = 128;
+/// One part in this many of the capacity: how far those may go beyond it that room is kept for.
+const PROMISED_SLACK: u64 = 64;
 
 impl Space {
     pub(crate) fn new(shards: usize, segment_payload: u64) -> Self {
@@ -59,7 +68,7 @@ impl Space {
             whole: AtomicU32::new(0),
             reserve: AtomicU32::new(0),
             segment_payload,
-            live: (0..shards).map(|_| ShardLive::default()).collect(),
+            held: (0..shards).map(|_| Held::default()).collect(),
         }
     }
 
@@ -81,9 +90,10 @@ impl Space {
     }
 
     /// A shard has counted anew.
-    pub(crate) fn set_live(&self, shard: usize, blocks: u64) {
-        if let Some(live) = self.live.get(shard) {
-            live.0.store(blocks, Ordering::Relaxed);
+    pub(crate) fn set_held(&self, shard: usize, live: u64, promised: u64) {
+        if let Some(held) = self.held.get(shard) {
+            held.live.store(live, Ordering::Relaxed);
+            held.promised.store(promised + promised / PROMISED_PER_NODE, Ordering::Relaxed);
         }
     }
 
@@ -94,7 +104,12 @@ impl Space {
 
     /// Blocks that live in the pool: data, map and tables.
     pub(crate) fn live(&self) -> u64 {
-        self.live.iter().map(|live| live.0.load(Ordering::Relaxed)).sum()
+        self.held.iter().map(|held| held.live.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Blocks that room is kept for, in thick volumes: they do not live yet.
+    pub(crate) fn promised(&self) -> u64 {
+        self.held.iter().map(|held| held.promised.load(Ordering::Relaxed)).sum()
     }
 
     /// Segments that user data may still open.
@@ -115,7 +130,7 @@ impl Space {
     /// Free segments, or such as the next checkpoint gives back, below which there is cleaning: it settles at half of them. With fewer,
     /// checkpoints store the map more often than it pays; with more, segments have less time to empty by themselves.
     pub(crate) fn high_water(&self) -> u32 {
-        let shards = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
+        let shards = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
         (self.total.load(Ordering::Relaxed) / 20).clamp(SLACK_PER_SHARD * shards, 128 * shards)
     }
 
@@ -127,16 +142,27 @@ impl Space {
 
     /// The same for so many segments, with such a reserve.
     pub(crate) fn capacity_of(&self, total: u32, reserve: u32) -> u64 {
-        let shards = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
+        let shards = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
         let usable = total.saturating_sub(reserve);
         let slack = (total / BREATHING_PART).max(SLACK_PER_SHARD * shards);
         // Tiny pools: a quarter at most is kept back.
         u64::from(usable - slack.min(usable / 4)) * self.segment_payload
     }
 
-    /// True if the pool holds as much as it takes.
+    /// True if the pool holds, or keeps room for, as much as it takes.
     pub(crate) fn is_full(&self) -> bool {
-        self.live() >= self.capacity()
+        self.live() + self.promised() >= self.capacity()
+    }
+
+    /// The same for those that room is kept for: others' writes that were let in together may have taken a little of it.
+    pub(crate) fn is_full_for_promised(&self) -> bool {
+        let capacity = self.capacity();
+        self.live() >= capacity + capacity / PROMISED_SLACK
+    }
+
+    /// True if room is kept for more than there is.
+    pub(crate) fn is_overpromised(&self) -> bool {
+        self.live() + self.promised() > self.capacity()
     }
 
     /// Free segments as a share of [`Space::high_water`]. `coming` are segments that the next checkpoint gives back.
@@ -257,13 +283,26 @@ mod tests {
     fn a_pool_is_full_before_its_last_segments() {
         let space = Space::new(2, 100);
         space.set_segments(1000, 0, 30);
-        assert_eq!(space.capacity(), (1000 - 30 - 50) * 100);
-        space.set_live(0, 50_000);
-        space.set_live(1, 41_999);
+        assert_eq!(space.capacity(), (1000 - 30 - 62) * 100);
+        space.set_held(0, 50_000, 0);
+        space.set_held(1, 40_799, 0);
         assert!(!space.is_full());
-        space.set_live(1, 42_000);
+        space.set_held(1, 40_800, 0);
         assert!(space.is_full());
         space.set_segments(20, 0, 12);
         assert_eq!(space.capacity(), 600);
+    }
+
+    #[test]
+    fn what_room_is_kept_for_counts_for_others_only() {
+        let space = Space::new(1, 100);
+        space.set_segments(1000, 0, 30);
+        space.set_held(0, 2_000, 90_000);
+        assert!(space.is_full() && !space.is_full_for_promised());
+        assert_eq!(space.promised(), 90_000 + 703);
+        space.set_held(0, 2_000, 80_000);
+        assert!(!space.is_full());
+        space.set_held(0, 94_000, 0);
+        assert!(space.is_full_for_promised());
     }
 }

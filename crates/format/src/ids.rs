@@ -92,6 +92,8 @@ number!(
 impl LayerId {
     /// The layer that holds the pool's catalogue.
     pub const SYSTEM: Self = Self(1);
+    /// The layer that holds the pool's event log.
+    pub const EVENTS: Self = Self(2);
     /// The first layer of a volume.
     pub const FIRST_USER: Self = Self(16);
 }

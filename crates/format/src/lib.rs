@@ -1,6 +1,6 @@
 //! Every on-disk record of a pool: encode, verify, show. No I/O.
 //!
-//! Owns the bytes: superblocks, record headers, map nodes, checkpoint tables, volume records, and the limits that
+//! Owns the bytes: superblocks, record headers, map nodes, checkpoint tables, volume records, events, and the limits that
 //! they set. The engine, the offline verifier and the fuzzers all read and write drives through this crate alone.
 //!
 //! Always true: all integers are little-endian and of fixed width; nothing decodes without its checksum or MAC having
@@ -11,6 +11,7 @@
 
 mod address;
 mod error;
+mod event;
 mod ids;
 mod layers;
 pub mod limits;
@@ -24,6 +25,7 @@ mod wire;
 
 pub use address::{Address, MapEntry, Slot};
 pub use error::FormatError;
+pub use event::{Event, EventBlock, EventKind};
 pub use ids::{
     Column, DriveId, DriveIndex, Generation, Incarnation, LayerBlock, LayerId, PoolId, Row, SegmentId,
     Sequence, ShardIndex, VolumeId, ZoneIndex,

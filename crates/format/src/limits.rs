@@ -45,6 +45,10 @@ pub const VOLUME_MAX: u64 = 1 << 50;
 pub const LAYER_BLOCKS_MAX: u64 = 1 << 38;
 /// Volumes, snapshots and clones of a pool.
 pub const VOLUMES_MAX: u32 = 65_536;
+/// Blocks of the event log.
+pub const EVENT_BLOCKS: u64 = 64;
+/// Bytes of an event's text.
+pub const EVENT_TEXT_MAX: usize = 255;
 /// Table blocks of one shard's checkpoint: what a root's index pointers can reach.
 pub const TABLE_BLOCKS_MAX: usize = ROOT_POINTERS_MAX * crate::INDEX_ENTRIES;
 /// Index pointers of a checkpoint root.

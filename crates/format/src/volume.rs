@@ -61,12 +61,21 @@ pub struct VolumeRecord {
     pub created: u64,
     /// What it may take.
     pub service: VolumeService,
+    /// Room is kept for all of it.
+    pub thick: bool,
 }
 
 impl VolumeRecord {
     const MAGIC: u32 = u32::from_le_bytes(*b"GVOL");
     /// Longest `volume@snapshot`.
     const NAME_BYTES: usize = 2 * NAME_MAX + 1;
+    /// Flag: room is kept for all of it.
+    const THICK: u16 = 1;
+
+    /// True if room is kept for it.
+    pub fn keeps_room(&self) -> bool {
+        self.thick && self.state == VolumeState::Ready && self.kind == VolumeKind::Volume
+    }
 
     /// The record as a block.
     pub fn encode(&self) -> Vec<u8> {
@@ -83,7 +92,7 @@ impl VolumeRecord {
             VolumeState::Ready => 1,
             VolumeState::Deleting => 2,
         });
-        out.u16(0);
+        out.u16(if self.thick { Self::THICK } else { 0 });
         out.u64(self.size);
         out.u32(self.sector);
         out.u32(self.layer.get());
@@ -122,7 +131,11 @@ impl VolumeRecord {
             2 => VolumeState::Deleting,
             _ => return Err(FormatError::Invalid("volume state")),
         };
-        input.u16()?;
+        let thick = match input.u16()? {
+            0 => false,
+            Self::THICK => true,
+            _ => return Err(FormatError::Invalid("volume flags")),
+        };
         let size = input.u64()?;
         let sector = input.u32()?;
         if !matches!(sector, 512 | 4096) || size > VOLUME_MAX || !size.is_multiple_of(u64::from(sector)) {
@@ -139,7 +152,7 @@ impl VolumeRecord {
             operations: input.u64()?,
             bytes: input.u64()?,
         };
-        Ok(Self { id, name, kind, state, size, sector, layer, parent, created, service })
+        Ok(Self { id, name, kind, state, size, sector, layer, parent, created, service, thick })
     }
 }
 

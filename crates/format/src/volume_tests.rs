@@ -19,6 +19,7 @@ fn what_is_encoded_is_decoded() {
             parent,
             created: 1_700_000_000,
             service: VolumeService { weight: 200, burst_ms: 2000, operations: 5000, bytes: 1 << 30 },
+            thick: parent.is_none(),
         };
         assert_eq!(VolumeRecord::decode(&record.encode()), Ok(record));
     }
@@ -37,6 +38,7 @@ fn a_size_that_is_no_multiple_of_the_sector_is_refused() {
         parent: None,
         created: 0,
         service: VolumeService::default(),
+        thick: false,
     };
     assert_eq!(VolumeRecord::decode(&record.encode()), Err(FormatError::Invalid("volume size")));
 }

@@ -48,12 +48,14 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Sweep { outcomes, only } => run_sweep(outcomes, only.as_deref()),
+        Command::Sweep { outcomes, only } => {
+            say_what_the_engine_says();
+            run_sweep(outcomes, only.as_deref())
+        }
         Command::Swarm { first, seeds, keep_going } => run_swarm(first, seeds, keep_going),
         Command::Seed { seed, quiet } => {
             if !quiet {
-                let filter = tracing_subscriber::EnvFilter::from_default_env();
-                tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
+                say_what_the_engine_says();
             }
             let stats =
                 run_seed(seed, !quiet).map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
@@ -61,6 +63,11 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+fn say_what_the_engine_says() {
+    let filter = tracing_subscriber::EnvFilter::new(std::env::var("RUST_LOG").unwrap_or("off".into()));
+    tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
 }
 
 fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {

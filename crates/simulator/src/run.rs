@@ -184,7 +184,7 @@ impl Machine {
     pub async fn open(&self) -> engine::Result<(Pool, OpenReport)> {
         self.openings.set(self.openings.get() + 1);
         let nonce = mix(self.openings.get() ^ self.random.bits());
-        let options = OpenOptions { tuning: self.setup.tuning, reactors: Vec::new(), nonce };
+        let options = OpenOptions { tuning: self.setup.tuning, reactors: Vec::new(), nonce, now: || 0 };
         engine::open(&self.sources(), &options).await
     }
 

@@ -73,6 +73,13 @@ impl ControlLink {
         self.control.call(allocate).await?
     }
 
+    /// Has the other shards clean; true if that gained anything.
+    pub(crate) async fn others_clean(&self) -> bool {
+        let shard = self.shard.index();
+        let clean = move |control: Rc<Control>| async move { control.clean_others(shard).await };
+        self.control.call(clean).await.unwrap_or(false)
+    }
+
     /// The shard has nothing left to repair, or cannot go on: see [`Control::dismiss_lost`].
     pub(crate) async fn repaired(&self, whole: bool) {
         let _ = self.control.call(move |control| async move { control.dismiss_lost(whole) }).await;

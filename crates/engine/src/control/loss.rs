@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use format::{DriveIndex, DriveState};
+use format::{DriveIndex, DriveState, EventKind};
 use reactor::{Home, IoError, IoErrorKind, Reactor};
 
 use super::Control;
@@ -74,7 +74,7 @@ impl Control {
                 false
             } else {
                 state.mark_lost(drive, becomes);
-                state.keep_leaving_drives(self.geometry.scheme);
+                state.keep_leaving_drives(self.geometry.scheme, &self.events);
                 true
             }
         };
@@ -85,6 +85,15 @@ impl Control {
         if first {
             self.count_space();
             tracing::error!(%drive, %error, doing, "a drive is lost: the pool is degraded");
+            let path = self.path_of(drive);
+            let (kind, text) = match becomes {
+                DriveState::Missing => (EventKind::DriveLost, format!("{path}: {doing}: {error}")),
+                _ if error.kind() == IoErrorKind::Gone => {
+                    (EventKind::DriveFailed, format!("{path}: {doing}"))
+                }
+                _ => (EventKind::DriveFailed, format!("{path}: {doing}: {error}")),
+            };
+            self.events.say_of(drive, kind, &text);
             self.state.borrow_mut().settling.push(drive);
             let control = self.clone();
             Reactor::current().spawn(async move { control.settle_loss(drive).await }).detach();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::DRIVES_MAX;
-use format::{DriveId, DriveIndex, DriveRecord, DriveState, Superblock};
+use format::{DriveId, DriveIndex, DriveRecord, DriveState, EventKind, Superblock};
 use reactor::{Drive, Home, IoErrorKind, Permit};
 
 use super::publish::encoded;
@@ -75,6 +75,7 @@ impl Control {
         };
         self.join(Joiner { index, record, drive, slot: Slot::First }, source).await?;
         tracing::info!(drive = %index, path, size, "a drive was added");
+        self.events.say_of(index, EventKind::DriveAdded, &path);
         Ok(index)
     }
 
@@ -101,6 +102,7 @@ impl Control {
         let record = DriveRecord { state: DriveState::Returning, path: short_path(&path), ..record };
         self.join(Joiner { index, record, drive, slot: slot.other() }, source).await?;
         tracing::info!(drive = %index, path, "a drive has come back");
+        self.events.say_of(index, EventKind::DriveReturned, &path);
         Ok(index)
     }
 
@@ -184,6 +186,8 @@ impl Control {
             let leaving = self.leaving();
             shard.call(move |shard| async move { shard.set_leaving(&leaving) }).await?;
         }
+        let kind = if leaves { EventKind::DriveLeaving } else { EventKind::DriveKept };
+        self.events.say_of(drive, kind, &self.path_of(drive));
         Ok(())
     }
 

@@ -19,16 +19,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::{
-    DriveIndex, DriveState, Incarnation, Scheme, SegmentClass, SegmentRecord, SegmentState, Superblock,
-    ZoneIndex,
+    DriveIndex, DriveState, EventKind, Incarnation, Scheme, SegmentClass, SegmentRecord, SegmentState,
+    Superblock, ZoneIndex,
 };
 use reactor::{Drive, Home, Notify, Semaphore, WaitList};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::Events;
 use crate::geometry::{Geometry, Slot};
 use crate::segments::Privilege;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
+use crate::volume::all;
 use crate::zones::{Allocated, Zones};
 pub(crate) use link::ControlLink;
 use members::Joiner;
@@ -47,6 +49,8 @@ pub(crate) struct Control {
     reserve: Cell<Reserve>,
     /// How full the pool is, for the shards.
     space: Arc<Space>,
+    /// Where is said what happens to drives.
+    events: Arc<Events>,
     changed: Notify,
     published: WaitList,
     /// This opening has begun to write superblocks.
@@ -99,6 +103,8 @@ pub struct SpaceCounters {
     pub live_blocks: u64,
     /// Live blocks that the pool takes; beyond that, writes that need more room are refused.
     pub capacity_blocks: u64,
+    /// Blocks that room is kept for in thick volumes, beside those that live.
+    pub promised_blocks: u64,
 }
 
 impl Control {
@@ -108,7 +114,7 @@ impl Control {
         drives: Vec<Option<Rc<dyn Drive>>>,
         slots: Vec<Slot>,
         reserve: Reserve,
-        space: Arc<Space>,
+        (space, events): (Arc<Space>, Arc<Events>),
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
         let state = State {
@@ -130,6 +136,7 @@ impl Control {
             shards: RefCell::default(),
             reserve: Cell::new(reserve),
             space,
+            events,
             changed: Notify::default(),
             published: WaitList::default(),
             has_published: Cell::new(false),
@@ -167,6 +174,12 @@ impl Control {
         self.state.borrow().superblock.clone()
     }
 
+    /// The path by which a drive was last known.
+    fn path_of(&self, drive: DriveIndex) -> String {
+        let state = self.state.borrow();
+        state.superblock.drive(drive).map(|record| record.path.clone()).unwrap_or_default()
+    }
+
     /// Why the pool takes no more writes, if so.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.state.borrow().failure.clone()
@@ -185,7 +198,22 @@ impl Control {
             reserve_segments: reserve.min(available),
             live_blocks: self.space.live(),
             capacity_blocks: self.space.capacity(),
+            promised_blocks: self.space.promised(),
         }
+    }
+
+    /// Has every shard but one clean, for that one. True if it gained anything.
+    async fn clean_others(&self, except: usize) -> bool {
+        let shards = self.shards.borrow().clone();
+        let others = shards.into_iter().enumerate().filter(|(index, _)| *index != except);
+        let gained = Cell::new(false);
+        let clean = others.map(|(_, shard)| async {
+            let shard = shard;
+            let clean = shard.call(|shard| async move { shard.clean_for_others().await });
+            gained.set(clean.await.unwrap_or(false) || gained.get());
+            Ok(())
+        });
+        all(clean).await.is_ok() && gained.get()
     }
 
     /// Free zones of each drive.
@@ -302,7 +330,7 @@ impl State {
     }
 
     /// Drives that were to be emptied stay if too few others are left for all columns of a segment.
-    fn keep_leaving_drives(&mut self, scheme: Scheme) {
+    fn keep_leaving_drives(&mut self, scheme: Scheme, events: &Events) {
         if self.zones.drives() >= u32::from(scheme.width()) {
             return;
         }
@@ -312,6 +340,11 @@ impl State {
                 (record.state, record.since) = (DriveState::Online, since);
                 self.zones.set_online(index, true);
                 tracing::warn!(drive = %index, "a drive that was to be emptied stays: too few others are left");
+                events.say_of(
+                    index,
+                    EventKind::DriveKept,
+                    &format!("{}: too few others are left", record.path),
+                );
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use format::{DriveIndex, DriveState, Superblock, ZoneIndex};
+use format::{DriveIndex, DriveState, EventKind, Superblock, ZoneIndex};
 use reactor::{Home, Reactor};
 
 use super::Control;
@@ -145,6 +145,9 @@ impl Control {
         }
         let decided = self.publish(|superblock| before.decide(superblock, removes));
         if decided.await.is_ok() {
+            let say = |drives: &[DriveIndex], kind| {
+                drives.iter().for_each(|drive| self.events.say_of(*drive, kind, &self.path_of(*drive)));
+            };
             let numbers = |drives: &[DriveIndex]| drives.iter().map(|drive| drive.get()).collect::<Vec<_>>();
             if removes {
                 let drives = numbers(&before.parting);
@@ -152,6 +155,7 @@ impl Control {
                     ?drives,
                     "everything lies on other drives: these are no part of the pool any more"
                 );
+                say(&before.parting, EventKind::DriveRemoved);
             }
             if !before.returning.is_empty() {
                 let drives = numbers(&before.returning);
@@ -159,6 +163,7 @@ impl Control {
                     ?drives,
                     "what they missed is there: these drives are as good as the others again"
                 );
+                say(&before.returning, EventKind::DriveWhole);
             }
             if removes {
                 let reserve = self.reserve.get().grown(&self.state.borrow().superblock);

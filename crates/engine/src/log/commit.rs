@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::pace::TRIES_MAX;
 use super::request::{Batch, REQUEST_BLOCKS_MAX, prefers_mirror};
 use super::stage::Stage;
-use super::{Effect, Flight, Log, Stream};
+use super::{Asked, Effect, Flight, Log, Stream};
 use crate::error::{Error, ErrorKind};
 use crate::geometry::RecordLayout;
 use crate::ledger::Payload;
@@ -135,8 +135,8 @@ impl Log {
     }
 
     /// There is no free segment for a stream. What was freed comes with a checkpoint; beyond that the cleaner makes space,
-    /// unless it has said that it cannot.
-    fn wait_for_space(&self, stream: Stream, error: &Error) {
+    /// unless it has said that it cannot, and those of the other shards too.
+    fn wait_for_space(self: &Rc<Self>, stream: Stream, error: &Error) {
         if self.stopping.get() {
             // Nobody makes space any more.
             return self.refuse_all(stream, error);
@@ -157,10 +157,32 @@ impl Log {
         if coming {
             return self.wait_or_refuse(stream, error);
         }
-        if !cleanable || self.exhausted.replace(false) {
+        if !cleanable {
             return self.refuse_all(stream, error);
         }
+        if self.exhausted.replace(false) {
+            match self.asked.replace(Asked::Pending) {
+                Asked::No => self.ask_others(),
+                Asked::Pending => {}
+                Asked::InVain => {
+                    self.asked.set(Asked::No);
+                    return self.refuse_all(stream, error);
+                }
+            }
+        }
         self.waits_now(stream);
+    }
+
+    /// Has the other shards clean, before anybody is refused.
+    fn ask_others(self: &Rc<Self>) {
+        let log = self.clone();
+        let ask = async move {
+            let gained = log.link.others_clean().await;
+            log.asked.set(if gained { Asked::No } else { Asked::InVain });
+            log.exhausted.set(!gained);
+            log.look_again();
+        };
+        self.reactor.spawn(ask).detach();
     }
 
     /// Answers everything that a stream has queued with an error.
@@ -365,7 +387,8 @@ impl Log {
             if self.rows.drives.all_durable() {
                 segments.flushed(&[(flight.segment, flight.layout.end())]);
             }
-            self.pace.space.set_live(self.identity.shard.index(), segments.live_blocks());
+            let promised = self.ledger.map.borrow().promised();
+            self.pace.space.set_held(self.identity.shard.index(), segments.live_blocks(), promised);
         }
         self.answer(flight.stream, batch, entries);
     }

@@ -104,8 +104,10 @@ pub(crate) struct Log {
     pub(crate) blocks_since_checkpoint: Cell<u64>,
     /// Who waits for space or a checkpoint.
     waits: Cell<PerStream<bool>>,
-    /// There is no space to come: who waited for it is refused.
+    /// There is no space to come: who waited for it is refused, unless other shards have some.
     exhausted: Cell<bool>,
+    /// Other shards were asked for space.
+    asked: Cell<Asked>,
     /// Users and the cleaner, in step.
     pub(crate) pace: Pace,
     /// Checkpoints cannot be made now: waiting for one would be in vain.
@@ -125,6 +127,18 @@ pub(crate) struct Log {
     settled: WaitList,
     /// Records before this one may hold front parts of requests that were refused.
     refused_before: Cell<Sequence>,
+}
+
+/// Whether other shards have space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Asked {
+    /// Nobody has asked.
+    #[default]
+    No,
+    /// They are looking.
+    Pending,
+    /// They have none.
+    InVain,
 }
 
 /// What a log starts with.
@@ -171,6 +185,7 @@ impl Log {
             blocks_since_checkpoint: Cell::new(0),
             waits: Cell::default(),
             exhausted: Cell::new(false),
+            asked: Cell::default(),
             pace: Pace::new(start.space),
             checkpoint_failed: Cell::new(false),
             others_turn: Cell::new(true),
@@ -287,7 +302,8 @@ impl Log {
     /// The cleaner has done what it could: a segment's worth, or nothing at all.
     pub(crate) fn cleaning_ended(&self, gained: bool) {
         self.exhausted.set(!gained);
-        let somebody_waits = self.waits.get().iter().any(|waits| *waits) || self.pace.cleans_for_repair();
+        let somebody_waits = self.waits.get().iter().any(|waits| *waits) || self.pace.cleans_for_somebody();
+        self.pace.cleaning_ended(gained);
         if gained && somebody_waits {
             self.checkpoint_due.notify();
         } else if !gained {

@@ -23,7 +23,7 @@ const HASTE_MAX: f32 = 8.0;
 const WORTH: f32 = 0.85;
 const WORTH_MAX: f32 = 0.97;
 /// Live share up to which segments are cleaned when somebody waits for space.
-const URGENT_WORTH: f32 = 0.9;
+const URGENT_WORTH: f32 = 0.95;
 /// The same when the last segments are being used: what does not gain much is not touched.
 const SHORT_WORTH: f32 = 0.5;
 /// The same of segments of nodes, when only checkpoints may open a segment.
@@ -51,8 +51,12 @@ pub(crate) struct Pace {
     /// How often repair has found no space since it last found some, and what lived when nothing was cleaned for it any more.
     repair_tries: Cell<u32>,
     repair_gave_up: Cell<u64>,
+    /// Another shard waits for space, and whether the last one that did got some.
+    helping: Cell<bool>,
+    help_gained: Cell<bool>,
     work: Notify,
     owed: WaitList,
+    helped: WaitList,
 }
 
 impl Pace {
@@ -66,8 +70,11 @@ impl Pace {
             tries: Cell::default(),
             repair_tries: Cell::default(),
             repair_gave_up: Cell::default(),
+            helping: Cell::new(false),
+            help_gained: Cell::new(false),
             work: Notify::default(),
             owed: WaitList::default(),
+            helped: WaitList::default(),
         }
     }
 
@@ -161,9 +168,40 @@ impl Pace {
         (1..REPAIR_TRIES_MAX).contains(&self.repair_tries.get())
     }
 
+    /// Another shard waits for space: segments are cleaned for it.
+    pub(crate) fn begin_to_help(&self) {
+        self.helping.set(true);
+        self.wake();
+    }
+
+    /// Waits until something was gained for another shard, or nothing can be. `stop` ends the wait too.
+    pub(crate) async fn helped(&self, stop: impl Fn() -> bool) -> bool {
+        self.helped.until(|| (!self.helping.get() || stop()).then_some(())).await;
+        self.help_gained.get()
+    }
+
+    /// True while segments are cleaned for another shard, or for repair.
+    pub(super) fn cleans_for_somebody(&self) -> bool {
+        self.helping.get() || self.cleans_for_repair()
+    }
+
+    /// The cleaner has done what it could.
+    pub(super) fn cleaning_ended(&self, gained: bool) {
+        if self.helping.replace(false) {
+            self.help_gained.set(gained);
+            self.helped.wake_all();
+        }
+    }
+
+    /// Who waits for others to be done looks whether the shard stops.
+    pub(crate) fn stop(&self) {
+        self.wake();
+        self.helped.wake_all();
+    }
+
     /// Somebody waits for space.
     fn is_urgent(&self) -> bool {
-        self.cleans_for_repair() || self.tries.get().iter().any(|tries| *tries > 0)
+        self.cleans_for_somebody() || self.tries.get().iter().any(|tries| *tries > 0)
     }
 
     /// A stream has written a record, or everything in it was refused: it waits for nothing.

@@ -16,6 +16,7 @@ mod checkpoint;
 mod evict;
 mod family;
 mod node;
+mod promise;
 mod walk;
 
 use std::collections::{BTreeMap, HashMap};
@@ -76,6 +77,7 @@ pub(crate) struct Map {
     /// Layers dropped while a checkpoint runs.
     dropped: Vec<LayerId>,
     family: family::Family,
+    promises: promise::Promises,
     hand: usize,
 }
 
@@ -93,6 +95,7 @@ impl Map {
             loading: HashMap::new(),
             dropped: Vec::new(),
             family: family::Family::default(),
+            promises: promise::Promises::default(),
             hand: 0,
         }
     }
@@ -213,12 +216,14 @@ impl Map {
         self.touch(leaf);
         let node = &mut self.nodes[leaf];
         assert_eq!(node.level, 0, "M4: only leaves change by writes");
-        let layer = node.layer;
+        let id = node.layer;
         let old = node.swap(slot, entry);
         if old.address().is_some() != entry.address().is_some()
-            && let Some(layer) = self.layers.get_mut(&layer)
+            && let Some(layer) = self.layers.get_mut(&id)
         {
-            layer.stored = if entry.address().is_some() { layer.stored + 1 } else { layer.stored - 1 };
+            let before = layer.stored;
+            layer.stored = if entry.address().is_some() { before + 1 } else { before - 1 };
+            self.promises.stored(id, before, layer.stored);
         }
         old
     }

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use super::Pool;
+use format::EventKind;
+
+use super::{Journal, Pool};
 use crate::control::Control;
 use crate::error::Result;
 use crate::shard::Shard;
@@ -16,6 +18,9 @@ impl Pool {
     /// replays what it must.
     pub async fn close(self) -> Result<()> {
         let mut result = Ok(());
+        let closed = |journal: Rc<Journal>| async move { journal.stop().await };
+        let _ = self.say(EventKind::Closed, 0, "").await;
+        let _ = self.inner.journal.call(closed).await;
         for shard in self.inner.shards.iter() {
             let _ = shard.call(|shard: Rc<Shard>| async move { shard.begin_stop() }).await;
         }
@@ -38,6 +43,8 @@ impl Pool {
     async fn dismiss(&self) {
         let catalogue = self.inner.catalogue.clone();
         let _ = self.inner.catalogue.call(move |_| async move { catalogue.evict() }).await;
+        let journal = self.inner.journal.clone();
+        let _ = self.inner.journal.call(move |_| async move { journal.evict() }).await;
         for shard in self.inner.shards.iter() {
             let home = shard.clone();
             let _ = shard.call(move |_| async move { home.evict() }).await;

@@ -6,6 +6,7 @@ mod catalogue;
 mod close;
 mod create;
 mod drives;
+mod journal;
 mod members;
 mod open;
 mod superblocks;
@@ -20,6 +21,7 @@ pub use catalogue::{Change, VolumeInfo, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
+pub(crate) use journal::Journal;
 pub use open::{OpenOptions, OpenReport, open};
 pub(crate) use open::{assemble, plan_shard};
 pub(crate) use superblocks::{OnDrive, read_superblocks};
@@ -77,6 +79,7 @@ struct Inner {
     atomic_blocks: u32,
     control: Home<Control>,
     catalogue: Home<Catalogue>,
+    journal: Home<Journal>,
     shards: Arc<[Home<Shard>]>,
     repair: Arc<Repair>,
 }
@@ -283,6 +286,10 @@ impl Pool {
 }
 
 #[cfg(test)]
+mod journal_tests;
+#[cfg(test)]
 mod snapshot_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod thick_tests;

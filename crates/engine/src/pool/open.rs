@@ -8,15 +8,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
-use format::{DriveIndex, DriveRecord, DriveState, Generation, Lineage, ShardIndex, Superblock};
+use format::{DriveIndex, DriveRecord, DriveState, EventKind, Generation, Lineage, ShardIndex, Superblock};
 use reactor::{Home, Reactor, Remote};
 
 use super::catalogue::Catalogue;
 use super::create::short_path;
 use super::superblocks::{OnDrive, newest, read_superblocks};
-use super::{DriveSource, Inner, Pool, Tuning};
+use super::{DriveSource, Inner, Journal, Pool, Tuning};
 use crate::control::{Control, columns_missing};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::Events;
 use crate::geometry::{Geometry, Slot};
 use crate::log::Identity;
 use crate::repair::Repair;
@@ -33,6 +34,8 @@ pub struct OpenOptions {
     pub reactors: Vec<Remote>,
     /// A random number: tells this opening from every other.
     pub nonce: u64,
+    /// The seconds since 1970, for the event log.
+    pub now: fn() -> u64,
 }
 
 /// What opening a pool found.
@@ -173,7 +176,8 @@ async fn open_parts(
 ) -> Result<(Pool, OpenReport)> {
     let Assembled { mut superblock, sources, slots } = assemble(drives).await?;
     let mut report = OpenReport { clean: superblock.clean, ..OpenReport::default() };
-    report.returned = begin_opening(&mut superblock, &sources, options.nonce);
+    let events = Arc::new(Events::new(options.now));
+    report.returned = begin_opening(&mut superblock, &sources, options.nonce, &events);
 
     let reactors = if options.reactors.is_empty() {
         vec![Reactor::current().remote()]
@@ -194,6 +198,7 @@ async fn open_parts(
         report.completed += examination.completed;
         for drive in &examination.failed {
             fail_at_opening(&mut superblock, &mut zones, *drive)?;
+            events.say_of(*drive, EventKind::DriveFailed, "it did not take the last rows of the log");
         }
         take_over(&mut superblock, &mut zones, index, examination)?;
     }
@@ -206,7 +211,7 @@ async fn open_parts(
 
     let reserve = Reserve::of(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
-    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, space);
+    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, (space, events.clone()));
     Reactor::current().spawn(control.clone().run()).detach();
     Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
     let home = Home::settle(&Reactor::current(), control.clone());
@@ -214,7 +219,13 @@ async fn open_parts(
     control.publish(|_| ()).await?;
     resume_all(&control, &home, started).await?;
     let shards: Arc<[Home<Shard>]> = started.shards.clone().into();
-    let catalogue = start_catalogue(&shards).await?;
+    let (catalogue, journal) = start_catalogue(&shards, &events).await?;
+    match report.clean {
+        true => events.say(EventKind::Opened, 0, ""),
+        false => events.say(EventKind::Recovered, report.replayed as u64, ""),
+    }
+    events.tell(journal.clone());
+    journal.call(|journal| async move { journal.write_queued().await }).await?;
     let inner = Inner {
         id: superblock.pool,
         name: superblock.name.clone(),
@@ -223,6 +234,7 @@ async fn open_parts(
         atomic_blocks: Geometry::of(&superblock).atomic_blocks(),
         control: home,
         catalogue,
+        journal,
         shards,
         repair,
     };
@@ -250,6 +262,7 @@ fn begin_opening(
     superblock: &mut Superblock,
     sources: &[Option<Arc<dyn DriveSource>>],
     nonce: u64,
+    events: &Events,
 ) -> Vec<String> {
     let mut returned = Vec::new();
     let epoch = superblock.epoch().epoch + 1;
@@ -258,18 +271,21 @@ fn begin_opening(
     superblock.lineage.drain(..excess);
     superblock.generation = Generation::new(0);
     superblock.clean = false;
-    for (record, source) in superblock.drives.iter_mut().zip(sources) {
+    for ((index, record), source) in (0..).map(DriveIndex::new).zip(&mut superblock.drives).zip(sources) {
         match source {
             Some(source) => {
                 record.path = short_path(&source.path());
                 if record.state == DriveState::Missing {
                     (record.state, record.since) = (DriveState::Returning, Generation::new(1));
+                    events.say_of(index, EventKind::DriveReturned, &record.path);
                     returned.push(record.path.clone());
                 }
             }
             None if record.state.is_in_use() => {
                 record.state = DriveState::Missing;
                 record.since = Generation::new(1);
+                let why = format!("{}: not there when the pool was opened", record.path);
+                events.say_of(index, EventKind::DriveLost, &why);
             }
             None => {}
         }
@@ -277,8 +293,10 @@ fn begin_opening(
     // Drives that were to be emptied stay if too few others are left for all columns of a segment.
     let taking = superblock.drives.iter().filter(|record| record.state.takes_segments()).count();
     if taking < usize::from(superblock.scheme.width()) {
-        for record in superblock.drives.iter_mut().filter(|record| record.state == DriveState::Leaving) {
+        let numbered = (0..).map(DriveIndex::new).zip(&mut superblock.drives);
+        for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Leaving) {
             (record.state, record.since) = (DriveState::Online, Generation::new(1));
+            events.say_of(index, EventKind::DriveKept, &record.path);
         }
     }
     returned
@@ -367,15 +385,20 @@ async fn resume_all(control: &Rc<Control>, home: &Home<Control>, started: &mut S
     Ok(())
 }
 
-/// The catalogue lives where shard 0 does.
-async fn start_catalogue(shards: &Arc<[Home<Shard>]>) -> Result<Home<Catalogue>> {
+/// The catalogue and the journal live where shard 0 does.
+async fn start_catalogue(
+    shards: &Arc<[Home<Shard>]>,
+    events: &Arc<Events>,
+) -> Result<(Home<Catalogue>, Home<Journal>)> {
     let Some(first) = shards.first() else {
         return Err(Error::new(ErrorKind::NotAPool, "a pool without shards"));
     };
-    let all = shards.clone();
+    let (all, events) = (shards.clone(), events.clone());
     let start = move |shard: Rc<Shard>| async move {
-        let catalogue = Catalogue::load(shard, all).await?;
-        Ok::<_, Error>(Home::settle(&Reactor::current(), catalogue))
+        let journal = Journal::load(shard.clone(), events.clone()).await?;
+        let catalogue = Catalogue::load(shard, all, events).await?;
+        let reactor = Reactor::current();
+        Ok::<_, Error>((Home::settle(&reactor, catalogue), Home::settle(&reactor, journal)))
     };
     first.call(start).await?
 }

@@ -27,6 +27,8 @@ use crate::segments::CHUNK_BLOCKS;
 const RUN_BLOCKS: usize = 16;
 /// Segments of nodes that are emptied before a checkpoint is asked for, if there are as many.
 const MAP_SEGMENTS_AT_ONCE: usize = 4;
+/// Segments that cleaning gains, on balance, before a checkpoint is asked for that gives them back to whoever waits for space.
+const GAIN_PER_CHECKPOINT: f32 = 0.5;
 /// Chunks under way at once.
 const CHUNKS_IN_FLIGHT: usize = 4;
 
@@ -100,6 +102,7 @@ impl Shard {
         match cleaned {
             // Several together: what a checkpoint stores besides their nodes, and leaves unused at its end, is paid once.
             Ok(()) if of_map && self.emptied_by_checkpoint.get() < MAP_SEGMENTS_AT_ONCE => true,
+            Ok(()) if !of_map && !self.has_gained(1.0 - share) => true,
             Ok(()) => {
                 self.log.cleaning_ended(true);
                 true
@@ -117,6 +120,14 @@ impl Shard {
                 true
             }
         }
+    }
+
+    /// Counts what cleaning a segment has gained, as a share of one. True if it is worth a checkpoint by now, which takes its part of it.
+    fn has_gained(&self, share: f32) -> bool {
+        let gained = self.gained.get() + share;
+        let is_enough = gained >= GAIN_PER_CHECKPOINT;
+        self.gained.set(if is_enough { 0.0 } else { gained });
+        is_enough
     }
 
     /// Moves what lives in a segment, which is pinned.

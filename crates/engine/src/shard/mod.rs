@@ -9,6 +9,7 @@ mod checkpoint;
 mod clean;
 mod contents;
 mod heal;
+mod help;
 mod locks;
 mod merge;
 mod read;
@@ -76,6 +77,8 @@ pub(crate) struct Shard {
     unpinned: WaitList,
     /// Segments in which nothing lives but nodes and tables that the next checkpoint stores elsewhere.
     emptied_by_checkpoint: Cell<usize>,
+    /// What cleaning has gained that no checkpoint was asked for yet, in segments.
+    gained: Cell<f32>,
     stopping: Cell<bool>,
     /// Tasks beside the log's that have not ended.
     tasks: Cell<usize>,

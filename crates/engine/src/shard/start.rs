@@ -171,7 +171,8 @@ impl Candidate {
         {
             let mut segments = shard.rows.segments.borrow_mut();
             segments.end_replay();
-            self.plan.space.set_live(self.plan.identity.shard.index(), segments.live_blocks());
+            // What room is kept for, the catalogue will say.
+            self.plan.space.set_held(self.plan.identity.shard.index(), segments.live_blocks(), 0);
         }
         // Not before: they take the map for whole. A checkpoint on the way must not stand for records not yet replayed.
         shard.run_beside(shard.clone().run_checkpoints());
@@ -229,6 +230,7 @@ impl Candidate {
             writes: Gate::new(WRITES_MIN),
             tops: volumes::Tops::default(),
             emptied_by_checkpoint: Cell::default(),
+            gained: Cell::default(),
             stopping: Cell::new(false),
             tasks: Cell::new(0),
             tasks_ended: WaitList::default(),
@@ -278,7 +280,7 @@ impl Shard {
         self.stopping.set(true);
         self.log.checkpoint_due.notify();
         self.heal.wake();
-        self.log.pace.wake();
+        self.log.pace.stop();
         self.repair_soon();
         self.checkpointed.wake_all();
     }

@@ -228,6 +228,8 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, known: &Known<'_>, found:
     let scheme = rows.segments.borrow().scheme(span.id);
     let row = span.row.plus(index);
     let cell = |column: u8| {
+        // A column may miss only some of the rows that were read.
+        rows.segments.borrow().cell(Address::new(span.id, Column::new(column), row))?;
         let cells = &span.cells.iter().find(|(known, _)| *known == column)?.1;
         cells.as_slice().get(index as usize * BLOCK..(index as usize + 1) * BLOCK)
     };

@@ -64,6 +64,22 @@ impl Shard {
         self.writes.set_weight(volume, weight);
     }
 
+    /// Keeps room for so many blocks of a layer; none any more with 0.
+    pub(crate) fn promise(&self, layer: LayerId, blocks: u64) {
+        let promised = {
+            let mut map = self.ledger.map.borrow_mut();
+            map.promise(layer, blocks);
+            map.promised()
+        };
+        let live = self.rows.segments.borrow().live_blocks();
+        self.log.pace.space.set_held(self.identity.shard.index(), live, promised);
+    }
+
+    /// True if room is kept for more than there is in the pool.
+    pub(crate) fn is_overpromised(&self) -> bool {
+        self.log.pace.space.is_overpromised()
+    }
+
     /// A volume is gone, and nothing lies above its layer any more.
     pub(crate) fn forget_volume(&self, volume: VolumeId) {
         if let Some(top) = self.tops.get(volume) {

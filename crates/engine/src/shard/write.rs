@@ -36,13 +36,17 @@ impl Shard {
         self.log.commit(Stream::User, request).await.map(|_| ())
     }
 
-    /// Changes blocks of the catalogue, all of them or none: these are written, those go. That may use the reserve, so that a
-    /// full pool can be changed.
+    /// Changes blocks of the catalogue, or of the event log, all of them or none: these are written, those go. That may use the
+    /// reserve, so that a full pool can be changed.
     ///
     /// # Errors
     /// As [`Shard::write`], but `NoSpace` only when the reserve is used up too.
-    pub(crate) async fn change_catalogue(&self, written: &[(u64, Span)], gone: &[u64]) -> Result<()> {
-        let layer = LayerId::SYSTEM;
+    pub(crate) async fn change_system(
+        &self,
+        layer: LayerId,
+        written: &[(u64, Span)],
+        gone: &[u64],
+    ) -> Result<()> {
         let mut request =
             Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Nothing, reply: None };
         let mut pins = Pins::new();
@@ -141,7 +145,9 @@ impl Shard {
     /// Lets zeros that cover what lies below into a full pool only where the layer has a leaf for them: they free nothing, and a new leaf
     /// takes room.
     async fn admit_zeros(&self, layer: LayerId, block: u64) -> Result<()> {
-        if !self.log.pace.space.is_full() {
+        let space = &self.log.pace.space;
+        let kept = || !space.is_full_for_promised() && self.ledger.map.borrow().is_promised(layer);
+        if !space.is_full() || kept() {
             return Ok(());
         }
         match self.walk(|map| map.next_leaf(layer, block, block + 1)).await? {
@@ -272,7 +278,11 @@ impl Shard {
     /// # Errors
     /// `NoSpace`; the request's pins are taken back then.
     fn admit(&self, layer: LayerId, block: u64, count: u64, request: Request) -> Result<Request> {
-        if !self.log.pace.space.is_full() {
+        let space = &self.log.pace.space;
+        if !space.is_full() {
+            return Ok(request);
+        }
+        if !space.is_full_for_promised() && self.ledger.map.borrow().is_promised(layer) {
             return Ok(request);
         }
         let mut entries = SmallVec::new();

@@ -265,4 +265,6 @@ async fn apply(pool: &Pool, step: Step) {
         Step::Checkpoint => pool.checkpoint().await.unwrap(),
         Step::FailDrive { drive } => pool.fail_drive(drive).await.unwrap(),
     }
+    // What it says in the event log is there before the next one.
+    assert!(!pool.events(0, 1).await.unwrap().is_empty());
 }

@@ -165,12 +165,18 @@ impl Reader {
     /// The record that starts at `row`, if its header verifies and belongs there.
     fn header_at(&self, id: SegmentId, segment: &SegmentRecord, row: u32, shard: u16) -> Option<Record> {
         let rows = u32::try_from(self.superblock.zone_bytes / BLOCK_BYTES).unwrap();
-        let mut bytes = self.data_cell(segment, 0, row).filter(|_| row < rows)?;
-        let unverified = UnverifiedHeader::parse(&bytes).ok()?;
-        for more in 1..u32::from(unverified.blocks()) {
-            bytes.extend(self.data_cell(segment, 0, row + more)?);
+        if row >= rows {
+            return None;
         }
-        let header = unverified.verify(&bytes, &self.superblock.key).ok()?;
+        // What lies there may be what a crash has left there, and the others say better.
+        let first = self.cell(segment, 0, row).into_iter().chain(self.computed(segment, 0, row));
+        let header = first.into_iter().find_map(|mut bytes| {
+            let unverified = UnverifiedHeader::parse(&bytes).ok()?;
+            for more in 1..u32::from(unverified.blocks()) {
+                bytes.extend(self.data_cell(segment, 0, row + more)?);
+            }
+            unverified.verify(&bytes, &self.superblock.key).ok()
+        })?;
         let place = &header.place;
         let belongs = place.pool == self.superblock.pool
             && place.shard.get() == shard

@@ -5,6 +5,7 @@
 //! checked here fails the test, and so does the reverse.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
+mod events;
 mod records;
 mod superblocks;
 mod tables;
@@ -79,6 +80,7 @@ fn the_page_shows_what_is_stored() {
     let page = Checked { page: Page::read(), fields: RefCell::default(), values: RefCell::default() };
     superblocks::check(&page);
     records::check(&page);
+    events::check(&page);
     check_address(&page);
     page.all();
 }
@@ -142,6 +144,8 @@ fn the_page_has_every_limit() {
         ("VOLUME_MAX", limits::VOLUME_MAX),
         ("LAYER_BLOCKS_MAX", limits::LAYER_BLOCKS_MAX),
         ("VOLUMES_MAX", limits::VOLUMES_MAX.into()),
+        ("EVENT_BLOCKS", limits::EVENT_BLOCKS),
+        ("EVENT_TEXT_MAX", limits::EVENT_TEXT_MAX as u64),
         ("ROOT_POINTERS_MAX", limits::ROOT_POINTERS_MAX as u64),
         ("TABLE_BLOCKS_MAX", limits::TABLE_BLOCKS_MAX as u64),
         ("SLICE", limits::SLICE),

@@ -262,6 +262,7 @@ fn check_volume(page: &Checked) {
             operations: 0x6162_6364_6566_6768,
             bytes: 0x7172_7374_7576_7778,
         },
+        thick: true,
     };
     let bytes = record.encode();
     let rest = page.fields(
@@ -273,7 +274,7 @@ fn check_volume(page: &Checked) {
             ("id", &0x0102_0304u32.to_le_bytes()),
             ("kind", &[1]),
             ("state", &[2]),
-            ("reserved", &[0; 2]),
+            ("flags", &[1, 0]),
             ("size", &0x1112_1314_1600u64.to_le_bytes()),
             ("sector", &512u32.to_le_bytes()),
             ("layer", &0x2122_2324u32.to_le_bytes()),
@@ -300,4 +301,6 @@ fn check_volume(page: &Checked) {
     let state = |state| u64::from(VolumeRecord { state, ..record.clone() }.encode()[13]);
     let states = [("Ready", state(VolumeState::Ready)), ("Deleting", state(VolumeState::Deleting))];
     page.values("Volume states", &states);
+    page.values("Volume flags", &[("Thick", 1)]);
+    assert_eq!(VolumeRecord { thick: false, ..record }.encode()[14..16], [0; 2]);
 }

@@ -8,6 +8,7 @@ use engine::OpenOptions;
 
 use super::find::{Found, Wanted, find};
 use super::slot::{Status, Transition};
+use super::volumes::now;
 use super::{OpenPool, Pools};
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
@@ -145,7 +146,7 @@ impl Pools {
         let Some(home) = reactors.first().cloned() else {
             return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
         };
-        let options = OpenOptions { tuning: self.tuning, reactors, nonce: request::random()? };
+        let options = OpenOptions { tuning: self.tuning, reactors, nonce: request::random()?, now };
         let sources = as_sources(&drives);
         let (pool, report) =
             home.call(move || async move { engine::open(&sources, &options).await }).await??;

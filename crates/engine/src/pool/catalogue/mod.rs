@@ -7,6 +7,7 @@
 
 mod contents;
 mod snapshots;
+mod thick;
 mod tidy;
 mod volumes;
 
@@ -23,6 +24,7 @@ use reactor::{Buffer, Home, Notify, Reactor, Semaphore, WaitList};
 use super::Pool;
 use super::create::check_name;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::Events;
 use crate::fair::Meter;
 use crate::shard::Shard;
 use crate::volume::all;
@@ -55,6 +57,7 @@ struct Entry {
 pub(crate) struct Catalogue {
     shard: Rc<Shard>,
     shards: Arc<[Home<Shard>]>,
+    events: Arc<Events>,
     entries: RefCell<BTreeMap<VolumeId, Entry>>,
     next_layer: Cell<u32>,
     /// One change at a time.
@@ -76,10 +79,15 @@ impl Catalogue {
     ///
     /// # Errors
     /// When a record cannot be read.
-    pub(crate) async fn load(shard: Rc<Shard>, shards: Arc<[Home<Shard>]>) -> Result<Rc<Self>> {
+    pub(crate) async fn load(
+        shard: Rc<Shard>,
+        shards: Arc<[Home<Shard>]>,
+        events: Arc<Events>,
+    ) -> Result<Rc<Self>> {
         let catalogue = Rc::new(Self {
             shard,
             shards,
+            events,
             entries: RefCell::default(),
             next_layer: Cell::new(LayerId::FIRST_USER.get()),
             changing: Semaphore::new(1),
@@ -127,6 +135,9 @@ impl Catalogue {
             if let Some(last) = shard.call(introduce).await? {
                 self.next_layer.set(self.next_layer.get().max(last.get() + 1));
             }
+        }
+        for record in self.records().filter(VolumeRecord::keeps_room) {
+            self.promise(&record).await?;
         }
         Ok(())
     }
@@ -257,7 +268,7 @@ impl Catalogue {
             .map(|record| (block(record.id), Buffer::copy_of(&record.encode()).span()))
             .collect();
         let gone: Vec<_> = gone.map(block).into_iter().collect();
-        self.shard.change_catalogue(&written, &gone).await?;
+        self.shard.change_system(LayerId::SYSTEM, &written, &gone).await?;
         self.shard.flush().await
     }
 }

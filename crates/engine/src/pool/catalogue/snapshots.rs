@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use format::{VolumeKind, VolumeRecord, VolumeService, VolumeState};
+use format::{EventKind, VolumeKind, VolumeRecord, VolumeService, VolumeState};
 
 use super::{AT, Catalogue, Pool, check_name, split_name};
 use crate::error::Result;
@@ -19,17 +19,24 @@ impl Catalogue {
         self.check_free(&name)?;
         let id = self.free_id()?;
         let service = VolumeService::default();
-        let frozen =
-            VolumeRecord { id, name, kind: VolumeKind::Snapshot, created: now, service, ..volume.clone() };
+        let kind = VolumeKind::Snapshot;
+        let frozen = VolumeRecord { id, name, kind, created: now, service, thick: false, ..volume.clone() };
         let moved = VolumeRecord { layer: self.new_layer(), parent: Some(frozen.layer), ..volume };
+        self.keep_room(&moved, "a snapshot of it").await?;
         // Known before the first write goes to the new layer: a crash from here on finds it, empty or not.
-        self.store(&[&frozen, &moved], None).await?;
+        if let Err(error) = self.store(&[&frozen, &moved], None).await {
+            self.keep_no_room(moved.layer).await?;
+            return Err(error);
+        }
         self.insert(frozen.clone());
         self.update(moved.clone());
         self.go_over(&moved).await?;
+        self.keep_no_room(frozen.layer).await?;
         self.introduce(&frozen).await?;
         // What was under way to the old layer when it was left, and what was acknowledged and not yet durable.
-        self.flush_queued().await
+        self.flush_queued().await?;
+        self.events.say(EventKind::SnapshotTaken, 0, &frozen.name);
+        Ok(())
     }
 
     /// Lets a volume use its record's layer, in all shards at one point in time.
@@ -62,10 +69,12 @@ impl Catalogue {
             layer: self.new_layer(),
             parent: Some(origin.layer),
             created: now,
+            thick: false,
             ..origin
         };
         self.store(&[&record], None).await?;
         self.introduce(&record).await?;
+        self.events.say(EventKind::VolumeCloned, 0, &format!("{} of {snapshot}", record.name));
         self.insert(record);
         Ok(())
     }
@@ -84,15 +93,21 @@ impl Catalogue {
             kind: VolumeKind::Snapshot,
             state: VolumeState::Deleting,
             created: now,
+            thick: false,
             ..volume.clone()
         };
         let size = origin.size;
         let moved = VolumeRecord { layer: self.new_layer(), parent: Some(origin.layer), size, ..volume };
-        self.store(&[&left, &moved], None).await?;
+        self.keep_room(&moved, "what was written since the snapshot, until that is freed").await?;
+        if let Err(error) = self.store(&[&left, &moved], None).await {
+            self.keep_no_room(moved.layer).await?;
+            return Err(error);
+        }
         // It looks as if it were in use until the volume has left it: what is being deleted may be freed at once.
         self.insert(VolumeRecord { state: VolumeState::Ready, ..left.clone() });
         self.update(moved.clone());
         self.go_over(&moved).await?;
+        self.keep_no_room(left.layer).await?;
         shared.size.store(size, Ordering::Release);
         self.introduce(&left).await?;
         // Nothing is queued for the old layer any more when it is freed.
@@ -100,6 +115,7 @@ impl Catalogue {
         self.shared(left.id)?.gone.store(true, Ordering::Release);
         self.update(left);
         self.untidy.notify();
+        self.events.say(EventKind::VolumeRolledBack, 0, &snapshot);
         Ok(())
     }
 }

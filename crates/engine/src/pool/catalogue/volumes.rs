@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use format::limits::{BLOCK, VOLUME_MAX};
-use format::{VolumeKind, VolumeRecord, VolumeService, VolumeState};
+use format::{EventKind, VolumeKind, VolumeRecord, VolumeService, VolumeState};
 use reactor::Buffer;
 
 use super::{AT, Catalogue, Pool, VolumeShared, check_name};
@@ -37,6 +37,8 @@ pub struct VolumeInfo {
     pub kept_by: usize,
     /// What it may take, and its weight beside others.
     pub service: VolumeService,
+    /// Room is kept for all of it.
+    pub thick: bool,
     /// It could not be freed; the next opening tries again.
     pub stuck: bool,
 }
@@ -69,6 +71,7 @@ impl Catalogue {
                 deleting: record.state == VolumeState::Deleting,
                 kept_by: self.kept_by(record),
                 service: record.service,
+                thick: record.thick,
                 stuck: self.stuck.borrow().contains(&record.id),
             });
         }
@@ -77,7 +80,7 @@ impl Catalogue {
         Ok(infos)
     }
 
-    async fn create(&self, name: String, size: u64, sector: u32, now: u64) -> Result<()> {
+    async fn create(&self, name: String, size: u64, sector: u32, thick: bool, now: u64) -> Result<()> {
         check_name(&name)?;
         check_size(size, sector)?;
         let _changing = self.changing.acquire().await;
@@ -93,9 +96,15 @@ impl Catalogue {
             parent: None,
             created: now,
             service: VolumeService::default(),
+            thick,
         };
-        self.store(&[&record], None).await?;
+        self.keep_room(&record, "it").await?;
+        if let Err(error) = self.store(&[&record], None).await {
+            self.keep_no_room(record.layer).await?;
+            return Err(error);
+        }
         self.introduce(&record).await?;
+        self.events.say(EventKind::VolumeCreated, size, &record.name);
         self.insert(record);
         Ok(())
     }
@@ -119,13 +128,19 @@ impl Catalogue {
         if size > old {
             // What lay behind an earlier, larger size must not come back.
             self.clear(&shared, old, size).await?;
+            if let Err(error) = self.keep_room(&record, "its new size").await {
+                self.promise(&VolumeRecord { size: old, ..record }).await?;
+                return Err(error);
+            }
         }
         self.store(&[&record], None).await?;
         shared.size.store(size, Ordering::Release);
+        self.promise(&record).await?;
         self.update(record);
         if size < old {
             self.cut(&shared, size, old).await?;
         }
+        self.events.say(EventKind::VolumeResized, size, &name);
         Ok(())
     }
 
@@ -203,8 +218,10 @@ impl Catalogue {
         record.state = VolumeState::Deleting;
         self.store(&[&record], None).await?;
         shared.gone.store(true, Ordering::Release);
+        self.keep_no_room(record.layer).await?;
         self.update(record);
         self.untidy.notify();
+        self.events.say(EventKind::VolumeDeleted, 0, &name);
         Ok(())
     }
 }
@@ -249,9 +266,22 @@ impl Pool {
     /// # Errors
     /// `Invalid` for a bad name or size, `Exists`, `NoSpace`.
     pub async fn create_volume(&self, name: &str, size: u64, sector: u32, now: u64) -> Result<()> {
+        self.create(name, size, sector, (false, now)).await
+    }
+
+    /// As [`Pool::create_volume`], and keeps room for all of it.
+    ///
+    /// # Errors
+    /// Also `NoSpace` if the pool has no room for all of it.
+    pub async fn create_thick_volume(&self, name: &str, size: u64, sector: u32, now: u64) -> Result<()> {
+        self.create(name, size, sector, (true, now)).await
+    }
+
+    async fn create(&self, name: &str, size: u64, sector: u32, (thick, now): (bool, u64)) -> Result<()> {
         let name = name.to_owned();
-        let create =
-            move |catalogue: Rc<Catalogue>| async move { catalogue.create(name, size, sector, now).await };
+        let create = move |catalogue: Rc<Catalogue>| async move {
+            catalogue.create(name, size, sector, thick, now).await
+        };
         self.catalogue().call(create).await?
     }
 

@@ -1,0 +1,137 @@
+//! The event log in the pool: writes down what is said, and reads it back. Lives with shard 0.
+//!
+//! Always true: events are numbered without gaps in the order in which they were said; one that is read was written whole. What was
+//! said right before a crash may be missing, and nothing else depends on any of it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use format::limits::{BLOCK, EVENT_BLOCKS};
+use format::{Event, EventBlock, LayerId};
+use reactor::{Buffer, Semaphore};
+
+use super::Pool;
+use crate::error::Result;
+use crate::events::Events;
+use crate::shard::Shard;
+
+/// See the module.
+pub(crate) struct Journal {
+    shard: Rc<Shard>,
+    events: Arc<Events>,
+    /// The newest block, and which of them it is.
+    newest: RefCell<(u64, EventBlock)>,
+    writing: Rc<Semaphore>,
+    stopping: Cell<bool>,
+}
+
+impl Journal {
+    /// Finds the end of the log.
+    ///
+    /// # Errors
+    /// Those of reading the map.
+    pub(crate) async fn load(shard: Rc<Shard>, events: Arc<Events>) -> Result<Rc<Self>> {
+        let journal = Self {
+            shard,
+            events,
+            newest: RefCell::new((0, EventBlock { first: 1, events: Vec::new() })),
+            writing: Semaphore::new(1),
+            stopping: Cell::new(false),
+        };
+        if let Some(newest) = journal.blocks().await?.pop() {
+            journal.newest.replace(newest);
+        }
+        Ok(Rc::new(journal))
+    }
+
+    /// The blocks that can be read, oldest first.
+    async fn blocks(&self) -> Result<Vec<(u64, EventBlock)>> {
+        let (mut blocks, mut next) = (Vec::new(), 0);
+        while let Some(found) = self.shard.next_stored(LayerId::EVENTS, next, EVENT_BLOCKS).await? {
+            next = found + 1;
+            let buffer = Buffer::new(BLOCK);
+            let read = self.shard.read_layer(LayerId::EVENTS, found, &buffer.span()).await;
+            match read
+                .map_err(|error| error.to_string())
+                .and_then(|()| EventBlock::decode(buffer.as_slice()).map_err(|error| error.to_string()))
+            {
+                Ok(block) => blocks.push((found, block)),
+                // Nothing but itself is lost with it.
+                Err(error) => tracing::warn!(block = found, error, "a block of the event log cannot be read"),
+            }
+        }
+        blocks.sort_by_key(|(_, block)| block.first);
+        Ok(blocks)
+    }
+
+    /// Writes down what has been said.
+    pub(crate) async fn write_queued(&self) {
+        let _writing = self.writing.acquire().await;
+        if self.stopping.get() {
+            return;
+        }
+        let said = self.events.take();
+        if said.is_empty() {
+            return;
+        }
+        let (mut at, mut block) = self.newest.borrow().clone();
+        let mut written = Vec::new();
+        for event in said {
+            if !block.has_room(event.text.len()) {
+                written.push((at, Buffer::copy_of(&block.encode()).span()));
+                at = (at + 1) % EVENT_BLOCKS;
+                block = EventBlock { first: block.next(), events: Vec::new() };
+            }
+            block.events.push(event);
+        }
+        written.push((at, Buffer::copy_of(&block.encode()).span()));
+        let stored = match self.shard.change_system(LayerId::EVENTS, &written, &[]).await {
+            Ok(()) => self.shard.flush().await,
+            Err(error) => Err(error),
+        };
+        match stored {
+            Ok(()) => drop(self.newest.replace((at, block))),
+            Err(error) => tracing::warn!(%error, "the event log could not be written"),
+        }
+    }
+
+    /// Writes down what has been said, and nothing more.
+    pub(crate) async fn stop(&self) {
+        self.write_queued().await;
+        let _writing = self.writing.acquire().await;
+        self.stopping.set(true);
+    }
+
+    /// Up to `most` events with numbers higher than `after`, the newest ones, in order.
+    async fn read(&self, after: u64, most: usize) -> Result<Vec<(u64, Event)>> {
+        self.write_queued().await;
+        let mut events = Vec::new();
+        for (_, block) in self.blocks().await? {
+            events.extend((block.first..).zip(block.events).filter(|(number, _)| *number > after));
+        }
+        events.drain(..events.len().saturating_sub(most));
+        Ok(events)
+    }
+}
+
+impl Pool {
+    /// Writes an event down that the pool itself does not know of.
+    ///
+    /// # Errors
+    /// When the pool was closed.
+    pub async fn say(&self, kind: format::EventKind, amount: u64, text: &str) -> Result<()> {
+        let text = text.to_owned();
+        let say = move |journal: Rc<Journal>| async move { journal.events.say(kind, amount, &text) };
+        Ok(self.inner.journal.call(say).await?)
+    }
+
+    /// What happened to the pool: up to `most` events with numbers higher than `after`, the newest ones, in order and with their numbers.
+    /// It keeps at least the last 800 of its life.
+    ///
+    /// # Errors
+    /// When the pool was closed; those of reading the map.
+    pub async fn events(&self, after: u64, most: usize) -> Result<Vec<(u64, Event)>> {
+        self.inner.journal.call(move |journal| async move { journal.read(after, most).await }).await?
+    }
+}

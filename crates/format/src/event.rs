@@ -1,0 +1,185 @@
+//! The pool's event log: what happened to it, for people. Blocks of a layer of its own, used in turn.
+//!
+//! Block n holds the events that follow those of block n - 1, the first block those that follow the last one's; the block with the
+//! highest numbers is the newest. Nothing depends on what they say: a pool whose log is damaged has lost no more than that.
+
+use crate::limits::{BLOCK, EVENT_TEXT_MAX};
+use crate::wire::{Reader, Writer};
+use crate::{FORMAT_VERSION, FormatError};
+
+macro_rules! kinds {
+    ($($(#[$about:meta])* $name:ident = $value:literal),* $(,)?) => {
+        /// What happened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum EventKind {
+            $($(#[$about])* $name),*
+        }
+
+        impl EventKind {
+            /// Every kind, in the order of their values.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// What it is stored as.
+            pub const fn value(self) -> u16 {
+                match self {
+                    $(Self::$name => $value),*
+                }
+            }
+
+            fn of(value: u16) -> Result<Self, FormatError> {
+                match value {
+                    $($value => Ok(Self::$name),)*
+                    _ => Err(FormatError::Invalid("event kind")),
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The pool was opened after it had been closed in order.
+    Opened = 1,
+    /// The pool was opened after a crash; the amount is the records that were replayed.
+    Recovered = 2,
+    /// The pool was closed in order.
+    Closed = 3,
+    /// The subject is a drive: it was taken into the pool.
+    DriveAdded = 10,
+    /// A drive is gone, and may come back; the text says what it did not answer, and how.
+    DriveLost = 11,
+    /// A drive was taken out of use for good; the text says why.
+    DriveFailed = 12,
+    /// A drive that was gone is back; what it missed is not there yet.
+    DriveReturned = 13,
+    /// A drive that was back has all that it missed.
+    DriveWhole = 14,
+    /// A drive is to be emptied.
+    DriveLeaving = 15,
+    /// A drive that was to be emptied stays.
+    DriveKept = 16,
+    /// Nothing lies on a drive any more: it belongs to the pool no longer.
+    DriveRemoved = 17,
+    /// The text is a volume's name: it was created; the amount is its size in bytes.
+    VolumeCreated = 30,
+    /// A volume has another size; the amount is the new one in bytes.
+    VolumeResized = 31,
+    /// A volume or snapshot was deleted.
+    VolumeDeleted = 32,
+    /// The text is a snapshot's name: it was taken.
+    SnapshotTaken = 33,
+    /// A volume was made of a snapshot: both names, with ` of ` between them.
+    VolumeCloned = 34,
+    /// A volume was made what its snapshot is.
+    VolumeRolledBack = 35,
+    /// More of the pool is in use than a threshold allows; the amount is the threshold, in percent.
+    Filling = 50,
+    /// The pool takes no more data.
+    Full = 51,
+    /// There is room again.
+    RoomAgain = 52,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Seconds since 1970 when it happened.
+    pub seconds: u64,
+    /// What happened.
+    pub kind: EventKind,
+    /// The number of the drive that it happened to, if it is of a drive.
+    pub drive: Option<u16>,
+    /// How much, where the kind has an amount.
+    pub amount: u64,
+    /// Name, path or reason; at most [`EVENT_TEXT_MAX`] bytes.
+    pub text: String,
+}
+
+/// What stands for no drive.
+const NO_DRIVE: u16 = u16::MAX;
+
+/// Events that follow one another, as a block of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventBlock {
+    /// Number of the first of them, counted from 1 in the life of the pool.
+    pub first: u64,
+    /// They, in the order in which they happened.
+    pub events: Vec<Event>,
+}
+
+impl EventBlock {
+    const MAGIC: u32 = u32::from_le_bytes(*b"GEVT");
+    /// Bytes before the first event.
+    const FRONT: usize = 24;
+    /// Bytes of an event without its text.
+    const EVENT: usize = 22;
+
+    /// True if one more with a text of so many bytes fits.
+    pub fn has_room(&self, text: usize) -> bool {
+        let used: usize = self.events.iter().map(|event| Self::EVENT + event.text.len()).sum();
+        Self::FRONT + used + Self::EVENT + text <= BLOCK
+    }
+
+    /// Number of the event that follows the last one.
+    pub fn next(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    /// The events as a block.
+    ///
+    /// # Panics
+    /// When they do not fit: see [`EventBlock::has_room`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BLOCK);
+        let mut out = Writer::new(&mut bytes);
+        out.u32(Self::MAGIC);
+        out.u32(FORMAT_VERSION);
+        out.u64(self.first);
+        out.u16(u16::try_from(self.events.len()).unwrap_or(u16::MAX));
+        out.raw(&[0; 6]);
+        for event in &self.events {
+            out.u64(event.seconds);
+            out.u16(event.kind.value());
+            out.u16(event.drive.unwrap_or(NO_DRIVE));
+            out.u64(event.amount);
+            out.text(&event.text, EVENT_TEXT_MAX);
+        }
+        out.pad_to(BLOCK);
+        bytes
+    }
+
+    /// The events of a block whose CRC was verified.
+    ///
+    /// # Errors
+    /// When it is not one that a writer stores.
+    pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
+        let mut input = Reader::new(block);
+        if input.u32()? != Self::MAGIC {
+            return Err(FormatError::NotOurs);
+        }
+        let version = input.u32()?;
+        if version != FORMAT_VERSION {
+            return Err(FormatError::Version { found: version });
+        }
+        let first = input.u64()?;
+        let count = input.u16()?;
+        input.raw(6)?;
+        if first == 0 || first > u64::MAX - u64::from(count) {
+            return Err(FormatError::Invalid("number of an event"));
+        }
+        let mut events = Vec::new();
+        for _ in 0..count {
+            events.push(Event {
+                seconds: input.u64()?,
+                kind: EventKind::of(input.u16()?)?,
+                drive: Some(input.u16()?).filter(|drive| *drive != NO_DRIVE),
+                amount: input.u64()?,
+                text: input.text(EVENT_TEXT_MAX)?,
+            });
+        }
+        Ok(Self { first, events })
+    }
+}
+
+#[cfg(test)]
+#[path = "event_tests.rs"]
+mod tests;
