@@ -61,6 +61,7 @@ async fn run(config: &Config) -> Result<()> {
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(answer(listener, services.clone(), stopped));
     tokio::spawn(open_pools(services.clone()));
+    let watch = tokio::spawn(services.pools.clone().watch());
 
     let name = signals.next().await;
     tracing::info!(signal = name, "shutting down");
@@ -83,6 +84,7 @@ async fn run(config: &Config) -> Result<()> {
         Ok(Err(error)) => tracing::error!(%error, "the API failed"),
         Err(error) => tracing::error!(%error, "the API failed"),
     }
+    watch.abort();
     let closed = end(&services).await;
     drop(state_lock);
     tracing::info!("stopped");

@@ -64,6 +64,25 @@ Examples:
         #[arg(long)]
         forget: bool,
     },
+    /// Show what happened to a pool: drives lost, added and removed, crashes, volumes made and deleted, thresholds passed
+    ///
+    /// The pool keeps this itself, at least the last 800 events, through restarts and on whichever machine it is opened.
+    #[command(after_long_help = "\
+Examples:
+  gabion pool events fast
+  gabion pool events fast --last 200 --json
+  gabion pool events fast --follow          # and what happens from now on, until interrupted")]
+    Events {
+        /// The pool
+        #[arg(value_name = "POOL")]
+        name: String,
+        /// How many, the newest
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        last: u32,
+        /// Go on with what happens, until interrupted; with --json, an object a line
+        #[arg(long, short)]
+        follow: bool,
+    },
     /// Pause what writes lost columns to other drives, resume it, or limit its speed
     ///
     /// While volumes are used it takes a quarter of the drives' time at most, whatever the limit. Holds until the pool is closed.

@@ -13,10 +13,11 @@ use crate::image::Format;
 /// Make, list and change volumes
 #[derive(Subcommand, Debug)]
 pub(crate) enum VolumeCommand {
-    /// Create a thin volume: it takes space as it is written
+    /// Create a volume: a thin one, which takes space as it is written, or a thick one
     #[command(after_long_help = "\
 Examples:
   gabion volume create fast/vm01 --size 500G
+  gabion volume create fast/db --size 200G --thick    # its writes never find the pool full
   gabion volume create fast/db --size 1.5TiB --sector 4096")]
     Create {
         /// Its pool and name
@@ -29,6 +30,9 @@ Examples:
         /// block is ever written
         #[arg(long, value_name = "BYTES", default_value_t = 512)]
         sector: u32,
+        /// Keep room for all of it: what other volumes write leaves it. Snapshots of it need as much room again
+        #[arg(long)]
+        thick: bool,
     },
     /// List volumes
     List {
@@ -59,7 +63,7 @@ Examples:
         #[arg(long)]
         shrink: bool,
     },
-    /// Limit what a volume may take, and say what it gets beside others
+    /// Limit what a volume may take, and say what it gets beside others or what is kept for it
     ///
     /// Limits hold for all of the volume's exports together, at once, and until they are changed. Weights matter where several volumes want
     /// more than there is: one of 200 gets twice what one of 100, the usual weight, gets. What is not named stays as it is.
@@ -68,7 +72,8 @@ Examples:
   gabion volume set fast/vm01 --iops 5000 --bandwidth 200M
   gabion volume set fast/vm01 --iops 5000 --burst 10
   gabion volume set fast/vm01 --iops none --bandwidth none
-  gabion volume set fast/db --weight 300")]
+  gabion volume set fast/db --weight 300
+  gabion volume set fast/db --thick")]
     Set {
         /// Its pool and name
         #[arg(value_name = "POOL/VOLUME")]
@@ -170,6 +175,12 @@ pub(crate) struct ServiceArgs {
     /// Its share beside other volumes, 1 to 10000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) weight: Option<u16>,
+    /// Keep room for all of it, which other volumes cannot take then
+    #[arg(long, conflicts_with = "thin")]
+    pub(crate) thick: bool,
+    /// Keep no more room than what it stores takes
+    #[arg(long)]
+    pub(crate) thin: bool,
 }
 
 /// A limit, or none.

@@ -43,7 +43,7 @@ impl Setting {
         sector: Option<u32>,
     ) -> Result<Volume> {
         let path = format!("/v1/pools/{}/volumes", segment(&name.pool));
-        let request = CreateVolume { name: name.volume.clone(), size, sector };
+        let request = CreateVolume { name: name.volume.clone(), size, sector, thick: false };
         self.client.post(&path, &request).await
     }
 

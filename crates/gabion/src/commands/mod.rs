@@ -6,6 +6,7 @@ mod bench_vhost;
 mod calls;
 mod check;
 mod drive;
+mod events;
 mod export;
 pub(crate) mod image;
 pub(crate) mod lab;

@@ -11,7 +11,7 @@ use server::wire::{
     Operation, Pool, PoolState,
 };
 
-use super::{Setting, absolute, absolute_one, confirm};
+use super::{Setting, absolute, absolute_one, confirm, events};
 use crate::cli::{CreatePoolArgs, PoolCommand};
 use crate::client::segment;
 use crate::failure::Outcome;
@@ -35,6 +35,7 @@ pub(crate) async fn run(setting: &Setting, command: PoolCommand) -> Result<Outco
         PoolCommand::Close { name, force, forget } => {
             close(setting, &name, ClosePool { force, forget }).await
         }
+        PoolCommand::Events { name, last, follow } => events::show(setting, &name, last, follow).await,
         PoolCommand::Repair { name, pause, resume, rate } => {
             repair(setting, &name, pause, resume, rate).await
         }
@@ -42,7 +43,7 @@ pub(crate) async fn run(setting: &Setting, command: PoolCommand) -> Result<Outco
     }
 }
 
-fn path_of(name: &str) -> String {
+pub(super) fn path_of(name: &str) -> String {
     format!("/v1/pools/{}", segment(name))
 }
 

@@ -17,7 +17,9 @@ use crate::progress::follow;
 /// Why it failed.
 pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Outcome> {
     match command {
-        VolumeCommand::Create { name, size, sector } => create(setting, name, size, sector).await,
+        VolumeCommand::Create { name, size, sector, thick } => {
+            create(setting, name, size, sector, thick).await
+        }
         VolumeCommand::List { pool, snapshots } => list(setting, pool, snapshots).await,
         VolumeCommand::Show { name } => show(setting, &name).await,
         VolumeCommand::Resize { name, size, shrink } => resize(setting, &name, size, shrink).await,
@@ -39,9 +41,15 @@ pub(super) fn path_of(name: &VolumeName) -> String {
     format!("/v1/pools/{}/volumes/{}", segment(&name.pool), segment(&name.volume))
 }
 
-async fn create(setting: &Setting, name: VolumeName, size: Size, sector: u32) -> Result<Outcome> {
+async fn create(
+    setting: &Setting,
+    name: VolumeName,
+    size: Size,
+    sector: u32,
+    thick: bool,
+) -> Result<Outcome> {
     let path = format!("/v1/pools/{}/volumes", segment(&name.pool));
-    let request = CreateVolume { name: name.volume.clone(), size: size.bytes(), sector: Some(sector) };
+    let request = CreateVolume { name: name.volume.clone(), size: size.bytes(), sector: Some(sector), thick };
     let created: Volume = setting.client.post(&path, &request).await?;
     setting.done(&created, |volume| {
         format!(
@@ -95,6 +103,7 @@ async fn set(setting: &Setting, name: &VolumeName, wanted: ServiceArgs) -> Resul
             .map_or(before.service.bandwidth, |Limit(bandwidth)| bandwidth.map(|size| size.bytes())),
         burst_ms: wanted.burst.map_or(before.service.burst_ms, |seconds| seconds * 1000),
         weight: wanted.weight.unwrap_or(before.service.weight),
+        thick: wanted.thick || before.service.thick && !wanted.thin,
     };
     let set: Volume = setting.client.put(&format!("{}/service", path_of(name)), &service).await?;
     setting.done(&set, |volume| format!("volume {name}: {}", output::service(&volume.service)))?;

@@ -66,6 +66,9 @@ fn pool_status(pool: &Pool) -> String {
     }
     if let Some(space) = &pool.space {
         line("space", format!("{} of {} free, {}", Size(space.free), Size(space.capacity), fill(space)));
+        if space.promised > 0 {
+            line("kept", format!("{} of that for what thick volumes do not store yet", Size(space.promised)));
+        }
         line(
             "volumes",
             format!(
@@ -182,7 +185,7 @@ pub(crate) fn opening(report: &OpenReport) -> String {
 fn counted(counters: &Counters) -> String {
     const BLOCK: u64 = 4096;
     let user = counters.user_blocks;
-    let own = counters.map_blocks + counters.moved_blocks + counters.header_blocks;
+    let own = counters.map_blocks + counters.freeing_blocks + counters.moved_blocks + counters.header_blocks;
     let redundant = counters.padding_blocks + counters.parity_blocks;
     let mut words = vec![format!("{} written by volumes", Size(user * BLOCK))];
     if user > 0 {

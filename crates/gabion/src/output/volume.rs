@@ -59,6 +59,9 @@ pub(crate) fn service(service: &Service) -> String {
         words.push(format!("{} s more of that after a rest", f64::from(service.burst_ms) / 1000.0));
     }
     words.push(format!("weight {}", service.weight));
+    if service.thick {
+        words.push("thick: room is kept for all of it".into());
+    }
     words.join(", ")
 }
 

@@ -198,7 +198,7 @@ impl Gabion {
         let mut spots = Vec::new();
         for number in 0..volumes {
             let name = format!("v{number}");
-            let volume = CreateVolume { name: name.clone(), size, sector: Some(4096) };
+            let volume = CreateVolume { name: name.clone(), size, sector: Some(4096), thick: false };
             let _: Volume = client.post(&format!("/v1/pools/{}/volumes", request.name), &volume).await?;
             let export = CreateExport {
                 pool: request.name.clone(),

@@ -11,7 +11,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longest time that anything in a test may take.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
 
 const GABION: &str = env!("CARGO_BIN_EXE_gabion");
 
@@ -87,9 +89,15 @@ impl Home {
 
     /// Runs a command against the daemon of this place.
     pub(crate) fn gabion(&self, arguments: &[&str]) -> Ran {
+        run(&mut self.client(arguments))
+    }
+
+    /// A command against the daemon of this place, not started yet.
+    pub(crate) fn client(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
         command.env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", self.socket());
-        run(command.env("GABION_STATE_DIR", self.path("state")))
+        command.env("GABION_STATE_DIR", self.path("state"));
+        command
     }
 
     /// Starts the daemon, and waits until it has opened what it opens.
@@ -241,7 +249,8 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !is_so() {
         assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
-        std::thread::yield_now();
+        // Whoever is waited for needs the processors.
+        std::thread::sleep(PAUSE);
     }
 }
 

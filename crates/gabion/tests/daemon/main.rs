@@ -7,6 +7,7 @@ mod config;
 mod corruption;
 mod crash;
 mod drives;
+mod events;
 mod exports;
 #[path = "../../../export/tests/vhost/front_end.rs"]
 #[allow(dead_code, reason = "the front end of the export room's own tests, of which these use less")]

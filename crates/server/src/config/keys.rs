@@ -210,6 +210,18 @@ pub const KEYS: &[Key] = &[
         show: |config| Shown::Text(show_duration(config.drive_wait)),
     },
     Key {
+        section: "daemon",
+        name: "warn_at",
+        value: "PERCENT,...|none",
+        help: "How full a pool may be before its status, its event log and the daemon's log warn of it: one or several numbers.",
+        example: "70,85,95",
+        set: |config, text| set(&mut config.warn_at, thresholds(text)),
+        show: |config| match config.warn_at.as_slice() {
+            [] => Shown::Text("none".into()),
+            warn_at => Shown::Numbers(warn_at.iter().map(|percent| u64::from(*percent)).collect()),
+        },
+    },
+    Key {
         section: "nbd",
         name: "socket",
         value: "PATH|none",
@@ -297,6 +309,20 @@ fn cores(text: &str) -> Result<Vec<usize>, String> {
         }
     }
     Ok(cores)
+}
+
+fn thresholds(text: &str) -> Result<Vec<u8>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let percent = |part: &str| match part.trim().parse() {
+        Ok(percent @ 1..=99) => Ok(percent),
+        _ => Err(format!("'{}' is not a percentage from 1 to 99", part.trim())),
+    };
+    let mut all = text.split(',').map(percent).collect::<Result<Vec<u8>, _>>()?;
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
 }
 
 const DURATIONS: [(&str, u64); 4] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000)];

@@ -50,6 +50,7 @@ pub struct Config {
     pub map_memory: Size,
     pub checkpoint_after: Size,
     pub drive_wait: Duration,
+    pub warn_at: Vec<u8>,
     pub nbd_socket: Option<PathBuf>,
     pub nbd_listen: Vec<SocketAddr>,
     pub vhost_directory: PathBuf,
@@ -75,6 +76,7 @@ impl Config {
             map_memory: Size(1 << 30),
             checkpoint_after: Size(1 << 30),
             drive_wait: Duration::from_secs(30),
+            warn_at: vec![80, 90, 95],
             nbd_listen: Vec::new(),
             pools: BTreeMap::new(),
         }

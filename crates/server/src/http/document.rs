@@ -4,7 +4,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use utoipa::OpenApi;
 
-use super::{daemon, drives, exports, operations, pools, snapshots, volumes};
+use super::{daemon, drives, events, exports, operations, pools, snapshots, volumes};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -33,6 +33,7 @@ use super::{daemon, drives, exports, operations, pools, snapshots, volumes};
         pools::keep_drive,
         pools::return_drive,
         pools::limit_repair,
+        events::list,
         volumes::list,
         volumes::get,
         volumes::create,

@@ -7,6 +7,7 @@ mod answer;
 mod daemon;
 mod document;
 mod drives;
+mod events;
 mod exports;
 mod operations;
 mod pools;
@@ -40,6 +41,7 @@ pub(crate) fn router(services: Arc<Services>) -> Router {
         .route("/v1/pools/{pool}", get(pools::get).delete(pools::destroy))
         .route("/v1/pools/{pool}/open", post(pools::open))
         .route("/v1/pools/{pool}/close", post(pools::close))
+        .route("/v1/pools/{pool}/events", get(events::list))
         .route("/v1/pools/{pool}/repair", patch(pools::limit_repair))
         .route("/v1/pools/{pool}/drives", post(pools::add_drive))
         .route("/v1/pools/{pool}/drives/{index}/fail", post(pools::fail_drive))

@@ -6,12 +6,14 @@
 mod close;
 mod create;
 mod drives;
+mod events;
 mod find;
 mod open;
 mod slot;
 mod snapshots;
 mod status;
 mod volumes;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -35,6 +37,8 @@ pub(crate) struct Pools {
     state: Arc<State>,
     tuning: Tuning,
     drive_wait: std::time::Duration,
+    /// Percent of the room from which a pool counts as filling up.
+    warn_at: Vec<u8>,
     slots: Mutex<BTreeMap<String, Slot>>,
 }
 
@@ -45,6 +49,7 @@ pub(crate) struct OpenPool {
     report: wire::OpenReport,
     /// Open and locked as long as the pool uses them.
     drives: Mutex<Vec<Arc<OpenDrive>>>,
+    passed: watch::Passed,
 }
 
 impl OpenPool {
@@ -88,7 +93,8 @@ impl Pools {
             ..Tuning::default()
         };
         let drive_wait = config.drive_wait;
-        Arc::new(Self { reactors, state, tuning, drive_wait, slots: Mutex::new(slots) })
+        let warn_at = config.warn_at.clone();
+        Arc::new(Self { reactors, state, tuning, drive_wait, warn_at, slots: Mutex::new(slots) })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {

@@ -9,6 +9,7 @@ use engine::OpenOptions;
 use super::find::{Found, Wanted, find};
 use super::slot::{Status, Transition};
 use super::volumes::now;
+use super::watch::Passed;
 use super::{OpenPool, Pools};
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
@@ -171,7 +172,7 @@ impl Pools {
             missing: report.missing,
             returned: report.returned,
         };
-        Ok(OpenPool { pool, home, report, drives: Mutex::new(drives) })
+        Ok(OpenPool { pool, home, report, drives: Mutex::new(drives), passed: Passed::unknown() })
     }
 }
 

@@ -7,13 +7,11 @@ use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
 use super::slot::{Slot, Status};
+use super::watch::percent_taken;
 use super::{OpenPool, Pools, no_pool};
 use crate::error::{Error, Result};
 use crate::sizes::Size;
 use crate::wire::{self, Counters, DriveState, Health, Pool, PoolDrive, PoolState, Problem, Repair, Space};
-
-/// Share of the capacity below which a pool is nearly full: one part in so many.
-const NEARLY_FULL: u64 = 20;
 
 impl Pools {
     /// All pools, by name.
@@ -50,7 +48,7 @@ impl Pools {
         match open {
             None => Ok(shown),
             Some(open) => {
-                let (shown, status) = of_open(shown, &open).await?;
+                let (shown, status) = of_open(shown, &open, &self.warn_at).await?;
                 if let Some(status) = status {
                     self.let_go(name, &open, &status).await;
                 }
@@ -104,7 +102,7 @@ fn unavailable(name: &str, error: &Error) -> Problem {
     Problem { message: format!("nothing is served: {error}"), action }
 }
 
-async fn of_open(shown: Pool, open: &Arc<OpenPool>) -> Result<(Pool, Option<PoolStatus>)> {
+async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(Pool, Option<PoolStatus>)> {
     let look = |pool: engine::Pool| async move {
         let status = pool.status().await?;
         // The pool serves reads without its catalogue; then nothing is known of its volumes.
@@ -118,7 +116,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>) -> Result<(Pool, Option<Pool
         Err(error) => return Err(error),
     };
     let space = space_of(&status, volumes.as_deref().unwrap_or_default());
-    let problems = problems_of(&status, &space);
+    let problems = problems_of(&status, &space, warn_at);
     let health = if status.failure.is_some() {
         Health::Failed
     } else if !misses_something(&status) {
@@ -200,8 +198,10 @@ fn space_of(status: &PoolStatus, volumes: &[VolumeInfo]) -> Space {
     Space {
         raw: counters.zones * status.zone_bytes,
         capacity: counters.capacity_blocks * BLOCK_BYTES,
-        free: counters.capacity_blocks.saturating_sub(counters.live_blocks) * BLOCK_BYTES,
+        free: counters.capacity_blocks.saturating_sub(counters.live_blocks + counters.promised_blocks)
+            * BLOCK_BYTES,
         reserve: status.data_bytes(u64::from(counters.reserve_segments)),
+        promised: counters.promised_blocks * BLOCK_BYTES,
         stored: volumes.iter().map(|volume| volume.stored).sum(),
         provisioned: volumes.iter().map(|volume| volume.size).sum(),
         volumes: volumes.len() as u64,
@@ -222,12 +222,23 @@ fn sum(shards: &[ShardCounters]) -> Counters {
         sum.repaired_blocks += shard.repaired_blocks;
         sum.map_bytes += shard.map_nodes * BLOCK_BYTES;
         sum.map_dirty_bytes += shard.dirty_nodes * BLOCK_BYTES;
+        sum.freeing_blocks += shard.log.freeing_blocks;
+        sum.segments_by_fullness.resize(shard.segments.len(), 0);
+        sum.segments_by_fullness
+            .iter_mut()
+            .zip(&shard.segments)
+            .for_each(|(sum, count)| *sum += u64::from(*count));
     }
+    let own = sum.map_blocks + sum.freeing_blocks + sum.moved_blocks + sum.header_blocks;
+    let all = sum.user_blocks + own + sum.padding_blocks + sum.parity_blocks;
+    #[allow(clippy::cast_precision_loss)]
+    let amplification = all as f64 / sum.user_blocks as f64;
+    sum.write_amplification = (sum.user_blocks > 0).then_some(amplification);
     sum
 }
 
 /// What is wrong with a pool in service, worst first: what it means, and what to do.
-fn problems_of(status: &PoolStatus, space: &Space) -> Vec<Problem> {
+fn problems_of(status: &PoolStatus, space: &Space, warn_at: &[u8]) -> Vec<Problem> {
     let mut problems = Vec::new();
     let name = &status.name;
     if let Some(failure) = &status.failure {
@@ -257,20 +268,28 @@ fn problems_of(status: &PoolStatus, space: &Space) -> Vec<Problem> {
     }
     if space.free == 0 {
         problems.push(Problem {
-            message: "the pool is full: writes to its volumes fail, reads, trims and deletes go on".into(),
+            message: "the pool is full: writes that need more room fail; overwriting, reads, trims and deletes go on".into(),
             action: format!(
-                "trim in the guests ('fstrim -av'), or delete volumes: 'gabion volume list {name}'"
+                "trim in the guests ('fstrim -av'), delete volumes or snapshots ('gabion volume list {name} --snapshots'), or \
+                 add a drive: 'gabion drive add {name} DRIVE'"
             ),
         });
-    } else if space.free < space.capacity / NEARLY_FULL {
+    } else if let Some(threshold) = warn_at.iter().filter(|at| percent_taken(space) >= **at).max() {
+        let kept = if space.promised > 0 {
+            format!(", {} of that kept for thick volumes", Size(space.promised))
+        } else {
+            String::new()
+        };
         problems.push(Problem {
             message: format!(
-                "the pool is nearly full: {} of {} are free",
+                "the pool fills up: {} of {} are free, {} % are taken{kept}, and daemon.warn_at says to tell from {threshold} % on",
                 Size(space.free),
-                Size(space.capacity)
+                Size(space.capacity),
+                percent_taken(space)
             ),
             action: format!(
-                "trim in the guests ('fstrim -av'), or delete volumes: 'gabion volume list {name}'"
+                "trim in the guests ('fstrim -av'), delete volumes or snapshots ('gabion volume list {name} --snapshots'), or \
+                 add a drive: 'gabion drive add {name} DRIVE'"
             ),
         });
     }

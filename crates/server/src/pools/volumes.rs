@@ -47,13 +47,19 @@ impl Pools {
     pub(crate) async fn create_volume(&self, pool: &str, request: CreateVolume) -> Result<Volume> {
         let open = self.get(pool)?;
         let now = now();
-        let CreateVolume { name, size, sector } = request;
+        let CreateVolume { name, size, sector, thick } = request;
         let sector = sector.unwrap_or(SECTOR);
         let wanted = name.clone();
-        let created =
-            open.call(move |pool| async move { pool.create_volume(&wanted, size, sector, now).await }).await;
+        let create = move |pool: engine::Pool| async move {
+            if thick {
+                pool.create_thick_volume(&wanted, size, sector, now).await
+            } else {
+                pool.create_volume(&wanted, size, sector, now).await
+            }
+        };
+        let created = open.call(create).await;
         created.map_err(|error| explain(error, pool, &name))?;
-        tracing::info!(pool, volume = name, size = %Size(size), sector, "volume created");
+        tracing::info!(pool, volume = name, size = %Size(size), sector, thick, "volume created");
         self.volume(pool, &name).await
     }
 
@@ -95,13 +101,18 @@ impl Pools {
         let open = self.get(pool)?;
         self.volume(pool, name).await?;
         check_service(&service)?;
-        let Service { iops, bandwidth, burst_ms, weight } = service;
+        let Service { iops, bandwidth, burst_ms, weight, thick } = service;
         let service =
             VolumeService { weight, burst_ms, operations: iops.unwrap_or(0), bytes: bandwidth.unwrap_or(0) };
         let wanted = name.to_owned();
-        let set = open.call(move |pool| async move { pool.set_volume_service(&wanted, service).await }).await;
+        let set = move |pool: engine::Pool| async move {
+            // First what may be refused.
+            pool.set_volume_thick(&wanted, thick).await?;
+            pool.set_volume_service(&wanted, service).await
+        };
+        let set = open.call(set).await;
         set.map_err(|error| explain(error, pool, name))?;
-        tracing::info!(pool, volume = name, ?service, "limits changed");
+        tracing::info!(pool, volume = name, ?service, thick, "limits changed");
         self.volume(pool, name).await
     }
 
@@ -191,6 +202,7 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
             bandwidth: Some(info.service.bytes).filter(|limit| *limit > 0),
             burst_ms: info.service.burst_ms,
             weight: if info.service.weight == 0 { Service::default().weight } else { info.service.weight },
+            thick: info.thick,
         },
         exported: false,
     }
@@ -211,6 +223,9 @@ pub(super) fn explain(error: Error, pool: &str, name: &str) -> Error {
             Error::new(ErrorKind::Exists, format!("pool '{pool}' has a {what} '{}' already", shown(name)))
                 .hint("choose another name")
         }
+        ErrorKind::NoSpace => error.hint(format!(
+            "'gabion pool status {pool}' shows how full it is: trim, delete volumes or snapshots, or add a drive with 'gabion drive add {pool}'"
+        )),
         ErrorKind::Busy if error.to_string().contains("snapshots") => {
             error.hint(format!("'gabion volume list {pool} --snapshots' shows them"))
         }

@@ -6,6 +6,7 @@
 mod check;
 mod daemon;
 mod drive;
+mod event;
 mod export;
 mod operation;
 mod pool;
@@ -17,6 +18,7 @@ pub use daemon::{Daemon, Version};
 pub use drive::{
     AddDrive, DriveState, Finding, IdentifiedDrive, IdentifyDrives, PoolDrive, PoolOnDrive, ReturnDrive,
 };
+pub use event::{Event, Severity};
 pub use export::{CreateExport, Export, ExportState, Protocol};
 pub use operation::{Operation, OperationKind, OperationState};
 pub use pool::{

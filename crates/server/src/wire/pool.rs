@@ -56,6 +56,9 @@ pub struct Space {
     pub free: u64,
     /// Kept back so that a full pool can still trim, delete and make checkpoints.
     pub reserve: u64,
+    /// Room that is kept for what thick volumes do not store yet.
+    #[serde(default)]
+    pub promised: u64,
     /// Data that volumes store.
     pub stored: u64,
     /// Sizes of all volumes together.
@@ -141,7 +144,7 @@ pub struct LimitRepair {
 }
 
 /// What was counted since the pool was opened. Blocks are of 4096 bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Counters {
     /// Blocks that volumes wrote.
     pub user_blocks: u64,
@@ -165,6 +168,16 @@ pub struct Counters {
     pub map_bytes: u64,
     /// Those that differ from what is stored.
     pub map_dirty_bytes: u64,
+    /// Blocks of the catalogue, of the event log, of parts that were zeroed, and blocks that were healed.
+    #[serde(default)]
+    pub freeing_blocks: u64,
+    /// Blocks written to the drives, of all these kinds, for each block that volumes wrote; absent while they wrote nothing.
+    #[serde(default)]
+    pub write_amplification: Option<f64>,
+    /// Segments that take no more, by how full they are of what lives: empty ones that wait for a checkpoint, then those up to a tenth
+    /// full, and so on.
+    #[serde(default)]
+    pub segments_by_fullness: Vec<u64>,
 }
 
 /// A pool.

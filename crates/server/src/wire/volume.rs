@@ -47,11 +47,13 @@ pub struct Service {
     pub burst_ms: u32,
     /// Its share beside other volumes that want to at the same time, 1 to 10,000; 100 is the usual one.
     pub weight: u16,
+    /// Room is kept for all of it, which others cannot take.
+    pub thick: bool,
 }
 
 impl Default for Service {
     fn default() -> Self {
-        Self { iops: None, bandwidth: None, burst_ms: 0, weight: 100 }
+        Self { iops: None, bandwidth: None, burst_ms: 0, weight: 100, thick: false }
     }
 }
 
@@ -66,6 +68,9 @@ pub struct CreateVolume {
     /// Sector size that it offers: 512 or 4096. 512 if absent, which every system boots from.
     #[serde(default)]
     pub sector: Option<u32>,
+    /// Keep room for all of it, which others cannot take then. Without this it takes room as it is written.
+    #[serde(default)]
+    pub thick: bool,
 }
 
 /// A new size.

@@ -1,0 +1,90 @@
+//! The event log, thresholds and thick volumes, by the real commands.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::harness::{Daemon, Home, until};
+use super::nbd::{Client, pattern};
+
+fn kinds(daemon: &Daemon<'_>) -> Vec<String> {
+    let events = daemon.json(&["pool", "events", "fast"]);
+    events.as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_happened_to_a_pool_is_told_and_outlives_the_daemon() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["volume", "snapshot", "fast/vm01@one"]);
+    daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
+    daemon.kill();
+
+    let daemon = home.start();
+    let events = daemon.json(&["pool", "events", "fast"]);
+    let numbers: Vec<_> =
+        events.as_array().unwrap().iter().map(|event| event["number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    let known = kinds(&daemon);
+    let expected = ["opened", "volume_created", "snapshot_taken", "drive_failed", "recovered"];
+    assert_eq!(known, expected);
+    assert_eq!((&events[3]["drive"], &events[3]["severity"]), (&2.into(), &"error".into()));
+    let text = daemon.ok(&["pool", "events", "fast", "--last", "2"]);
+    assert!(text.lines().count() == 2 && text.contains("X drive 2 is out of use for good"), "{text}");
+    assert!(text.contains("opened after a crash"), "{text}");
+    assert!(daemon.refused(&["pool", "events", "none"]).contains("no pool 'none'"));
+
+    // From now on as well.
+    let mut follow = home.client(&["pool", "events", "fast", "--follow", "--json"]);
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    daemon.ok(&["volume", "create", "fast/another", "--size", "1M"]);
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(follow.stdout.take().unwrap()));
+    let told = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let told: Vec<Value> = told.take(expected.len() + 1).collect();
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    assert!(
+        told[expected.len()]["message"].as_str().unwrap().contains("'another' of 1 MiB was created"),
+        "{told:?}"
+    );
+    daemon.stop();
+}
+
+#[test]
+fn a_pool_that_fills_up_says_so_and_keeps_room_for_thick_volumes() {
+    let home = Home::new();
+    let daemon = home.start_with(&["--warn-at", "40,60"]);
+    daemon.make_pool();
+    let space = || daemon.pool("fast")["space"].clone();
+    let capacity = space()["capacity"].as_u64().unwrap();
+    let half = (capacity / 2).to_string();
+    daemon.ok(&["volume", "create", "fast/db", "--size", &half, "--thick"]);
+    let shown = daemon.ok(&["volume", "show", "fast/db"]);
+    assert!(shown.contains("thick: room is kept"), "{shown}");
+    assert!(space()["promised"].as_u64().unwrap() >= capacity / 2);
+    let refusal = daemon.refused(&["volume", "create", "fast/more", "--size", &half, "--thick"]);
+    assert!(refusal.contains("has none for it") && refusal.contains("drive add"), "{refusal}");
+    let status = home.gabion(&["pool", "status", "fast"]).out;
+    assert!(status.contains("the pool fills up") && status.contains("kept for thick volumes"), "{status}");
+    until("the threshold is told of", || kinds(&daemon).contains(&"filling".to_owned()));
+
+    daemon.ok(&["volume", "set", "fast/db", "--thin"]);
+    assert_eq!(space()["promised"], 0);
+    until("there is room again", || kinds(&daemon).last().is_some_and(|kind| kind == "room_again"));
+    daemon.ok(&["volume", "set", "fast/db", "--thick"]);
+    daemon.ok(&["export", "create", "fast/db", "--nbd"]);
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    // Another volume takes all that it can get.
+    let piece = 1 << 20;
+    let mut greedy = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
+    let mut offset = 0;
+    while greedy.write(offset, &pattern(offset, piece)).is_ok() {
+        offset += piece as u64;
+    }
+    let mut thick = Client::connect(&home.nbd_socket(), "fast/db").unwrap();
+    for offset in (0..capacity / 2 - piece as u64).step_by(piece) {
+        thick.write(offset, &pattern(offset, piece)).unwrap();
+    }
+    daemon.stop();
+}
