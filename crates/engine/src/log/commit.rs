@@ -120,7 +120,7 @@ impl Log {
 
     /// Lets a stream wait for a checkpoint; if none can be made, or this is one, says so instead.
     fn wait_or_refuse(&self, stream: Stream, error: &Error) {
-        if stream == Stream::Checkpoint || self.checkpoint_failed.get() || self.stopping.get() {
+        if stream == Stream::Checkpoint || self.checkpoint_failed.get() || self.unserved.get() {
             return self.refuse_all(stream, error);
         }
         let needs_less = |other: &&Stream| other.privilege() <= stream.privilege();
@@ -137,7 +137,7 @@ impl Log {
     /// There is no free segment for a stream. What was freed comes with a checkpoint; beyond that the cleaner makes space,
     /// unless it has said that it cannot, and those of the other shards too.
     fn wait_for_space(self: &Rc<Self>, stream: Stream, error: &Error) {
-        if self.stopping.get() {
+        if self.unserved.get() {
             // Nobody makes space any more.
             return self.refuse_all(stream, error);
         }

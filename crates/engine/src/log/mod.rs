@@ -118,6 +118,8 @@ pub(crate) struct Log {
     last_other: Cell<Stream>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
+    /// Nobody makes checkpoints or cleans any more: who would wait for that is refused.
+    unserved: Cell<bool>,
     /// The commit task has not ended.
     running: Cell<bool>,
     ended: WaitList,
@@ -192,6 +194,7 @@ impl Log {
             last_other: Cell::new(Stream::Cold),
             counters: Cell::default(),
             stopping: Cell::new(false),
+            unserved: Cell::new(false),
             running: Cell::new(true),
             ended: WaitList::default(),
             queued: Cell::default(),
@@ -314,6 +317,14 @@ impl Log {
     fn look_again(&self) {
         self.waits.set(PerStream::default());
         self.work.notify();
+    }
+
+    /// The shard begins to stop: what needs no space is still done.
+    pub(crate) fn begin_stop(&self) {
+        self.unserved.set(true);
+        self.checkpoint_due.notify();
+        self.pace.stop();
+        self.look_again();
     }
 
     /// Ends the commit task once the queues are empty; what comes later is refused.

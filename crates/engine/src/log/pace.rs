@@ -194,7 +194,7 @@ impl Pace {
     }
 
     /// Who waits for others to be done looks whether the shard stops.
-    pub(crate) fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.wake();
         self.helped.wake_all();
     }

@@ -278,9 +278,8 @@ impl Shard {
     /// Has the shard's tasks end, and whatever goes on in the background.
     pub(crate) fn begin_stop(&self) {
         self.stopping.set(true);
-        self.log.checkpoint_due.notify();
+        self.log.begin_stop();
         self.heal.wake();
-        self.log.pace.stop();
         self.repair_soon();
         self.checkpointed.wake_all();
     }

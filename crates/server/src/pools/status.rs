@@ -224,10 +224,7 @@ fn sum(shards: &[ShardCounters]) -> Counters {
         sum.map_dirty_bytes += shard.dirty_nodes * BLOCK_BYTES;
         sum.freeing_blocks += shard.log.freeing_blocks;
         sum.segments_by_fullness.resize(shard.segments.len(), 0);
-        sum.segments_by_fullness
-            .iter_mut()
-            .zip(&shard.segments)
-            .for_each(|(sum, count)| *sum += u64::from(*count));
+        sum.segments_by_fullness.iter_mut().zip(&shard.segments).for_each(|(sum, count)| *sum += *count);
     }
     let own = sum.map_blocks + sum.freeing_blocks + sum.moved_blocks + sum.header_blocks;
     let all = sum.user_blocks + own + sum.padding_blocks + sum.parity_blocks;
