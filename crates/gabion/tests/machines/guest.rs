@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::harness::{Home, command, until};
 
 /// Longest time for anything in a guest, whose processors are translated on a busy host.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// A shell in a guest.
 pub(crate) struct Guest {
@@ -91,6 +91,18 @@ impl Guest {
         let number = self.commands;
         self.press(&format!("echo be''gun {number}.\n{words}\necho en''ded {number} $?.\n"));
         self.wait_for(&format!("begun {number}."));
+    }
+
+    /// Waits until something is so that a command does which was begun: all that was typed reaches the guest meanwhile.
+    #[track_caller]
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let end = Instant::now() + DEADLINE;
+        while !is_so() {
+            assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}, after: {}", self.text);
+            if !self.listen(Duration::from_millis(200)) {
+                self.press("\n");
+            }
+        }
     }
 
     /// What the command printed that was begun, which must have succeeded.

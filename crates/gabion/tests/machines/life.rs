@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::guest::Guest;
-use super::harness::{Daemon, Home, command, run, until};
+use super::harness::{Daemon, Home, command, run};
 use super::initramfs::System;
 
 /// Ends what a failed test leaves: machines are not children of it.
@@ -139,7 +139,7 @@ fn it_is_told_what_the_templates_say(guest: &mut Guest) {
 fn the_daemon_is_killed_under_load<'a>(home: &'a Home, daemon: Daemon<'a>, guest: &mut Guest) -> Daemon<'a> {
     let before = written(&daemon);
     guest.begin(&fio("killed", "--size=32m --rw=randwrite --rate=12m"));
-    until("the load is under way", || written(&daemon) > before + 1000);
+    guest.until("the load is under way", || written(&daemon) > before + 1000);
     daemon.kill();
     let daemon = start(home);
     guest.end();
@@ -149,7 +149,7 @@ fn the_daemon_is_killed_under_load<'a>(home: &'a Home, daemon: Daemon<'a>, guest
 fn a_drive_is_lost_under_load(daemon: &Daemon, guest: &mut Guest) {
     let before = written(daemon);
     guest.begin(&fio("degraded", "--size=16m --rw=randrw --rate=8m"));
-    until("the load is under way", || written(daemon) > before + 500);
+    guest.until("the load is under way", || written(daemon) > before + 500);
     daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
     guest.end();
     assert_eq!(daemon.pool("fast")["health"], "degraded");
