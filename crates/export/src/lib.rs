@@ -1,4 +1,4 @@
-//! Block exports over a [`Volume`] trait: NBD, vhost-user-blk.
+//! Exports of volumes over a [`Volume`] trait: NBD, vhost-user-blk, files by FUSE.
 //!
 //! Owns the interface between whatever stores bytes and whoever serves them as a disk, and the protocols that do so.
 //!
@@ -7,7 +7,9 @@
 //!
 //! Must not know: pools, drives, how a volume stores.
 
+mod at_once;
 mod exports;
+pub mod fuse;
 mod memory;
 pub mod nbd;
 mod race;

@@ -219,6 +219,9 @@ fn start_here(
     if let Some(core) = core {
         pin(core)?;
     }
+    // File systems may lie on what this thread serves: what it allocates must not wait for their pages to be written. Without
+    // the privilege to say so it is as with any program.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let platform = Platform::new(backend, clock.clone()).map_err(|error| StartError::Platform { error })?;
     let reactor = Reactor::new(platform.clone(), clock);

@@ -9,7 +9,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Waker};
 
 use reactor::{Reactor, Stream};
 
@@ -20,6 +19,7 @@ use super::intake::Intake;
 use super::limits::{Limits, PAYLOAD_MAX, PIECE, UNBROKEN};
 use super::outbox::Outbox;
 use super::wire::{Command, Cookie, Range, RequestHeader, Terms};
+use crate::at_once::begin;
 use crate::race::{First, race};
 use crate::reserve::Reserve;
 use crate::{Stop, Volume};
@@ -173,11 +173,7 @@ impl<V: Volume + 'static> Session<V> {
     /// Begins work that goes on to its end whatever becomes of the connection. What need not wait is done at once: that
     /// is cheaper than a task, and its reply goes with those of its neighbours.
     pub(super) fn begin(&self, work: impl Future<Output = ()> + 'static) {
-        let mut work = Box::pin(work);
-        // Nobody wakes this waker's task: the task that takes over polls again at once.
-        if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            self.reactor.spawn(work).detach();
-        }
+        begin(&self.reactor, work);
     }
 }
 

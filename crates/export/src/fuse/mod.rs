@@ -1,0 +1,22 @@
+//! Volumes as files, by FUSE: for loop devices, and for whatever works on files.
+//!
+//! A file is mounted on an empty one of its own. The kernel's requests are taken on a thread, by the `fuser` crate, and carried
+//! out on one reactor. Nothing is kept in the kernel's page cache, so that what was answered is the volume's.
+//!
+//! Always true: a request that was begun is finished; bytes that nobody writes keep their values although the volume knows
+//! sectors only; when the daemon is gone, so is the mount, or the next daemon takes it away.
+//!
+//! Must not know: how a volume stores, who else uses it.
+
+mod credit;
+mod file;
+mod kernel;
+mod limits;
+mod mount;
+mod opens;
+mod server;
+mod turns;
+
+pub use file::File;
+pub use mount::{MountError, MountErrorKind, clear};
+pub use server::{InUse, Options, Server};

@@ -1,0 +1,50 @@
+//! Places and the table of mounts. What is mounted itself is in the tests of the room, which need to be root for it.
+
+use super::*;
+
+const TABLE: &[u8] = b"22 1 0:20 / / rw - ext4 /dev/vda rw\n\
+    30 22 0:31 / /run/a\\040b/c\\134d rw,nosuid shared:1 master:2 - fuse.gabion fast/vm01 rw,user_id=0\n\
+    31 22 0:32 / /run/twice rw - tmpfs none rw\n\
+    32 31 0:33 / /run/twice rw - fuse.gabion fast/vm02 rw\n\
+    33 22 0:34 / /run/odd\\04 rw - ext4 none rw";
+
+#[test]
+fn mounts_are_found_by_their_place() {
+    assert_eq!(find(TABLE, b"/run/a b/c\\d").as_deref(), Some("fuse.gabion"));
+    assert_eq!(find(TABLE, b"/run/twice").as_deref(), Some("fuse.gabion"), "the one above");
+    assert_eq!(find(TABLE, b"/").as_deref(), Some("ext4"));
+    assert_eq!(find(TABLE, b"/run/odd\\04").as_deref(), Some("ext4"));
+    assert_eq!(find(TABLE, b"/run"), None);
+    assert_eq!(find(b"", b"/"), None);
+    assert_eq!(find(b"1 2 3", b"/"), None);
+}
+
+#[test]
+fn what_lies_at_a_place_is_left_alone_unless_it_is_ours() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("deep/er/file");
+    make_place(&place).unwrap();
+    // One that a daemon has left behind.
+    make_place(&place).unwrap();
+    clear(&place).unwrap();
+    forget_place(&place);
+    assert!(!place.exists());
+    std::fs::write(&place, "precious").unwrap();
+    assert_eq!(make_place(&place).unwrap_err().kind(), MountErrorKind::Occupied);
+    forget_place(&place);
+    assert_eq!(std::fs::read(&place).unwrap(), b"precious");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(directory.path().join("elsewhere"), &link).unwrap();
+    assert_eq!(make_place(&link).unwrap_err().kind(), MountErrorKind::Occupied);
+    let below = place.join("file");
+    let refusal = make_place(&below).unwrap_err();
+    assert!(refusal.to_string().contains("cannot make the directory"), "{refusal}");
+}
+
+#[test]
+fn what_else_is_mounted_is_not_unmounted() {
+    // Where the table of mounts is itself.
+    let refusal = clear(Path::new("/proc")).unwrap_err();
+    assert_eq!(refusal.kind(), MountErrorKind::Occupied, "{refusal}");
+    assert!(Path::new("/proc/self/mountinfo").exists());
+}

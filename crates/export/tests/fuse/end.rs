@@ -1,0 +1,121 @@
+//! How files end: unused, in use, with requests under way, taken away by somebody else.
+
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::sync::mpsc::channel;
+
+use super::served::{PATIENCE, SIZE, Served, is_mounted, until};
+
+#[test]
+fn a_file_that_is_open_is_not_taken_away_unasked() {
+    let Some(served) = Served::start(512, false) else { return };
+    let place = served.place();
+    assert!(is_mounted(&place));
+    let (one, other) = (served.open(), served.open());
+    assert_eq!(served.server.end().unwrap_err().0, 2);
+    drop(other);
+    assert_eq!(served.server.end().unwrap_err().0, 1);
+    // It is as it was.
+    one.write_all_at(&[1; 512], 0).unwrap();
+    drop(one);
+    served.server.end().unwrap();
+    assert!(!is_mounted(&place) && !place.exists());
+    assert_eq!(served.opens(), 0);
+}
+
+#[test]
+fn a_file_that_is_taken_away_by_force_fails_for_whoever_has_it_open() {
+    let Some(served) = Served::start(512, false) else { return };
+    let file = served.open();
+    served.server.end_by_force();
+    assert!(!is_mounted(&served.place()) && !served.place().exists());
+    assert!(file.write_at(&[1; 512], 0).is_err());
+    assert!(file.read_at(&mut [0; 512], 0).is_err());
+    assert_eq!(served.opens(), 0);
+    drop(file);
+    served.server.end_by_force();
+}
+
+#[test]
+fn what_is_under_way_at_the_end_is_finished() {
+    let Some(served) = Served::start(512, false) else { return };
+    served.volume(|volume| volume.faults().hold_writes());
+    let file = served.open();
+    let writer = std::thread::spawn(move || file.write_at(&[1; 512], 0));
+    until("the write is under way", || served.volume(|volume| volume.faults().held_writes()) == 1);
+    let (server, (sender, ended)) = (served.server.clone(), channel());
+    let end = std::thread::spawn(move || {
+        server.end_by_force();
+        sender.send(()).unwrap();
+    });
+    // Whoever waits for it is told at once; the end waits for the volume.
+    assert!(writer.join().unwrap().is_err());
+    assert!(ended.try_recv().is_err());
+    served.volume(|volume| volume.faults().release_writes());
+    ended.recv_timeout(PATIENCE).unwrap();
+    end.join().unwrap();
+    assert_eq!(served.volume(|volume| volume.counters().writes), 1);
+}
+
+#[test]
+fn somebody_else_may_unmount_it() {
+    let Some(served) = Served::start(512, false) else { return };
+    let status = Command::new("umount").arg(served.place()).status().unwrap();
+    assert!(status.success());
+    assert_eq!(std::fs::metadata(served.place()).unwrap().len(), 0);
+    served.server.end().unwrap();
+    assert!(!served.place().exists());
+}
+
+/// A loop device, which a test that fails does not leave behind.
+struct Loop(String);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).output();
+    }
+}
+
+#[test]
+fn a_loop_device_works_on_it() {
+    let Some(served) = Served::start(512, false) else { return };
+    let arguments = ["--direct-io=on", "--find", "--show"];
+    let output = Command::new("losetup").args(arguments).arg(served.place()).output();
+    let Some(output) = output.ok().filter(|output| output.status.success()) else {
+        eprintln!("this test does not apply: there are no loop devices");
+        return;
+    };
+    let device = Loop(String::from_utf8(output.stdout).unwrap().trim().to_owned());
+    let device = &device.0;
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    };
+    let disk = std::fs::OpenOptions::new().read(true).write(true).open(device).unwrap();
+    disk.write_all_at(&[5; 8192], 4096).unwrap();
+    let flushes = served.volume(|volume| volume.counters().flushes);
+    disk.sync_all().unwrap();
+    assert!(
+        served.volume(|volume| volume.counters().flushes) > flushes,
+        "a flush of the device is one of the volume"
+    );
+    assert_eq!(served.server.end().unwrap_err().0, 1);
+    run("blkdiscard", &["--offset", "4096", "--length", "4096", device]);
+    assert!(served.volume(|volume| volume.counters().zeroes) > 0, "what is discarded is given back");
+    served.volume(|volume| volume.resize(2 * SIZE));
+    served.server.resized();
+    run("losetup", &["--set-capacity", device]);
+    assert_eq!(
+        rustix::fs::seek(&disk, rustix::fs::SeekFrom::End(0)).unwrap(),
+        2 * SIZE,
+        "it grows with its file"
+    );
+    drop(disk);
+    run("losetup", &["--detach", device]);
+    let file = served.open();
+    let mut found = [0; 12288];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found[..8192] == [0; 8192] && found[8192..] == [5; 4096]);
+    drop(file);
+    served.server.end().unwrap();
+}

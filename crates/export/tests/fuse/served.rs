@@ -1,0 +1,124 @@
+//! A file that is served, with its volume on a reactor thread of its own, which tests look into from outside.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use export::MemoryVolume;
+use export::fuse::{self, MountError, MountErrorKind, Options, Server};
+use futures_channel::oneshot;
+use reactor::{Clock, Home, ParkDriver, Reactor, SystemClock};
+use tempfile::TempDir;
+
+/// Longer than anything takes, on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const SIZE: u64 = 8 << 20;
+
+/// See the module. Fields are dropped in this order.
+pub(crate) struct Served {
+    pub(crate) server: Arc<Server>,
+    volume: Home<MemoryVolume>,
+    opens: Arc<AtomicU64>,
+    _reactor: Thread,
+    directory: TempDir,
+}
+
+struct Thread {
+    stop: Option<oneshot::Sender<()>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.handle.take().unwrap().join().unwrap();
+    }
+}
+
+type Settled = (Home<MemoryVolume>, Home<fuse::File<MemoryVolume>>);
+
+fn start_reactor(sector: u32) -> (Thread, Settled) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (sender, receiver) = mpsc::channel();
+    let handle = std::thread::spawn(move || {
+        let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+        let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
+        let volume = MemoryVolume::new(SIZE, sector);
+        let file = Home::settle(&reactor, Rc::new(fuse::File::new(volume.clone())));
+        sender.send((Home::settle(&reactor, Rc::new(volume)), file)).unwrap();
+        let _ = reactor.run(stopped);
+        reactor.shut_down();
+    });
+    let settled = receiver.recv().unwrap();
+    (Thread { stop: Some(stop), handle: Some(handle) }, settled)
+}
+
+impl Served {
+    /// A file of 8 MiB in memory; `None` where nothing can be mounted.
+    pub(crate) fn start(sector: u32, read_only: bool) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let (reactor, (volume, file)) = start_reactor(sector);
+        let opens = Arc::new(AtomicU64::new(0));
+        let place = directory.path().join("pool/a volume");
+        let options = Options { place, name: "pool/a volume".into(), read_only, opens: opens.clone() };
+        let server = Arc::new(applies(Server::start(file, options))?);
+        Some(Self { server, volume, opens, _reactor: reactor, directory })
+    }
+
+    pub(crate) fn place(&self) -> PathBuf {
+        self.directory.path().join("pool/a volume")
+    }
+
+    pub(crate) fn open(&self) -> File {
+        OpenOptions::new().read(true).write(true).open(self.place()).unwrap()
+    }
+
+    pub(crate) fn opens(&self) -> u64 {
+        self.opens.load(Ordering::Relaxed)
+    }
+
+    /// Does something with the volume, where it lives.
+    pub(crate) fn volume<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&MemoryVolume) -> T + Send + 'static,
+    ) -> T {
+        let (sender, receiver) = mpsc::channel();
+        let home = self.volume.clone();
+        let job = move || sender.send(work(&home.local().unwrap())).unwrap();
+        self.volume.remote().post(job).unwrap();
+        receiver.recv_timeout(PATIENCE).unwrap()
+    }
+}
+
+/// Whether this machine lets us mount.
+fn applies(started: Result<Server, MountError>) -> Option<Server> {
+    match started {
+        Err(error) if matches!(error.kind(), MountErrorKind::Denied | MountErrorKind::Missing) => {
+            eprintln!("this test does not apply: {error}");
+            None
+        }
+        started => Some(started.unwrap()),
+    }
+}
+
+/// True if something is mounted there.
+pub(crate) fn is_mounted(place: &Path) -> bool {
+    let escaped = place.to_str().unwrap().replace(' ', "\\040");
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == Some(&escaped))
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        std::thread::yield_now();
+    }
+}
