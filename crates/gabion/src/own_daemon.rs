@@ -52,6 +52,8 @@ impl Daemon {
             .arg(directory.join("nbd.sock"))
             .arg("--vhost-directory")
             .arg(directory.join("vhost"))
+            .arg("--fuse-directory")
+            .arg(directory.join("fuse"))
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

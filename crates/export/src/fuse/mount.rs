@@ -90,6 +90,10 @@ impl Mount {
         self.device.take()
     }
 
+    pub(super) fn place(&self) -> &Path {
+        &self.place
+    }
+
     /// Takes the file away from whoever uses it: what they do from now on fails.
     pub(super) fn cut(&self) {
         // Forced, requests that wait in the kernel fail; detached, who has it open keeps a file that fails.

@@ -61,9 +61,16 @@ impl Opens {
         Ok(())
     }
 
-    /// Lets nobody in any more, whoever is in.
-    pub(super) fn close_at_once(&self) {
-        self.lock().closed = true;
+    /// Lets nobody in any more, whoever is in: so many.
+    pub(super) fn close_at_once(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.closed = true;
+        inner.open
+    }
+
+    /// Lets others in again.
+    pub(super) fn reopen(&self) {
+        self.lock().closed = false;
     }
 
     /// Nobody is in any more: all were cut off.
@@ -89,6 +96,8 @@ mod tests {
         opens.remove();
         assert_eq!(opens.close(Duration::ZERO), Ok(()));
         assert!(!opens.add());
+        opens.reopen();
+        assert!(opens.add());
     }
 
     #[test]
@@ -96,7 +105,7 @@ mod tests {
         let shown = Arc::new(AtomicU64::new(0));
         let opens = Opens::new(shown.clone());
         assert!(opens.add());
-        opens.close_at_once();
+        assert_eq!(opens.close_at_once(), 1);
         assert!(!opens.add());
         opens.forget();
         assert_eq!(shown.load(Ordering::Relaxed), 0);

@@ -78,28 +78,27 @@ impl Server {
         }
     }
 
-    /// Ends it, unless somebody has it open.
+    /// Lets nobody open it any more, unless somebody has it open: before [`Server::end`], for those who ask first.
     ///
     /// # Errors
-    /// When somebody has: then nothing has changed.
-    pub fn end(&self) -> Result<(), InUse> {
-        self.opens.close(CLOSE_PATIENCE).map_err(InUse)?;
-        self.cut();
-        Ok(())
+    /// When somebody has it open: then nothing has changed.
+    pub fn close(&self) -> Result<(), InUse> {
+        self.opens.close(CLOSE_PATIENCE).map_err(InUse)
     }
 
-    /// Ends it, whoever has it open: what they do from now on fails.
-    pub fn end_by_force(&self) {
-        self.opens.close_at_once();
-        self.cut();
+    /// Takes back a [`Server::close`].
+    pub fn reopen(&self) {
+        self.opens.reopen();
     }
 
-    fn cut(&self) {
+    /// Takes it away. Whoever has it open finds that everything fails.
+    pub fn end(&self) {
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        if let open @ 1.. = self.opens.close_at_once() {
+            tracing::warn!(place = %self.mount.place().display(), open, "a file was taken away that is open");
+        }
         self.mount.cut();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
+        if thread.join().is_err() {
             tracing::error!("the thread of a file panicked");
         }
         if !self.credit.wait_until_idle(END_PATIENCE) {
@@ -111,7 +110,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end_by_force();
+        self.end();
     }
 }
 

@@ -12,13 +12,18 @@ fn a_file_that_is_open_is_not_taken_away_unasked() {
     let place = served.place();
     assert!(is_mounted(&place));
     let (one, other) = (served.open(), served.open());
-    assert_eq!(served.server.end().unwrap_err().0, 2);
+    assert_eq!(served.server.close().unwrap_err().0, 2);
     drop(other);
-    assert_eq!(served.server.end().unwrap_err().0, 1);
+    assert_eq!(served.server.close().unwrap_err().0, 1);
     // It is as it was.
     one.write_all_at(&[1; 512], 0).unwrap();
     drop(one);
-    served.server.end().unwrap();
+    served.server.close().unwrap();
+    assert!(std::fs::File::open(&place).is_err());
+    served.server.reopen();
+    drop(served.open());
+    served.server.close().unwrap();
+    served.server.end();
     assert!(!is_mounted(&place) && !place.exists());
     assert_eq!(served.opens(), 0);
 }
@@ -27,13 +32,13 @@ fn a_file_that_is_open_is_not_taken_away_unasked() {
 fn a_file_that_is_taken_away_by_force_fails_for_whoever_has_it_open() {
     let Some(served) = Served::start(512, false) else { return };
     let file = served.open();
-    served.server.end_by_force();
+    served.server.end();
     assert!(!is_mounted(&served.place()) && !served.place().exists());
     assert!(file.write_at(&[1; 512], 0).is_err());
     assert!(file.read_at(&mut [0; 512], 0).is_err());
     assert_eq!(served.opens(), 0);
     drop(file);
-    served.server.end_by_force();
+    served.server.end();
 }
 
 #[test]
@@ -45,7 +50,7 @@ fn what_is_under_way_at_the_end_is_finished() {
     until("the write is under way", || served.volume(|volume| volume.faults().held_writes()) == 1);
     let (server, (sender, ended)) = (served.server.clone(), channel());
     let end = std::thread::spawn(move || {
-        server.end_by_force();
+        server.end();
         sender.send(()).unwrap();
     });
     // Whoever waits for it is told at once; the end waits for the volume.
@@ -63,7 +68,8 @@ fn somebody_else_may_unmount_it() {
     let status = Command::new("umount").arg(served.place()).status().unwrap();
     assert!(status.success());
     assert_eq!(std::fs::metadata(served.place()).unwrap().len(), 0);
-    served.server.end().unwrap();
+    served.server.close().unwrap();
+    served.server.end();
     assert!(!served.place().exists());
 }
 
@@ -99,7 +105,7 @@ fn a_loop_device_works_on_it() {
         served.volume(|volume| volume.counters().flushes) > flushes,
         "a flush of the device is one of the volume"
     );
-    assert_eq!(served.server.end().unwrap_err().0, 1);
+    assert_eq!(served.server.close().unwrap_err().0, 1);
     run("blkdiscard", &["--offset", "4096", "--length", "4096", device]);
     assert!(served.volume(|volume| volume.counters().zeroes) > 0, "what is discarded is given back");
     served.volume(|volume| volume.resize(2 * SIZE));
@@ -117,5 +123,6 @@ fn a_loop_device_works_on_it() {
     file.read_exact_at(&mut found, 0).unwrap();
     assert!(found[..8192] == [0; 8192] && found[8192..] == [5; 4096]);
     drop(file);
-    served.server.end().unwrap();
+    served.server.close().unwrap();
+    served.server.end();
 }

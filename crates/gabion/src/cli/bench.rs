@@ -246,7 +246,7 @@ pub(crate) struct DrivesArgs {
 Targets, as NAME=TARGET or TARGET:
   gabion[:OPTION,...]      Gabion itself, on the drives: a daemon of its own, pools, volumes, exports. Options:
                            scheme=4+1, pools=2, fill=50 (how full the volumes make the pools, in percent), reactors=N,
-                           by=nbd, by=vhost or by=vm (how the volumes are served; by=vm starts a virtual machine for each, with
+                           by=nbd, by=vhost, by=fuse or by=vm (how the volumes are served; by=vm starts a virtual machine for each, with
                            fio within: cpus=N, memory=MIB and kernel=DIR are of these)
   /dev/..., /a/file        a device or file that is there
   nbd+unix:///..., nbd://  an NBD export; several targets' places are joined with commas

@@ -11,17 +11,22 @@ pub(crate) enum ExportCommand {
     /// List exports, and where clients find them
     List,
     /// End an export. Its clients' requests fail from then on
+    ///
+    /// A file that is open, by a loop device for example, stays: unmount what lies on it first.
     Delete {
         /// The volume
         #[arg(value_name = "POOL/VOLUME")]
         name: VolumeName,
+        /// End it although this host uses it. What was not written yet is lost
+        #[arg(long)]
+        force: bool,
     },
 }
 
 /// Serve a volume
 #[derive(Args, Debug)]
 #[command(
-    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user"])),
+    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user", "fuse"])),
     after_long_help = "\
 Examples:
   gabion export create fast/vm01 --nbd
@@ -34,7 +39,11 @@ Examples:
   qemu-system-x86_64 -m 4G -smp 4 \
       -object memory-backend-memfd,id=memory,size=4G,share=on -machine q35,memory-backend=memory \
       -chardev socket,id=disk,path=/run/gabion/vhost/fast/vm02.sock,reconnect=1 \
-      -device vhost-user-blk-pci,chardev=disk,num-queues=4"
+      -device vhost-user-blk-pci,chardev=disk,num-queues=4
+
+  # A file of this host, and a file system in it
+  gabion export create fast/data --fuse
+  mkfs.ext4 /run/gabion/fuse/fast/data && mount -o loop,discard /run/gabion/fuse/fast/data /mnt"
 )]
 pub(crate) struct CreateExportArgs {
     /// The volume
@@ -46,13 +55,16 @@ pub(crate) struct CreateExportArgs {
     /// As a virtual machine's disk, on a vhost-user socket of its own. One machine at a time uses it
     #[arg(long)]
     pub(crate) vhost_user: bool,
+    /// As a file of this host, in the daemon's directory of files, for loop devices and whatever works on files
+    #[arg(long)]
+    pub(crate) fuse: bool,
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
     /// With --vhost-user: queues that the machine may use, 1 to 64. Without it 64: one that is not used costs nothing
-    #[arg(long, value_name = "N", conflicts_with = "nbd")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["nbd", "fuse"])]
     pub(crate) queues: Option<u16>,
     /// With --vhost-user: reactor threads that the queues are dealt out to, numbered from 0, as in '0,2'. Without it all
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "nbd")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["nbd", "fuse"])]
     pub(crate) reactors: Vec<u32>,
 }

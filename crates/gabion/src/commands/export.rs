@@ -17,14 +17,18 @@ pub(crate) async fn run(setting: &Setting, command: ExportCommand) -> Result<Out
     match command {
         ExportCommand::Create(arguments) => create(setting, arguments).await,
         ExportCommand::List => list(setting).await,
-        ExportCommand::Delete { name } => delete(setting, &name).await,
+        ExportCommand::Delete { name, force } => delete(setting, &name, force).await,
     }
 }
 
 async fn create(setting: &Setting, arguments: CreateExportArgs) -> Result<Outcome> {
-    let CreateExportArgs { name, nbd: _, vhost_user, read_only, queues, reactors } = arguments;
+    let CreateExportArgs { name, nbd: _, vhost_user, fuse, read_only, queues, reactors } = arguments;
     let VolumeName { pool, volume } = name;
-    let protocol = if vhost_user { Protocol::VhostUser } else { Protocol::Nbd };
+    let protocol = match (vhost_user, fuse) {
+        (true, _) => Protocol::VhostUser,
+        (_, true) => Protocol::Fuse,
+        _ => Protocol::Nbd,
+    };
     let request = CreateExport { pool, volume, protocol, read_only, queues, reactors };
     let created: Export = setting.client.post("/v1/exports", &request).await?;
     setting.done(&created, |export| export.uris.join("\n"))?;
@@ -37,8 +41,9 @@ async fn list(setting: &Setting) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-async fn delete(setting: &Setting, name: &VolumeName) -> Result<Outcome> {
-    let path = format!("/v1/exports/{}/{}", segment(&name.pool), segment(&name.volume));
+async fn delete(setting: &Setting, name: &VolumeName, force: bool) -> Result<Outcome> {
+    let (pool, volume) = (segment(&name.pool), segment(&name.volume));
+    let path = format!("/v1/exports/{pool}/{volume}?force={force}");
     let nothing: Option<()> = setting.client.delete(&path).await?;
     setting.done(&nothing, |_| format!("{name} is no longer exported"))?;
     Ok(Outcome::Done)

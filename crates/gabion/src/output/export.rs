@@ -7,7 +7,8 @@ use super::table::table;
 /// A list of exports.
 pub(crate) fn exports(exports: &[Export]) -> String {
     if exports.is_empty() {
-        return "no exports; 'gabion export create POOL/VOLUME --nbd' or '--vhost-user' makes one".into();
+        return "no exports; 'gabion export create POOL/VOLUME --nbd', '--vhost-user' or '--fuse' makes one"
+            .into();
     }
     let row = |export: &Export| {
         let state = match (export.state, &export.reason) {

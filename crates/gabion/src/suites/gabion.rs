@@ -103,6 +103,7 @@ impl Gabion {
                 "reactors" => system.reactors = Some(number(256)?),
                 "by" if value == "nbd" => system.protocol = Protocol::Nbd,
                 "by" if value == "vhost" => system.protocol = Protocol::VhostUser,
+                "by" if value == "fuse" => system.protocol = Protocol::Fuse,
                 "by" if value == "vm" => (system.protocol, in_machines) = (Protocol::VhostUser, true),
                 "cpus" => (wanted.cpus, of_machines) = (Some(number(512)?), true),
                 "memory" => (wanted.memory, of_machines) = (u64::from(number(1 << 20)?) * MIB, true),
@@ -162,6 +163,7 @@ impl Gabion {
             match self.protocol {
                 Protocol::Nbd => "by NBD on a Unix socket",
                 Protocol::VhostUser => "by vhost-user",
+                Protocol::Fuse => "as files by FUSE",
             }
         );
         let mut spots = in_turn(spots);
@@ -261,6 +263,10 @@ fn target(export: &Export, directory: &Path) -> Result<Target> {
             let mut paths = export.uris.iter().filter_map(|uri| uri.strip_prefix("unix:"));
             let path = paths.next().context("the daemon does not say where the volume's socket is")?;
             Ok(Target::Vhost(path.into()))
+        }
+        Protocol::Fuse => {
+            let path = export.uris.first().context("the daemon does not say where the volume's file is")?;
+            Ok(Target::File(path.into()))
         }
     }
 }

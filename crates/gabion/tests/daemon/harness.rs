@@ -82,7 +82,9 @@ impl Home {
         // What a test says with flags wins over this.
         serve.args(more).env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", self.socket());
         serve.env("GABION_STATE_DIR", self.path("state")).env("GABION_NBD_SOCKET", self.nbd_socket());
-        serve.env("GABION_VHOST_DIRECTORY", self.path("vhost"));
+        serve
+            .env("GABION_VHOST_DIRECTORY", self.path("vhost"))
+            .env("GABION_FUSE_DIRECTORY", self.path("fuse"));
         serve.env("GABION_DRIVE_WAIT", "0").env("GABION_LOG_FORMAT", "json").env("GABION_LOG_LEVEL", "debug");
         serve
     }

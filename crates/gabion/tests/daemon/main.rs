@@ -12,6 +12,7 @@ mod exports;
 #[path = "../../../export/tests/vhost/front_end.rs"]
 #[allow(dead_code, reason = "the front end of the export room's own tests, of which these use less")]
 mod front_end;
+mod fuse;
 mod harness;
 mod images;
 mod limits;

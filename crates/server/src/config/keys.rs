@@ -259,6 +259,15 @@ pub const KEYS: &[Key] = &[
         set: |config, text| set(&mut config.vhost_directory, path(text)),
         show: |config| shown_path(&config.vhost_directory),
     },
+    Key {
+        section: "fuse",
+        name: "directory",
+        value: "DIR",
+        help: "Directory in which each volume that is served as a file is seen, as POOL/VOLUME. It is made if need be.",
+        example: "/tmp/elsewhere/fuse",
+        set: |config, text| set(&mut config.fuse_directory, path(text)),
+        show: |config| shown_path(&config.fuse_directory),
+    },
 ];
 
 fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {

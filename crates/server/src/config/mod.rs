@@ -54,6 +54,7 @@ pub struct Config {
     pub nbd_socket: Option<PathBuf>,
     pub nbd_listen: Vec<SocketAddr>,
     pub vhost_directory: PathBuf,
+    pub fuse_directory: PathBuf,
     /// Pools to open at start, by name, with their drives.
     pub pools: BTreeMap<String, Vec<PathBuf>>,
 }
@@ -66,6 +67,7 @@ impl Config {
             socket: places.runtime.join("gabion.sock"),
             nbd_socket: Some(places.runtime.join(places.nbd_name)),
             vhost_directory: places.runtime.join(places.vhost_name),
+            fuse_directory: places.runtime.join(places.fuse_name),
             state_dir: places.state,
             log_level: "info".into(),
             log_format: LogFormat::Text,
@@ -146,6 +148,7 @@ struct Places {
     runtime: PathBuf,
     nbd_name: &'static str,
     vhost_name: &'static str,
+    fuse_name: &'static str,
     state: PathBuf,
 }
 
@@ -153,7 +156,7 @@ impl Places {
     fn of_this_user() -> Self {
         if rustix::process::geteuid().is_root() {
             let (runtime, state) = ("/run/gabion".into(), "/var/lib/gabion".into());
-            return Self { runtime, nbd_name: "nbd.sock", vhost_name: "vhost", state };
+            return Self { runtime, nbd_name: "nbd.sock", vhost_name: "vhost", fuse_name: "fuse", state };
         }
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| {
@@ -164,6 +167,12 @@ impl Places {
             .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
             .unwrap_or_else(|| runtime.clone());
         let state = state.join("gabion");
-        Self { runtime, nbd_name: "gabion-nbd.sock", vhost_name: "gabion-vhost", state }
+        Self {
+            runtime,
+            nbd_name: "gabion-nbd.sock",
+            vhost_name: "gabion-vhost",
+            fuse_name: "gabion-fuse",
+            state,
+        }
     }
 }

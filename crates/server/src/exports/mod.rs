@@ -3,6 +3,7 @@
 //! Owns the table of exports. Always true: what is in the table is remembered; an export is active only while its pool is
 //! in service, and comes back by itself when that does. Must not know: how a protocol works.
 
+mod fuse;
 mod listen;
 mod nbd;
 mod table;
@@ -19,6 +20,7 @@ use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{RememberedExport, State};
 use crate::wire::{CreateExport, Export, ExportState, Protocol};
+use fuse::Fuse;
 use nbd::Nbd;
 use table::{Active, Entry, Manner, Name, Table};
 use vhost::Vhost;
@@ -30,6 +32,7 @@ pub(crate) struct Exports {
     state: Arc<State>,
     nbd: Nbd,
     vhost: Vhost,
+    fuse: Fuse,
     /// Held while what is served changes: one change at a time.
     changing: tokio::sync::Mutex<()>,
 }
@@ -53,7 +56,13 @@ impl Exports {
         }
         let nbd = Nbd::start(config, reactors, &table).await?;
         let vhost = Vhost::new(config, reactors.clone());
-        Ok(Arc::new(Self { table, pools, state, nbd, vhost, changing: tokio::sync::Mutex::default() }))
+        let fuse = Fuse::new(config, reactors.clone());
+        for (name, manner, _) in table.list(what) {
+            if manner.protocol == Protocol::Fuse {
+                fuse.clear(&name).await;
+            }
+        }
+        Ok(Arc::new(Self { table, pools, state, nbd, vhost, fuse, changing: tokio::sync::Mutex::default() }))
     }
 
     /// The exports.
@@ -70,6 +79,7 @@ impl Exports {
         let uris = match protocol {
             Protocol::Nbd => self.nbd.uris(name),
             Protocol::VhostUser => self.vhost.uris(name),
+            Protocol::Fuse => self.fuse.uris(name),
         };
         let Name { pool, volume } = name.clone();
         Export { pool, volume, protocol, read_only, state, reason, uris, queues, reactors, connections }
@@ -114,14 +124,14 @@ impl Exports {
     /// Refuses what makes no sense, or cannot be served here.
     fn check(&self, name: &Name, manner: &Manner) -> Result<()> {
         match manner.protocol {
-            Protocol::Nbd if manner.queues.is_some() || !manner.reactors.is_empty() => {
+            Protocol::Nbd | Protocol::Fuse if manner.queues.is_some() || !manner.reactors.is_empty() => {
                 Err(Error::new(ErrorKind::Invalid, "only exports by vhost-user have queues"))
             }
             Protocol::Nbd if !self.nbd.listens() => {
                 Err(Error::new(ErrorKind::Invalid, "the daemon serves NBD nowhere")
                     .hint("set nbd.socket or nbd.listen in its configuration and restart it"))
             }
-            Protocol::Nbd => Ok(()),
+            Protocol::Nbd | Protocol::Fuse => Ok(()),
             Protocol::VhostUser => self.vhost.check(name, manner),
         }
     }
@@ -132,6 +142,7 @@ impl Exports {
             // Its servers look into the table.
             Protocol::Nbd => Ok(()),
             Protocol::VhostUser => self.vhost.serve(name, manner, active).await,
+            Protocol::Fuse => self.fuse.serve(name, manner, active).await,
         }
     }
 
@@ -140,22 +151,30 @@ impl Exports {
         match manner.protocol {
             Protocol::Nbd => self.nbd.revoke(active).await,
             Protocol::VhostUser => self.vhost.end(name).await,
+            Protocol::Fuse => self.fuse.end(name).await,
         }
     }
 
-    /// Ends an export. Its clients' requests are refused from then on.
+    /// Ends an export. Its clients' requests are refused from then on. One that this host itself uses is left as it is,
+    /// unless it is forced: file systems may lie on it.
     ///
     /// # Errors
-    /// When there is no such export, or that cannot be remembered.
-    pub(crate) async fn delete(&self, pool: &str, volume: &str) -> Result<()> {
+    /// When there is no such export, it is in use, or that cannot be remembered.
+    pub(crate) async fn delete(&self, pool: &str, volume: &str, force: bool) -> Result<()> {
         let _changing = self.changing.lock().await;
         let name = Name { pool: pool.to_owned(), volume: volume.to_owned() };
         if !self.table.contains(&name) {
             let message = format!("'{}/{}' is not exported", shown(pool), shown(volume));
             return Err(Error::new(ErrorKind::NotFound, message).hint("'gabion export list' shows what is"));
         }
-        self.state
-            .update(|state| state.exports.retain(|export| export.pool != pool || export.volume != volume))?;
+        if !force {
+            self.fuse.close(&name).await?;
+        }
+        let others = |export: &RememberedExport| export.pool != pool || export.volume != volume;
+        if let Err(error) = self.state.update(|state| state.exports.retain(others)) {
+            self.fuse.reopen(&name);
+            return Err(error);
+        }
         if let Some(Entry { manner, active: Ok(active) }) = self.table.remove(&name) {
             self.end(&name, &manner, active).await;
         }
@@ -235,7 +254,9 @@ impl Exports {
 
     /// Tells the clients of a volume that its size has changed, as far as their protocol has words for it.
     pub(crate) async fn resized(&self, pool: &str, volume: &str) {
-        self.vhost.resized(&Name { pool: pool.to_owned(), volume: volume.to_owned() }).await;
+        let name = Name { pool: pool.to_owned(), volume: volume.to_owned() };
+        self.vhost.resized(&name).await;
+        self.fuse.resized(&name).await;
     }
 
     /// Ends every connection, after the requests that have begun.
@@ -243,6 +264,7 @@ impl Exports {
         let _changing = self.changing.lock().await;
         self.nbd.shut_down().await;
         self.vhost.shut_down().await;
+        self.fuse.shut_down().await;
         for name in self.table.list(|name, _| name.clone()) {
             self.table.set_active(&name, Err(waiting()));
         }

@@ -6,10 +6,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::answer::{Body, Named};
+use super::answer::{Asked, Body, Named};
 use crate::daemon::Services;
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::{CreateExport, ErrorAnswer, Export};
+use crate::wire::{CreateExport, DeleteExport, ErrorAnswer, Export};
 
 /// The exports.
 #[utoipa::path(
@@ -39,12 +39,14 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-/// Ends the export of a volume; its clients are disconnected.
+/// Ends the export of a volume. Clients of NBD and virtual machines are disconnected; a file that is open stays, unless it is
+/// forced.
 #[utoipa::path(
     delete, operation_id = "delete_export", path = "/v1/exports/{pool}/{volume}", tag = "exports",
     params(
         ("pool" = String, Path, description = "The pool's name"),
-        ("volume" = String, Path, description = "The volume's name")
+        ("volume" = String, Path, description = "The volume's name"),
+        ("force" = Option<bool>, Query, description = "End it although this host uses it")
     ),
     responses(
         (status = 204, description = "Done"),
@@ -54,8 +56,9 @@ pub(super) async fn create(
 pub(super) async fn delete(
     State(services): State<Arc<Services>>,
     Named((pool, volume)): Named<(String, String)>,
+    Asked(DeleteExport { force }): Asked<DeleteExport>,
 ) -> Result<StatusCode> {
-    to_its_end(async move { services.exports.delete(&pool, &volume).await }).await?;
+    to_its_end(async move { services.exports.delete(&pool, &volume, force).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -13,6 +13,8 @@ pub enum Protocol {
     Nbd,
     /// As a virtio-blk disk of a virtual machine, over a vhost-user socket of its own. One machine at a time uses it.
     VhostUser,
+    /// As a file of the daemon's host, by FUSE, for loop devices and whatever works on files.
+    Fuse,
 }
 
 impl fmt::Display for Protocol {
@@ -20,6 +22,7 @@ impl fmt::Display for Protocol {
         f.write_str(match self {
             Self::Nbd => "nbd",
             Self::VhostUser => "vhost-user",
+            Self::Fuse => "fuse",
         })
     }
 }
@@ -49,13 +52,13 @@ pub struct Export {
     pub state: ExportState,
     /// Why it cannot be used.
     pub reason: Option<String>,
-    /// Where clients find it: as URIs of NBD, or for vhost-user `unix:` and the path of its socket.
+    /// Where clients find it: as URIs of NBD; for vhost-user `unix:` and the path of its socket; for FUSE the path of its file.
     pub uris: Vec<String>,
     /// By vhost-user: how many queues a machine may use.
     pub queues: Option<u16>,
     /// By vhost-user: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
     pub reactors: Vec<u32>,
-    /// Clients that are connected.
+    /// Clients that are connected; of a file, how often it is open.
     pub connections: u64,
 }
 
@@ -78,4 +81,13 @@ pub struct CreateExport {
     /// For vhost-user: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
     #[serde(default)]
     pub reactors: Vec<u32>,
+}
+
+/// How an export is to be ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteExport {
+    /// End it although it is in use by this host: what its users do from then on fails.
+    #[serde(default)]
+    pub force: bool,
 }

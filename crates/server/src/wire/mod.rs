@@ -19,7 +19,7 @@ pub use drive::{
     AddDrive, DriveState, Finding, IdentifiedDrive, IdentifyDrives, PoolDrive, PoolOnDrive, ReturnDrive,
 };
 pub use event::{Event, Severity};
-pub use export::{CreateExport, Export, ExportState, Protocol};
+pub use export::{CreateExport, DeleteExport, Export, ExportState, Protocol};
 pub use operation::{Operation, OperationKind, OperationState};
 pub use pool::{
     ClosePool, Counters, CreatePool, FileDrives, Health, LimitRepair, OpenPool, OpenReport, Pool, PoolState,
