@@ -124,7 +124,19 @@ impl Space {
 
     /// True if what is left is for checkpoints: nothing can be moved but by them.
     pub(crate) fn is_bare(&self) -> bool {
-        self.available.load(Ordering::Relaxed) <= checkpoints_from(self.reserve.load(Ordering::Relaxed))
+        let checkpoints = self.for_checkpoints(self.reserve.load(Ordering::Relaxed));
+        self.available.load(Ordering::Relaxed) <= checkpoints
+    }
+
+    /// Segments of such a reserve that are for checkpoints alone: half of it, or what two of each shard may store at most, where so
+    /// little lives that this is less. Else a pool that lost more drives than it had room for could be full of garbage that nothing moves.
+    pub(crate) fn for_checkpoints(&self, reserve: u32) -> u32 {
+        let segments = self.held.iter().map(|held| {
+            // Nodes that there are, and as many that merging layers makes anew.
+            let nodes = 2 * held.live.load(Ordering::Relaxed);
+            (2 * (nodes + CHECKPOINT_OVERHEAD)).div_ceil(self.segment_payload.max(1))
+        });
+        checkpoints_from(reserve).min(u32::try_from(segments.sum::<u64>()).unwrap_or(u32::MAX))
     }
 
     /// Free segments, or such as the next checkpoint gives back, below which there is cleaning: it settles at half of them. With fewer,
@@ -228,11 +240,11 @@ impl Reserve {
     }
 
     /// Who may open a segment, with `available` of them and this many drives in use.
-    pub(crate) fn level(self, available: u32, drives: u32) -> Privilege {
+    pub(crate) fn level(self, space: &Space, available: u32, drives: u32) -> Privilege {
         match self.with_drives(drives) {
             reserve if available > reserve => Privilege::User,
             reserve if available > freeing_from(reserve) => Privilege::Trimming,
-            reserve if available > checkpoints_from(reserve) => Privilege::Freeing,
+            reserve if available > space.for_checkpoints(reserve) => Privilege::Freeing,
             _ => Privilege::Checkpoint,
         }
     }
@@ -258,14 +270,35 @@ mod tests {
             let scheme: Scheme = text.parse().unwrap();
             let reserve = Reserve::new(24, scheme, drives);
             assert_eq!(reserve.with_drives(scheme.width().into()), 24);
+            let space = Space::new(1, 100);
+            space.set_held(0, 1_000_000, 0);
             let (width, lost) = (u32::from(scheme.width()), u32::from(scheme.parity()));
             for level in [Privilege::Trimming, Privilege::Freeing] {
-                let least = (0..100).find(|available| reserve.level(*available, drives) <= level).unwrap();
+                let least =
+                    (0..100).find(|available| reserve.level(&space, *available, drives) <= level).unwrap();
                 let left = (drives - lost).max(1);
                 let after = least * width * left / drives / width.min(left);
-                assert!(reserve.level(after, left) <= level, "{text} {drives}: {least} becomes {after}");
+                assert!(
+                    reserve.level(&space, after, left) <= level,
+                    "{text} {drives}: {least} becomes {after}"
+                );
             }
         }
+    }
+
+    #[test]
+    fn checkpoints_keep_no_more_than_they_may_store() {
+        let space = Space::new(2, 44);
+        space.set_held(0, 66, 0);
+        space.set_held(1, 39, 0);
+        assert_eq!(space.for_checkpoints(32), 7 + 5);
+        assert_eq!(space.for_checkpoints(16), 8);
+        space.set_held(0, 5_000, 0);
+        assert_eq!(space.for_checkpoints(32), 16);
+        space.set_segments(26, 14, 32);
+        assert!(space.is_bare());
+        space.set_held(0, 66, 0);
+        assert!(!space.is_bare());
     }
 
     #[test]

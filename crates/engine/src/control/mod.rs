@@ -237,7 +237,7 @@ impl Control {
                 return Err(failure.clone());
             }
             let available = state.zones.available(self.geometry.scheme);
-            let level = self.reserve.get().level(available, state.zones.drives());
+            let level = self.reserve.get().level(&self.space, available, state.zones.drives());
             if privilege < level {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
