@@ -9,7 +9,8 @@ use engine::{ErrorKind, Pool, PoolStatus, RepairLimits, RepairState};
 use format::DriveState;
 use reactor::Reactor;
 
-use super::{Life, repair_rate};
+use super::Life;
+use super::plan::repair_rate;
 
 impl Life {
     /// Loses a drive: it dies, or somebody takes it out.

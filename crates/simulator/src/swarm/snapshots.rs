@@ -213,7 +213,7 @@ impl Life {
         self.tolerate("delete", result);
     }
 
-    fn some_volume(&self) -> Option<String> {
+    pub(super) fn some_volume(&self) -> Option<String> {
         let (volumes, uncertain) = (self.volumes.borrow(), self.uncertain.borrow());
         let names: Vec<&String> = volumes.keys().filter(|name| !uncertain.contains(*name)).collect();
         (!names.is_empty()).then(|| (*self.random.choose(&names)).clone())

@@ -1,0 +1,123 @@
+//! What the swarm's workers do with volumes that are there, and what they must see.
+
+use reactor::Buffer;
+
+use super::Life;
+use crate::model::content;
+use crate::stretch::Stretched;
+
+impl Life {
+    /// A range of whole sectors: mostly short, sometimes aligned to blocks.
+    fn range(&self, volume: &Stretched, most: u64) -> (u64, u64) {
+        let sector = u64::from(volume.sector());
+        let unit = if self.random.once_in(2) { 4096u64.min(volume.size()) } else { sector };
+        let most = if self.random.once_in(3) { most } else { 4 * unit };
+        let length =
+            (self.random.between(1, (most / unit).max(1)) * unit).min(volume.size() / sector * sector);
+        let offset = self.random.below((volume.size() - length) / unit + 1) * unit;
+        let length = length / sector * sector;
+        (offset / sector * sector, length.max(sector).min(volume.size() - offset / sector * sector))
+    }
+
+    pub(super) async fn write(&self, name: &str, volume: &Stretched) {
+        let (offset, length) = self.range(volume, self.plan.write_bytes);
+        let sector = volume.sector();
+        let (first, count) = (offset / u64::from(sector), length / u64::from(sector));
+        let start = self.tick();
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+        (first..first + count).for_each(|cell| bytes.extend(content(start, cell, sector)));
+        let data = Buffer::copy_of(&bytes);
+        let atomic = self.is_atomic(offset, length);
+        let token = match self.volumes.borrow_mut().get_mut(name) {
+            Some(model) => model.begin_write(start, first, count, start, atomic),
+            None => return,
+        };
+        let result = volume.write(offset, &data.span()).await;
+        self.say(|| format!("write {name} {offset}+{length} value {start}: {result:?}"));
+        let end = self.tick();
+        if let Some(model) = self.volumes.borrow_mut().get_mut(name) {
+            model.end_write(token, end, result.is_ok());
+        }
+        self.tolerate("write", result);
+    }
+
+    /// True if the engine promises that such a write is there whole or not at all.
+    fn is_atomic(&self, offset: u64, length: u64) -> bool {
+        let blocks = (self.plan.setup.zone_bytes / 4096) * self.data_columns() / 4;
+        let most = blocks.clamp(1, 64) * 4096;
+        let together = if self.plan.stretch.0 == 1 { format::limits::SLICE } else { crate::stretch::GROUP };
+        let one_slice = offset / together == (offset + length - 1) / together;
+        offset.is_multiple_of(4096) && length.is_multiple_of(4096) && length <= most && one_slice
+    }
+
+    fn data_columns(&self) -> u64 {
+        self.plan.setup.scheme.split_once('+').and_then(|(data, _)| data.parse().ok()).unwrap_or(1)
+    }
+
+    pub(super) async fn zero(&self, name: &str, volume: &Stretched, all: bool) {
+        let (offset, length) = self.range(volume, self.plan.volume_bytes);
+        let sector = u64::from(volume.sector());
+        let (from, until) = if all {
+            (offset, offset + length)
+        } else {
+            (offset.next_multiple_of(4096), (offset + length) / 4096 * 4096)
+        };
+        let count = until.saturating_sub(from) / sector;
+        let start = self.tick();
+        let token = match self.volumes.borrow_mut().get_mut(name) {
+            Some(model) => model.begin_write(start, from / sector, count, 0, false),
+            None => return,
+        };
+        let result = if all {
+            volume.write_zeroes(offset, length).await
+        } else {
+            volume.discard(offset, length).await
+        };
+        self.say(|| format!("zero {name} {offset}+{length} all {all} at {start}: {result:?}"));
+        let end = self.tick();
+        if let Some(model) = self.volumes.borrow_mut().get_mut(name) {
+            model.end_write(token, end, result.is_ok());
+        }
+        self.tolerate("zero", result);
+    }
+
+    pub(super) async fn flush(&self, name: &str, volume: &Stretched) {
+        let start = self.tick();
+        let result = volume.flush().await;
+        self.say(|| format!("flush {name} at {start}: {result:?}"));
+        if result.is_ok()
+            && let Some(model) = self.volumes.borrow_mut().get_mut(name)
+        {
+            model.flushed(start);
+        }
+        self.tolerate("flush", result);
+    }
+
+    pub(super) async fn read(&self, name: &str, volume: &Stretched) {
+        let (offset, length) = self.range(volume, self.plan.write_bytes);
+        let start = self.tick();
+        let buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
+        let result = volume.read(offset, &buffer.span()).await;
+        self.say(|| format!("read {name} {offset}+{length} at {start}: {result:?}"));
+        let end = self.tick();
+        if result.is_ok()
+            && let Some(model) = self.volumes.borrow().get(name)
+            && let Err(message) =
+                model.check_read(offset / u64::from(volume.sector()), buffer.as_slice(), start, end)
+        {
+            self.fail(format!("read of {name}: {message}"));
+        }
+        self.tolerate("read", result);
+    }
+
+    pub(super) async fn extents(&self, name: &str, volume: &Stretched) {
+        let (offset, length) = self.range(volume, self.plan.volume_bytes);
+        match volume.extents(offset, length).await {
+            Ok(covered) if covered != length => {
+                self.fail(format!("extents of {name} {offset}+{length} cover {covered} bytes"));
+            }
+            Ok(_) => {}
+            Err(error) => self.tolerate("extents", Err(error)),
+        }
+    }
+}

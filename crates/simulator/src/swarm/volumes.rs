@@ -1,0 +1,131 @@
+//! Volumes that come, go and change in the lives of the swarm.
+
+use engine::{ErrorKind, Pool, VolumeInfo};
+
+use super::{Life, User};
+use crate::model::VolumeModel;
+
+impl Life {
+    pub(super) async fn create(&self, pool: &Pool) {
+        if self.volumes.borrow().len() >= 4 {
+            return;
+        }
+        let sector = *self.random.choose(&[512u32, 4096]);
+        let size = self.random.between(1, self.plan.volume_bytes / u64::from(sector)) * u64::from(sector);
+        let name = format!("v{}", self.names.get());
+        self.names.set(self.names.get() + 1);
+        self.uncertain.borrow_mut().insert(name.clone());
+        let result = pool.create_volume(&name, self.plan.stretch.outside(size), sector, 0).await;
+        self.say(|| format!("create {name} {size} {sector}: {result:?}"));
+        if result.is_ok() {
+            self.volumes.borrow_mut().insert(name.clone(), VolumeModel::new(size, sector));
+            self.uncertain.borrow_mut().remove(&name);
+        }
+        self.tolerate("create", result);
+    }
+
+    pub(super) async fn delete(&self, pool: &Pool) {
+        let Some(name) = self.claim() else { return };
+        if self.has_snapshots(&name) {
+            self.uncertain.borrow_mut().remove(&name);
+            return;
+        }
+        let result = pool.delete_volume(&name).await;
+        self.say(|| format!("delete {name}: {result:?}"));
+        match &result {
+            Ok(()) => {
+                self.volumes.borrow_mut().remove(&name);
+            }
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                self.uncertain.borrow_mut().remove(&name);
+            }
+            Err(_) => {}
+        }
+        self.tolerate("delete", result);
+    }
+
+    pub(super) async fn resize(&self, pool: &Pool) {
+        let Some(name) = self.claim() else { return };
+        let Ok(volume) = pool.open_volume(&name).await else { return };
+        let old = self.plan.stretch.inside(volume.size());
+        let sector = u64::from(volume.sector());
+        let busy = self.volumes.borrow().get(&name).is_none_or(|model| model.size() != old);
+        drop(volume);
+        if busy {
+            return;
+        }
+        let size = self.random.between(1, self.plan.volume_bytes / sector) * sector;
+        // Only volumes that nobody works on: deleting tells.
+        let result = pool.resize_volume(&name, self.plan.stretch.outside(size), true).await;
+        self.say(|| format!("resize {name} from {old} to {size}: {result:?}"));
+        if result.is_ok() {
+            if let Some(model) = self.volumes.borrow_mut().get_mut(&name) {
+                model.resize(size);
+            }
+            self.uncertain.borrow_mut().remove(&name);
+        }
+        self.tolerate("resize", result);
+    }
+
+    /// A volume that nobody works on, marked so that nobody begins to.
+    fn claim(&self) -> Option<String> {
+        let (volumes, mut uncertain) = (self.volumes.borrow(), self.uncertain.borrow_mut());
+        let idle: Vec<&String> = volumes
+            .iter()
+            .filter(|(name, _)| !uncertain.contains(*name) && !self.users.borrow().contains_key(*name))
+            .map(|(name, _)| name)
+            .collect();
+        if idle.is_empty() {
+            return None;
+        }
+        let name = (*self.random.choose(&idle)).clone();
+        uncertain.insert(name.clone());
+        Some(name)
+    }
+
+    /// Notes that somebody works on a volume.
+    pub(super) fn use_volume(&self, name: &str) -> User<'_> {
+        *self.users.borrow_mut().entry(name.to_owned()).or_default() += 1;
+        User { life: self, name: name.to_owned() }
+    }
+
+    /// Brings the list of volumes in line with what was being created, deleted or resized when the last round ended.
+    pub(super) async fn reconcile(&self, pool: &Pool) -> Result<(), String> {
+        let inside = |info: VolumeInfo| VolumeInfo { size: self.plan.stretch.inside(info.size), ..info };
+        let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
+        let found: Vec<VolumeInfo> = found.into_iter().filter(|info| !info.snapshot).map(inside).collect();
+        let uncertain = std::mem::take(&mut *self.uncertain.borrow_mut());
+        let mut volumes = self.volumes.borrow_mut();
+        for name in &uncertain {
+            let info = found.iter().find(|info| info.name == *name);
+            match info {
+                Some(info) if !info.deleting => {
+                    let model = volumes
+                        .entry(name.clone())
+                        .or_insert_with(|| VolumeModel::new(info.size, info.sector));
+                    if model.size() != info.size {
+                        match self.rolled_back.borrow_mut().remove(name) {
+                            Some(other) => *model = other,
+                            None => model.resize(info.size),
+                        }
+                    }
+                }
+                _ => {
+                    volumes.remove(name);
+                }
+            }
+        }
+        for (name, model) in volumes.iter() {
+            match found.iter().find(|info| info.name == *name) {
+                Some(info) if info.size == model.size() && !info.deleting => {}
+                other => return Err(format!("volume {name} of {} bytes is {other:?}", model.size())),
+            }
+        }
+        for info in &found {
+            if !info.deleting && !volumes.contains_key(&info.name) {
+                return Err(format!("volume {} should not exist", info.name));
+            }
+        }
+        Ok(())
+    }
+}
