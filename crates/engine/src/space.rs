@@ -154,11 +154,21 @@ impl Space {
 
     /// The same for so many segments, with such a reserve.
     pub(crate) fn capacity_of(&self, total: u32, reserve: u32) -> u64 {
-        let shards = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
         let usable = total.saturating_sub(reserve);
-        let slack = (total / BREATHING_PART).max(SLACK_PER_SHARD * shards);
         // Tiny pools: a quarter at most is kept back.
-        u64::from(usable - slack.min(usable / 4)) * self.segment_payload
+        u64::from(usable - self.slack(total).min(usable / 4)) * self.segment_payload
+    }
+
+    /// Segments of so many that are on their way from one use to the next.
+    fn slack(&self, total: u32) -> u32 {
+        let shards = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+        (total / BREATHING_PART).max(SLACK_PER_SHARD * shards)
+    }
+
+    /// Live blocks up to which it is certain that there is room: the capacity, but in tiny pools, where shards may be in each other's way.
+    fn certain(&self) -> u64 {
+        let (total, reserve) = (self.total.load(Ordering::Relaxed), self.reserve.load(Ordering::Relaxed));
+        u64::from(total.saturating_sub(reserve).saturating_sub(self.slack(total))) * self.segment_payload
     }
 
     /// True if the pool holds, or keeps room for, as much as it takes.
@@ -172,9 +182,9 @@ impl Space {
         self.live() >= capacity + capacity / PROMISED_SLACK
     }
 
-    /// True if room is kept for more than there is.
+    /// True if room is kept for more than there certainly is.
     pub(crate) fn is_overpromised(&self) -> bool {
-        self.live() + self.promised() > self.capacity()
+        self.live() + self.promised() > self.certain()
     }
 
     /// Free segments as a share of [`Space::high_water`]. `coming` are segments that the next checkpoint gives back.

@@ -361,7 +361,7 @@ impl Life {
             Err(error) => return self.fail(format!("open {name}: {error:?}")),
         };
         match op {
-            Op::Write => self.write(&name, &volume).await,
+            Op::Write => self.write(pool, &name, &volume).await,
             Op::Zero => self.zero(&name, &volume, true).await,
             Op::Discard => self.zero(&name, &volume, false).await,
             Op::Flush => self.flush(&name, &volume).await,
@@ -419,7 +419,7 @@ impl Life {
             let mut rounds = 0;
             while !pool.volumes().await.map_err(|error| format!("list: {error:?}"))?.is_empty() {
                 rounds += 1;
-                if rounds > 10_000 {
+                if rounds > 100_000 {
                     let space = pool.status().await.map_err(|error| format!("status: {error:?}"))?.space;
                     return Err(format!("deleted volumes are never gone: {space:?}"));
                 }

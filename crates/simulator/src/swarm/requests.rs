@@ -1,5 +1,6 @@
 //! What the swarm's workers do with volumes that are there, and what they must see.
 
+use engine::{ErrorKind, Pool};
 use reactor::Buffer;
 
 use super::Life;
@@ -19,7 +20,7 @@ impl Life {
         (offset / sector * sector, length.max(sector).min(volume.size() - offset / sector * sector))
     }
 
-    pub(super) async fn write(&self, name: &str, volume: &Stretched) {
+    pub(super) async fn write(&self, pool: &Pool, name: &str, volume: &Stretched) {
         let (offset, length) = self.range(volume, self.plan.write_bytes);
         let sector = volume.sector();
         let (first, count) = (offset / u64::from(sector), length / u64::from(sector));
@@ -32,11 +33,15 @@ impl Life {
             Some(model) => model.begin_write(start, first, count, start, atomic),
             None => return,
         };
+        let was_thick = self.is_thick(name);
         let result = volume.write(offset, &data.span()).await;
         self.say(|| format!("write {name} {offset}+{length} value {start}: {result:?}"));
         let end = self.tick();
         if let Some(model) = self.volumes.borrow_mut().get_mut(name) {
             model.end_write(token, end, result.is_ok());
+        }
+        if was_thick && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+            self.must_have_room(pool, name).await;
         }
         self.tolerate("write", result);
     }

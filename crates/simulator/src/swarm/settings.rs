@@ -1,6 +1,7 @@
 //! Limits, weights and room that is kept for volumes, in the lives of the swarm: what was answered holds after any power cut.
 
 use engine::{ErrorKind, Pool, VolumeInfo, VolumeService};
+use format::DriveState;
 
 use super::Life;
 
@@ -77,6 +78,23 @@ impl Life {
             settings.thick.answered(thick, &result);
         }
         self.tolerate("keep room", result);
+    }
+
+    /// True if room is certainly kept for all of a volume.
+    pub(super) fn is_thick(&self, name: &str) -> bool {
+        let settings = self.settings.borrow();
+        settings.get(name).is_some_and(|settings| settings.thick.known && settings.thick.asked.is_empty())
+    }
+
+    /// A write to a thick volume found no space: that must not be, unless drives were lost, or room is not kept for it any more.
+    pub(super) async fn must_have_room(&self, pool: &Pool, name: &str) {
+        let Ok(status) = pool.status().await else { return };
+        let all_there = status.drives.iter().all(|drive| drive.state == DriveState::Online);
+        let space = status.space;
+        let is_kept = space.live_blocks + space.promised_blocks <= space.capacity_blocks;
+        if all_there && is_kept && self.is_thick(name) {
+            self.fail(format!("room is kept for all of {name}, and a write found none: {space:?}"));
+        }
     }
 
     /// Compares what every volume is set to with what it may be.
