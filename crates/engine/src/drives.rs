@@ -8,6 +8,8 @@ use std::rc::Rc;
 use format::DriveIndex;
 use reactor::{Drive, Io, Span};
 
+use crate::bad_reads::BadReads;
+
 /// What becomes of what lies on a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -28,8 +30,6 @@ struct Slot {
     /// Written since its last flush began.
     dirty: Cell<bool>,
     volatile: bool,
-    /// Reads that it failed or answered wrongly.
-    read_errors: Cell<u64>,
 }
 
 impl Slot {
@@ -41,7 +41,6 @@ impl Slot {
             drive,
             dirty: Cell::new(false),
             volatile,
-            read_errors: Cell::new(0),
         }
     }
 
@@ -53,12 +52,15 @@ impl Slot {
 /// The drives, by index.
 pub(crate) struct Drives {
     slots: RefCell<Vec<Slot>>,
+    /// Reads that they did not answer as they should.
+    pub(crate) bad_reads: BadReads,
 }
 
 impl Drives {
     /// Drives as opened on this reactor; `None` for one that may not be used.
     pub(crate) fn new(drives: Vec<Option<Rc<dyn Drive>>>) -> Self {
-        Self { slots: RefCell::new(drives.into_iter().map(Slot::new).collect()) }
+        let slots = RefCell::new(drives.into_iter().map(Slot::new).collect());
+        Self { slots, bad_reads: BadReads::default() }
     }
 
     /// A drive joins the pool, with a number that no other has.
@@ -68,7 +70,7 @@ impl Drives {
         slots.resize_with(count, || Slot::new(None));
         if let Some(slot) = slots.get_mut(index.index()) {
             assert!(slot.usable().is_none(), "D1: drive {index} is in use already");
-            *slot = Slot { read_errors: slot.read_errors.clone(), ..Slot::new(Some(drive)) };
+            *slot = Slot::new(Some(drive));
         }
     }
 
@@ -156,16 +158,6 @@ impl Drives {
             slot.online.set(false);
             slot.drive = None;
         }
-    }
-
-    /// Counts a read that the drive failed or answered wrongly.
-    pub(crate) fn count_read_error(&self, index: DriveIndex) {
-        self.change(index, |slot| slot.read_errors.set(slot.read_errors.get() + 1));
-    }
-
-    /// Reads that each drive failed or answered wrongly.
-    pub(crate) fn read_errors(&self) -> Vec<u64> {
-        self.slots.borrow().iter().map(|slot| slot.read_errors.get()).collect()
     }
 
     /// A write of the drive has completed: the next flush must reach it, whatever flush began meanwhile.

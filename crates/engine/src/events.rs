@@ -31,8 +31,18 @@ impl Events {
 
     /// Says what happened to a drive.
     pub(crate) fn say_of(&self, drive: DriveIndex, kind: EventKind, text: &str) {
+        self.say_much_of(drive, kind, 0, text);
+    }
+
+    /// As [`Events::say_of`], with how much.
+    pub(crate) fn say_much_of(&self, drive: DriveIndex, kind: EventKind, amount: u64, text: &str) {
         let drive = Some(drive.get());
-        self.queue(Event { seconds: (self.now)(), kind, drive, amount: 0, text: short(text) });
+        self.queue(Event { seconds: (self.now)(), kind, drive, amount, text: short(text) });
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        (self.now)()
     }
 
     fn queue(&self, event: Event) {

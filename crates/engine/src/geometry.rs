@@ -64,6 +64,12 @@ impl Geometry {
         u32::try_from(zones).unwrap_or(u32::MAX)
     }
 
+    /// The zone that a byte of a drive lies in; `None` before the first.
+    pub(crate) fn zone_at(&self, offset: u64) -> Option<ZoneIndex> {
+        let zone = offset.checked_sub(self.data_start)? / self.zone_bytes;
+        u32::try_from(zone).ok().map(ZoneIndex::new)
+    }
+
     /// First byte of a zone.
     pub(crate) fn zone_offset(&self, zone: ZoneIndex) -> u64 {
         self.data_start + u64::from(zone.get()) * self.zone_bytes

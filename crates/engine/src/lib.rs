@@ -6,6 +6,7 @@
 //! Must not know: frontends, threads (it runs on the reactors that it is given), the wall clock, where randomness comes
 //! from. The same code runs in the daemon and in the simulator.
 
+mod bad_reads;
 mod check;
 mod control;
 mod drives;

@@ -16,6 +16,7 @@ use format::{Address, Column, DriveIndex, Row, Scheme, SegmentId};
 use reactor::{Buffer, Io, IoError, IoErrorKind, Span};
 use smallvec::SmallVec;
 
+use crate::bad_reads::BadRead;
 use crate::drives::Drives;
 use crate::error::{Error, Place, Result};
 use crate::segments::Segments;
@@ -147,17 +148,32 @@ impl Rows {
         match io.await {
             Ok(_) if into.peek(|bytes| verify(bytes, crcs)) => return Ok(Outcome::Direct),
             Ok(_) => {}
-            Err(error) => self.note_error(drive, error),
+            Err(error) => self.note_error(run.address, drive, error),
         }
         // Rare, and large as a future: on the heap, so that every read need not have room for it.
         Box::pin(self.mend_run(run, crcs, into)).await
     }
 
-    fn note_error(&self, drive: DriveIndex, error: IoError) {
-        self.drives.count_read_error(drive);
+    /// Notes that a drive failed to read what lies at `address`, or says that it is gone.
+    fn note_error(&self, address: Address, drive: DriveIndex, error: IoError) {
         if error.kind() == IoErrorKind::Gone {
             self.gone.borrow_mut().push((drive, error));
+        } else {
+            tracing::warn!(%drive, %address, %error, "a drive failed a read");
+            self.note_bad_read(address, drive, false);
         }
+    }
+
+    /// Notes that a drive holds something else at `address` than was written there.
+    pub(crate) fn note_wrong(&self, address: Address, drive: DriveIndex) {
+        tracing::warn!(%drive, %address, "a drive answered a read wrongly");
+        self.note_bad_read(address, drive, true);
+    }
+
+    fn note_bad_read(&self, address: Address, drive: DriveIndex, wrong: bool) {
+        // The column may have moved since.
+        let cell = self.segments.borrow().cell(address).filter(|cell| cell.drive == drive);
+        self.drives.bad_reads.note(BadRead { drive, offset: cell.map(|cell| cell.offset), wrong });
     }
 
     /// A read went wrong somewhere: block by block, read again privately, and rebuild what stays wrong.
@@ -175,8 +191,8 @@ impl Rows {
                         target.copy_from(0, private.as_slice());
                         continue;
                     }
-                    Ok(_) => self.drives.count_read_error(drive),
-                    Err(error) => self.note_error(drive, error),
+                    Ok(_) => self.note_wrong(address, drive),
+                    Err(error) => self.note_error(address, drive, error),
                 }
             }
             let one = Run { address, count: 1 };
@@ -257,7 +273,7 @@ impl Rows {
         for (column, mut whole, reads, buffer) in started {
             for (drive, io) in reads {
                 if let Err(error) = io.await {
-                    self.note_error(drive, error);
+                    self.note_error(Address::new(into.id, Column::new(column), into.row), drive, error);
                     whole = false;
                 }
             }

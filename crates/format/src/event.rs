@@ -59,6 +59,10 @@ kinds! {
     DriveKept = 16,
     /// Nothing lies on a drive any more: it belongs to the pool no longer.
     DriveRemoved = 17,
+    /// A drive failed reads, or answered them wrongly; the text says which, the amount is how many since that was last said.
+    DriveErrs = 18,
+    /// A drive errs in so many places that it is to go; the amount is the zones.
+    DriveFailing = 19,
     /// The text is a volume's name: it was created; the amount is its size in bytes.
     VolumeCreated = 30,
     /// A volume has another size; the amount is the new one in bytes.

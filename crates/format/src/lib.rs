@@ -10,6 +10,7 @@
 //! Must not know: how bytes get to a drive, or when.
 
 mod address;
+mod drive;
 mod error;
 mod event;
 mod ids;
@@ -24,6 +25,7 @@ mod volume;
 mod wire;
 
 pub use address::{Address, MapEntry, Slot};
+pub use drive::{DriveErrors, DriveRecord, DriveState};
 pub use error::FormatError;
 pub use event::{Event, EventBlock, EventKind};
 pub use ids::{
@@ -34,7 +36,7 @@ pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode
 pub use mac::PoolKey;
 pub use record::{Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
-pub use superblock::{DriveRecord, DriveState, Lineage, ShardRecord, Superblock, UnverifiedSuperblock};
+pub use superblock::{Lineage, ShardRecord, Superblock, UnverifiedSuperblock};
 pub use tables::{
     CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass, SegmentColumn, SegmentRecord,
     SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,

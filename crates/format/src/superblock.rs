@@ -4,9 +4,10 @@
 //! else. The MAC is made with the key that the superblock itself carries: it protects against damage, and headers
 //! against guests; not against somebody who can write the drives.
 
+use crate::drive::DriveRecord;
 use crate::limits::{
-    BLOCK, COLUMNS_MAX, DRIVE_PATH_MAX, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, RECENT_SEGMENTS_MAX, SHARDS_MAX,
-    SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN,
+    BLOCK, COLUMNS_MAX, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, RECENT_SEGMENTS_MAX, SHARDS_MAX, SUPERBLOCK_SLOT,
+    ZONE_MAX, ZONE_MIN,
 };
 use crate::mac::MAC_BYTES;
 use crate::tables::{read_entry, read_segment, write_entry, write_segment};
@@ -20,80 +21,6 @@ const MAGIC: [u8; 8] = *b"GABIONSB";
 const MAC_AT: usize = 16;
 /// Bytes that [`UnverifiedSuperblock::parse`] looks at.
 const FRONT: usize = 32;
-
-/// How the pool sees one of its drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DriveState {
-    /// In use.
-    Online,
-    /// Not there when the pool was opened, or gone while it ran. What it missed is in the segments' columns.
-    Missing,
-    /// It failed a write or a flush, or was taken out of use: nothing is written to it.
-    Failed,
-    /// Taken out of the pool; its index stays unused.
-    Removed,
-    /// In use, and to be taken out of the pool when what it holds lies elsewhere.
-    Leaving,
-    /// In use again after it was lost: segments may miss what it missed.
-    Returning,
-}
-
-impl DriveState {
-    const ALL: [(u8, Self); 6] = [
-        (1, Self::Online),
-        (2, Self::Missing),
-        (3, Self::Failed),
-        (4, Self::Removed),
-        (5, Self::Leaving),
-        (6, Self::Returning),
-    ];
-
-    /// True if the drive is read and written, and has every superblock.
-    pub fn is_in_use(self) -> bool {
-        matches!(self, Self::Online | Self::Leaving | Self::Returning)
-    }
-
-    /// True if new segments may lie on it.
-    pub fn takes_segments(self) -> bool {
-        matches!(self, Self::Online | Self::Returning)
-    }
-
-    /// True if it is not in use and may come back.
-    pub fn is_lost(self) -> bool {
-        matches!(self, Self::Missing | Self::Failed)
-    }
-
-    /// True if segments may miss a column for it.
-    pub fn counts_as_lost(self) -> bool {
-        self.is_lost() || self == Self::Returning
-    }
-
-    fn to_byte(self) -> u8 {
-        Self::ALL.iter().find(|(_, state)| *state == self).map_or(0, |(byte, _)| *byte)
-    }
-
-    fn from_byte(byte: u8) -> Result<Self, FormatError> {
-        let found = Self::ALL.iter().find(|(known, _)| *known == byte);
-        found.map(|(_, state)| *state).ok_or(FormatError::Invalid("drive state"))
-    }
-}
-
-/// A drive of the pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriveRecord {
-    /// Its identity.
-    pub id: DriveId,
-    /// Usable bytes.
-    pub size: u64,
-    /// Zones.
-    pub zones: u32,
-    /// How the pool sees it.
-    pub state: DriveState,
-    /// The generation at which it took this state.
-    pub since: Generation,
-    /// The path by which it was last opened, for messages and as the first place to look.
-    pub path: String,
-}
 
 /// A shard of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -277,14 +204,7 @@ impl Superblock {
         out.u64(self.next_incarnation.get());
         out.u16(u16::try_from(self.drives.len()).unwrap_or(u16::MAX));
         out.u16(u16::try_from(self.shards.len()).unwrap_or(u16::MAX));
-        for drive in &self.drives {
-            out.raw(&drive.id.0);
-            out.u64(drive.size);
-            out.u32(drive.zones);
-            out.u8(drive.state.to_byte());
-            out.u64(drive.since.get());
-            out.text(&drive.path, DRIVE_PATH_MAX);
-        }
+        self.drives.iter().for_each(|drive| drive.encode(out));
         for shard in &self.shards {
             assert!(shard.recent.len() <= RECENT_SEGMENTS_MAX, "too many segments since a checkpoint");
             write_entry(out, shard.root);
@@ -335,7 +255,7 @@ fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Sup
     if drives == 0 || drives > DRIVES_MAX || shards == 0 || shards > SHARDS_MAX {
         return Err(FormatError::Invalid("number of drives or shards"));
     }
-    let drives = (0..drives).map(|_| decode_drive(input)).collect::<Result<Vec<_>, _>>()?;
+    let drives = (0..drives).map(|_| DriveRecord::decode(input)).collect::<Result<Vec<_>, _>>()?;
     let shards = (0..shards).map(|_| decode_shard(input, table_width)).collect::<Result<Vec<_>, _>>()?;
     Ok(Superblock {
         pool,
@@ -352,17 +272,6 @@ fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Sup
         next_incarnation,
         drives,
         shards,
-    })
-}
-
-fn decode_drive(input: &mut Reader<'_>) -> Result<DriveRecord, FormatError> {
-    Ok(DriveRecord {
-        id: DriveId(input.array()?),
-        size: input.u64()?,
-        zones: input.u32()?,
-        state: DriveState::from_byte(input.u8()?)?,
-        since: Generation::new(input.u64()?),
-        path: input.text(DRIVE_PATH_MAX)?,
     })
 }
 

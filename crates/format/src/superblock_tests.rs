@@ -1,7 +1,7 @@
 //! Superblocks: there and back, every damage noticed, and which of two is newer.
 
 use super::*;
-use crate::{SegmentClass, SegmentColumn, SegmentState, ZoneIndex};
+use crate::{DriveErrors, DriveState, SegmentClass, SegmentColumn, SegmentState, ZoneIndex};
 
 pub(crate) fn sample() -> Superblock {
     let drive = |index: u8| DriveRecord {
@@ -10,6 +10,7 @@ pub(crate) fn sample() -> Superblock {
         zones: 1020,
         state: if index == 2 { DriveState::Failed } else { DriveState::Online },
         since: Generation::new(u64::from(index)),
+        errors: DriveErrors { unreadable: u64::from(index), zones: 3, ..DriveErrors::default() },
         path: format!("/dev/disk/by-id/nvme-{index}"),
     };
     let segment = SegmentRecord {

@@ -149,6 +149,11 @@ impl Disk {
         true
     }
 
+    /// Cannot read `page` from now on, until it is written again.
+    pub fn spoil(&self, page: u64) {
+        self.state.borrow_mut().unreadable.insert(page);
+    }
+
     /// The pages that hold something.
     pub fn pages(&self) -> Vec<u64> {
         self.state.borrow().durable.keys().copied().collect()

@@ -18,6 +18,8 @@ pub mod sweep;
 pub mod world;
 
 #[cfg(test)]
+mod errors_tests;
+#[cfg(test)]
 mod members_tests;
 #[cfg(test)]
 mod repair_tests;

@@ -51,6 +51,8 @@ pub struct Stats {
     pub added: u64,
     /// Drives that came back.
     pub returned: u64,
+    /// Openings that ended with drives that err too often.
+    pub failing: u64,
 }
 
 impl Stats {
@@ -68,6 +70,7 @@ impl Stats {
         self.rebuilt += other.rebuilt;
         self.added += other.added;
         self.returned += other.returned;
+        self.failing += other.failing;
     }
 }
 
@@ -111,7 +114,7 @@ struct Life {
 /// What went wrong, for people.
 pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
     let random = Random::new(seed);
-    let plan = plan::plan(&random);
+    let plan = plan::plan(&random, &Random::new(mix(seed ^ 0x5EED)));
     if verbose {
         println!("{:?}\nweights {:?} victims {:?} {:?}", plan.setup, plan.weights, plan.victims, plan.faults);
     }
@@ -216,7 +219,11 @@ impl Life {
             life.failed()?;
             if let Ok(status) = pool.status().await {
                 let moved: u64 = status.shards.iter().map(|shard| shard.log.moved_blocks).sum();
-                life.count(|stats| stats.moved += moved);
+                let failing = status.drives.iter().filter(|drive| drive.failing).count() as u64;
+                life.count(|stats| {
+                    stats.moved += moved;
+                    stats.failing += failing;
+                });
             }
             if last || life.random.once_in(2) {
                 let failed = life.pool_failed(&pool).await;

@@ -50,6 +50,8 @@ pub enum Swept {
     ReplaceDrive,
     /// Losing a drive, writing on, and taking it back.
     ReturnDrive,
+    /// Reading a drive that errs in many places, which is emptied for that, and writing on.
+    Retire,
     /// Overwriting in a pool so full that the cleaner works.
     Clean,
     /// Taking a snapshot, and writing on.
@@ -65,7 +67,7 @@ pub enum Swept {
 }
 
 /// All of them.
-pub const ALL: [Swept; 22] = [
+pub const ALL: [Swept; 23] = [
     Swept::Open,
     Swept::WriteSmall,
     Swept::WriteLarge,
@@ -82,6 +84,7 @@ pub const ALL: [Swept; 22] = [
     Swept::Evacuate,
     Swept::ReplaceDrive,
     Swept::ReturnDrive,
+    Swept::Retire,
     Swept::Clean,
     Swept::Snapshot,
     Swept::DeleteSnapshot,
@@ -106,18 +109,29 @@ impl Swept {
 
     /// True if drives join or leave.
     const fn changes_drives(self) -> bool {
-        matches!(self, Self::AddDrive | Self::Evacuate | Self::ReplaceDrive | Self::ReturnDrive)
+        matches!(
+            self,
+            Self::AddDrive | Self::Evacuate | Self::ReplaceDrive | Self::ReturnDrive | Self::Retire
+        )
+    }
+
+    /// Drives that do not give what they hold.
+    const fn bad_drives(self) -> &'static [usize] {
+        if matches!(self, Self::Retire) { &[0] } else { &[] }
     }
 
     /// The pool that it works on.
     fn setup(self, scheme: &str, drives: usize) -> Setup {
         // There must be a drive to write to.
-        let needs_another = matches!(self, Self::Rebuild | Self::Evacuate);
+        let needs_another = matches!(self, Self::Rebuild | Self::Evacuate | Self::Retire);
         let spare = usize::from(needs_another && drives == usize::from(parsed(scheme).width()));
         let drives = drives + spare;
         let joins = matches!(self, Self::AddDrive | Self::ReplaceDrive);
         let spares = if joins { vec![24 << 20] } else { Vec::new() };
-        let setup = Setup { spares, ..Setup::small(scheme, drives) };
+        let mut setup = Setup { spares, ..Setup::small(scheme, drives) };
+        if self == Self::Retire {
+            setup.tuning.retire_after = 1;
+        }
         if self != Self::Clean {
             return setup;
         }
@@ -207,7 +221,7 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
     };
     machine.cut_power();
     let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
-    judge(&report, &[])?;
+    judge(&report, operation.bad_drives())?;
     if operation.changes_drives() {
         members::after_cut(operation, &machine, &mut expected, cut + outcome)?;
         return Ok(expected.done);
@@ -410,7 +424,7 @@ async fn perform(
             }
             taken.await?;
         }
-        Swept::AddDrive | Swept::Evacuate | Swept::ReplaceDrive | Swept::ReturnDrive => {
+        Swept::AddDrive | Swept::Evacuate | Swept::ReplaceDrive | Swept::ReturnDrive | Swept::Retire => {
             members::perform(operation, machine, pool, &volume, model).await?;
         }
         Swept::Rebuild => {

@@ -44,8 +44,12 @@ fn the_same_seed_gives_the_same_run() {
 fn every_operation_survives_a_cut_at_every_point() {
     for (scheme, drives) in [("4+1", 5), ("1+1", 2)] {
         for operation in ALL {
-            // Cleaning takes many drive operations, each on a pool that has to be filled first.
-            let step = if operation == Swept::Clean { 29 } else { 1 };
+            // These take many drive operations, cleaning each on a pool that has to be filled first.
+            let step = match operation {
+                Swept::Clean => 29,
+                Swept::Retire => 7,
+                _ => 1,
+            };
             if let Err(message) = sweep(operation, scheme, drives, 1, step) {
                 panic!("{message}");
             }

@@ -8,6 +8,7 @@ use format::{
 use reactor::{Home, IoError};
 
 use super::{Control, Spare};
+use crate::bad_reads::BadRead;
 use crate::error::Result;
 use crate::segments::Privilege;
 
@@ -63,6 +64,7 @@ impl ControlLink {
         let _ = self.control.remote().post(move || {
             if let Some(control) = control.local() {
                 control.release(&zones);
+                control.retire_if_short();
             }
         });
     }
@@ -71,6 +73,13 @@ impl ControlLink {
     pub(crate) async fn allocate_one(&self, avoid: Vec<DriveIndex>) -> Result<Spare> {
         let allocate = move |control: Rc<Control>| async move { control.allocate_one(&avoid).await };
         self.control.call(allocate).await?
+    }
+
+    /// See [`Control::note_bad_reads`].
+    pub(crate) async fn note_bad_reads(&self, reads: Vec<BadRead>) {
+        let note = move |control: Rc<Control>| async move { control.note_bad_reads(&reads).await };
+        // A pool that is gone counts nothing.
+        let _ = self.control.call(note).await;
     }
 
     /// Has the other shards clean; true if that gained anything.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::DRIVES_MAX;
-use format::{DriveId, DriveIndex, DriveRecord, DriveState, EventKind, Superblock};
+use format::{DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, EventKind, Superblock};
 use reactor::{Drive, Home, IoErrorKind, Permit};
 
 use super::publish::encoded;
@@ -71,6 +71,7 @@ impl Control {
             zones: self.geometry.zones(size),
             state: DriveState::Online,
             since: self.state.borrow().superblock.generation,
+            errors: DriveErrors::default(),
             path: short_path(&path),
         };
         self.join(Joiner { index, record, drive, slot: Slot::First }, source).await?;
@@ -135,12 +136,15 @@ impl Control {
         Ok((index, slot))
     }
 
-    /// Has a drive emptied, to be removed from the pool then; or, if not `leaves`, keeps it after all.
+    /// Has a drive emptied, to be removed from the pool then; or, if not `leaves`, keeps it after all, whatever its errors.
     ///
     /// # Errors
     /// `NotFound` if it is not in use; `Invalid` if too few drives would be left; `Busy` if it has come back and is being completed.
     pub(crate) async fn evacuate_drive(&self, drive: DriveIndex, leaves: bool) -> Result<()> {
         let _alone = self.begin_change().await?;
+        if !leaves {
+            self.forgive(drive);
+        }
         let becomes = {
             let mut state = self.state.borrow_mut();
             let becomes = match (state.superblock.drive(drive).map(|record| record.state), leaves) {
@@ -284,7 +288,7 @@ impl Control {
     ///
     /// # Errors
     /// If it has been lost again meanwhile.
-    async fn use_for_segments(&self, index: DriveIndex) -> Result<()> {
+    async fn use_for_segments(self: &Rc<Self>, index: DriveIndex) -> Result<()> {
         {
             let mut state = self.state.borrow_mut();
             if state.is_in_use(index) {
@@ -297,6 +301,7 @@ impl Control {
             for shard in self.all_shards() {
                 shard.call(|shard| async move { shard.repair_soon() }).await?;
             }
+            self.retire_soon();
             return Ok(());
         }
         // Before a shard knew of it, perhaps.

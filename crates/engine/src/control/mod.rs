@@ -7,6 +7,7 @@
 //!
 //! Must not know: records, maps, volumes.
 
+mod errors;
 mod link;
 mod loss;
 mod members;
@@ -65,6 +66,8 @@ pub(crate) struct Control {
     /// Lost drives are being looked at: does anything still refer to them?
     dismissing: Cell<bool>,
     dismiss_again: Cell<bool>,
+    /// What is known of the drives' errors.
+    errors: errors::Errors,
     /// What is done to free zones, one at a time.
     reserving: Cell<bool>,
     /// How many wait to reserve: discards let them go first.
@@ -115,8 +118,10 @@ impl Control {
         slots: Vec<Slot>,
         reserve: Reserve,
         (space, events): (Arc<Space>, Arc<Events>),
+        retire_after: u32,
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
+        let errors = errors::Errors::new(&superblock, retire_after);
         let state = State {
             superblock,
             zones,
@@ -146,6 +151,7 @@ impl Control {
             membership: Semaphore::new(1),
             dismissing: Cell::default(),
             dismiss_again: Cell::default(),
+            errors,
             reserving: Cell::default(),
             to_reserve: Cell::default(),
             discarding: Cell::default(),

@@ -109,7 +109,7 @@ impl Control {
         self.idle.until(|| (!self.dismissing.get()).then_some(())).await;
     }
 
-    async fn try_dismiss(&self) {
+    async fn try_dismiss(self: &Rc<Self>) {
         // Whoever is to be emptied, or has come back, is known to every shard.
         let Ok(_alone) = self.begin_change().await else { return };
         let before = self.undecided();
@@ -172,6 +172,7 @@ impl Control {
             }
         }
         self.count_space();
+        self.retire_soon();
     }
 
     /// Lets go of drives that belong to the pool no more.

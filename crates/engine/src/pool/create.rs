@@ -7,8 +7,8 @@ use format::limits::{
     ZONE_MAX, ZONE_MIN,
 };
 use format::{
-    DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId, PoolKey, Scheme,
-    ShardRecord, Superblock,
+    DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId,
+    PoolKey, Scheme, ShardRecord, Superblock,
 };
 use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
@@ -170,6 +170,7 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
             zones: geometry.zones(*size),
             state: DriveState::Online,
             since: Generation::new(1),
+            errors: DriveErrors::default(),
             path: short_path(path),
         }
     };

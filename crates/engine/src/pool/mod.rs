@@ -13,7 +13,7 @@ mod superblocks;
 
 use std::sync::Arc;
 
-use format::{DriveState, PoolId, Scheme};
+use format::{DriveErrors, DriveState, PoolId, Scheme};
 use reactor::{Drive, Home};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
@@ -52,6 +52,9 @@ pub struct Tuning {
     pub checkpoint_bytes: u64,
     /// How fast repair may go, to begin with.
     pub repair: RepairLimits,
+    /// In how many of its zones a drive may fail reads, or answer them wrongly, within a day, before it is emptied; or a quarter of
+    /// them, if that is less. 0 for any number.
+    pub retire_after: u32,
 }
 
 impl Default for Tuning {
@@ -61,6 +64,7 @@ impl Default for Tuning {
             records_in_flight: 4,
             checkpoint_bytes: 1 << 30,
             repair: RepairLimits::default(),
+            retire_after: 32,
         }
     }
 }
@@ -101,8 +105,10 @@ pub struct DriveStatus {
     pub zones: u32,
     /// Those that are free.
     pub free_zones: u32,
-    /// Reads that it failed or answered wrongly since the pool was opened.
-    pub read_errors: u64,
+    /// Reads that it did not answer as it should.
+    pub errors: DriveErrors,
+    /// It does so in too many places: it is to be replaced.
+    pub failing: bool,
 }
 
 /// A pool, as it is now.
@@ -176,23 +182,20 @@ impl Pool {
     /// When it was closed.
     pub async fn status(&self) -> Result<PoolStatus> {
         let look = |control: std::rc::Rc<Control>| async move {
-            (control.superblock(), control.space(), control.free_zones(), control.failure())
+            let failing = control.failing();
+            (control.superblock(), control.space(), control.free_zones(), control.failure(), failing)
         };
-        let (superblock, space, free_zones, failure) = self.inner.control.call(look).await?;
+        let (superblock, space, free_zones, failure, failing) = self.inner.control.call(look).await?;
         let mut shards = Vec::new();
-        let mut errors = vec![0; superblock.drives.len()];
         let mut repair = RepairStatus::default();
         for shard in self.inner.shards.iter() {
-            let look = |shard: std::rc::Rc<Shard>| async move {
-                (shard.counters(), shard.read_errors(), shard.repair_status())
-            };
-            let (counters, read_errors, of_shard) = shard.call(look).await?;
+            let look = |shard: std::rc::Rc<Shard>| async move { (shard.counters(), shard.repair_status()) };
+            let (counters, of_shard) = shard.call(look).await?;
             repair.add(&of_shard);
             shards.push(counters);
-            errors.iter_mut().zip(read_errors).for_each(|(sum, count)| *sum += count);
         }
-        let drives = (0..).zip(superblock.drives).zip(free_zones).zip(errors);
-        let drives = drives.map(|(((index, drive), free_zones), read_errors)| DriveStatus {
+        let drives = (0..).zip(superblock.drives).zip(free_zones);
+        let drives = drives.map(|((index, drive), free_zones)| DriveStatus {
             index,
             id: drive.id,
             path: drive.path,
@@ -200,7 +203,8 @@ impl Pool {
             state: drive.state,
             zones: drive.zones,
             free_zones,
-            read_errors,
+            errors: drive.errors,
+            failing: failing.contains(&format::DriveIndex::new(index)),
         });
         Ok(PoolStatus {
             id: self.inner.id,

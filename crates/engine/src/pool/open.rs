@@ -211,7 +211,9 @@ async fn open_parts(
 
     let reserve = Reserve::of(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
-    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, (space, events.clone()));
+    let told = (space, events.clone());
+    let retire_after = options.tuning.retire_after;
+    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, told, retire_after);
     Reactor::current().spawn(control.clone().run()).detach();
     Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
     let home = Home::settle(&Reactor::current(), control.clone());
@@ -240,6 +242,7 @@ async fn open_parts(
     };
     let pool = Pool { inner: Arc::new(inner) };
     pool.repair_soon().await?;
+    control.retire_soon();
     Ok((pool, report))
 }
 

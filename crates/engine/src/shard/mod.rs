@@ -250,11 +250,6 @@ impl Shard {
         }
     }
 
-    /// Reads that each drive failed or answered wrongly.
-    pub(crate) fn read_errors(&self) -> Vec<u64> {
-        self.rows.drives.read_errors()
-    }
-
     /// Blocks that a layer stores in this shard.
     pub(crate) fn stored(&self, layer: LayerId) -> u64 {
         self.ledger.map.borrow().stored(layer)
@@ -273,6 +268,16 @@ impl Shard {
     /// A user reads or writes.
     fn note_use(&self) {
         self.repair_limits.note_use(self.identity.shard.index());
+    }
+
+    /// Tells the control of reads that drives did not answer as they should, until the shard stops. One task a shard.
+    async fn run_witness(self: Rc<Self>) {
+        while !self.stopping.get() {
+            let reads = self.rows.drives.bad_reads.taken().await;
+            if !reads.is_empty() {
+                self.link.note_bad_reads(reads).await;
+            }
+        }
     }
 
     /// Reports drives that said they are gone while they were read.

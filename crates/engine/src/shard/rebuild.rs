@@ -9,7 +9,7 @@
 
 use codec::ColumnSet;
 use format::limits::BLOCK;
-use format::{Column, DriveIndex, Row, SegmentRecord, ZoneIndex};
+use format::{Address, Column, DriveIndex, Row, SegmentRecord, ZoneIndex};
 use reactor::{Buffer, IoError, IoErrorKind, Reactor};
 use smallvec::SmallVec;
 
@@ -255,7 +255,7 @@ impl<'a> Rebuild<'a> {
         if let Some(cell) = cell
             && read.cells.iter().any(|(of, _)| *of == column.get())
         {
-            self.shard.rows.drives.count_read_error(cell.drive);
+            self.shard.rows.note_wrong(Address::new(read.id, column, row), cell.drive);
         }
     }
 

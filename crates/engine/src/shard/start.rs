@@ -179,6 +179,7 @@ impl Candidate {
         shard.run_beside(shard.clone().run_healer());
         shard.run_beside(shard.clone().run_cleaner());
         shard.run_beside(shard.clone().run_repair());
+        shard.run_beside(shard.clone().run_witness());
         if replayed {
             shard.log.checkpoint_due.notify();
         }
@@ -280,6 +281,7 @@ impl Shard {
         self.stopping.set(true);
         self.log.begin_stop();
         self.heal.wake();
+        self.rows.drives.bad_reads.wake();
         self.repair_soon();
         self.checkpointed.wake_all();
     }

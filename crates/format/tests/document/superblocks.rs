@@ -3,9 +3,10 @@
 use std::hash::Hasher;
 
 use format::{
-    DriveId, DriveIndex, DriveRecord, DriveState, FORMAT_VERSION, Generation, Incarnation, Lineage, PoolId,
-    PoolKey, Row, Scheme, SegmentClass, SegmentColumn, SegmentId, SegmentRecord, SegmentState, Sequence,
-    ShardRecord, Superblock, UnverifiedSuperblock, ZoneIndex, decode_segments, encode_segments,
+    DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, FORMAT_VERSION, Generation, Incarnation,
+    Lineage, PoolId, PoolKey, Row, Scheme, SegmentClass, SegmentColumn, SegmentId, SegmentRecord,
+    SegmentState, Sequence, ShardRecord, Superblock, UnverifiedSuperblock, ZoneIndex, decode_segments,
+    encode_segments,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -38,6 +39,13 @@ fn superblock() -> Superblock {
         zones: 0x292A_2B2C,
         state: DriveState::Failed,
         since: Generation::new(0x3132_3334_3536_3738),
+        errors: DriveErrors {
+            unreadable: 0x3132_3334_3536_3739,
+            wrong: 0x3132_3334_3536_3740,
+            last: 0x3132_3334_3536_3741,
+            counting_since: 0x3132_3334_3536_3742,
+            zones: 0x292A_2B2D,
+        },
         path: "/dev/disk/by-id/x".into(),
     };
     let shard = ShardRecord {
@@ -122,6 +130,11 @@ pub(crate) fn check(page: &Checked) {
                 ("zones", &drive.zones.to_le_bytes()),
                 ("state", &[3]),
                 ("since", &drive.since.get().to_le_bytes()),
+                ("unreadable", &drive.errors.unreadable.to_le_bytes()),
+                ("wrong", &drive.errors.wrong.to_le_bytes()),
+                ("last error", &drive.errors.last.to_le_bytes()),
+                ("counting since", &drive.errors.counting_since.to_le_bytes()),
+                ("bad zones", &drive.errors.zones.to_le_bytes()),
             ],
         );
         rest = text(rest, "/dev/disk/by-id/x");

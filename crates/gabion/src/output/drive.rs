@@ -4,7 +4,7 @@ use server::Size;
 use server::wire::{CheckReport, Damage, IdentifiedDrive, PoolDrive};
 
 use super::table::table;
-use super::time::length;
+use super::time::{length, utc};
 use super::{size, word};
 
 /// Findings of a check that are shown one by one.
@@ -30,14 +30,26 @@ pub(super) fn drives_of_pool(drives: &[PoolDrive]) -> String {
 
 fn columns(drive: &PoolDrive) -> Vec<String> {
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+    let failing = if drive.failing == Some(true) { ", failing" } else { "" };
     vec![
         number(drive.index.map(u64::from)),
-        word(&drive.state),
+        format!("{}{failing}", word(&drive.state)),
         size(drive.size),
         size(drive.used),
-        number(drive.read_errors),
+        errors(drive),
         drive.path.clone(),
     ]
+}
+
+/// Reads that it did not answer as it should.
+fn errors(drive: &PoolDrive) -> String {
+    match (drive.read_errors, drive.wrong_reads, drive.last_error) {
+        (None, ..) => "-".into(),
+        (Some(all), Some(wrong), Some(last)) if all > 0 => {
+            format!("{} unreadable, {wrong} wrong, last {}", all.saturating_sub(wrong), utc(last))
+        }
+        (Some(all), ..) => all.to_string(),
+    }
 }
 
 /// What drives are and hold.

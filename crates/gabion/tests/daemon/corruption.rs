@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use super::harness::{Daemon, Home};
+use super::harness::{Daemon, Home, until};
 use super::nbd::{Client, pattern};
 
 /// The drive whose bytes are flipped: one, as many as 4+1 bears.
@@ -105,6 +105,40 @@ fn a_running_pool_serves_what_was_written_while_bytes_flip() {
     assert!(errors > 0);
     daemon.kill();
     let daemon = home.start();
+    everything_is_there(&home);
+    daemon.stop();
+}
+
+#[test]
+fn a_drive_that_garbles_is_counted_shown_and_emptied_when_there_is_room() {
+    let home = Home::new();
+    let daemon = home.start_with(&["--retire-after", "4"]);
+    make(&daemon);
+    write_everything(&home);
+    flip(&home, 4242, 400);
+    everything_is_there(&home);
+    // Five drives for five columns: it stays.
+    until("the drive counts as failing", || daemon.pool("fast")["health"] == "drive_failing");
+    let drive = |daemon: &Daemon<'_>| daemon.pool("fast")["drives"][VICTIM].clone();
+    assert_eq!((&drive(&daemon)["state"], &drive(&daemon)["failing"]), (&"online".into(), &true.into()));
+    let status = home.gabion(&["pool", "status", "fast"]);
+    assert_eq!(status.code, Some(3), "{status:?}");
+    assert!(status.out.contains("pool 'fast': drive failing"), "{}", status.out);
+    assert!(status.out.contains("answered wrongly in its life, the last just now"), "{}", status.out);
+    assert!(status.out.contains("'gabion drive replace fast 3 --with DRIVE'"), "{}", status.out);
+    let list = daemon.ok(&["drive", "list", "fast"]);
+    assert!(list.contains("online, failing") && list.contains("0 unreadable, "), "{list}");
+    let events = daemon.json(&["pool", "events", "fast"]).to_string();
+    assert!(events.contains("drive_errs") && events.contains("drive_failing"), "{events}");
+    let counted = drive(&daemon)["wrong_reads"].as_u64().unwrap();
+    daemon.kill();
+
+    let daemon = home.start_with(&["--retire-after", "4"]);
+    let wrong = drive(&daemon)["wrong_reads"].as_u64().unwrap();
+    assert!(wrong > 0 && counted > 0 && drive(&daemon)["failing"] == true, "{wrong} of {counted}");
+    daemon.ok(&["drive", "add", "fast", &home.file("another", 64 << 20)]);
+    until("it is emptied", || drive(&daemon)["state"] == "removed");
+    until("all is well", || daemon.pool("fast")["health"] == "healthy");
     everything_is_there(&home);
     daemon.stop();
 }

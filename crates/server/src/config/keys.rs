@@ -222,6 +222,19 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        section: "daemon",
+        name: "retire_after",
+        value: "ZONES",
+        help: "In how many of its zones a drive may fail reads, or answer them wrongly, within a day before it counts as failing and is \
+               emptied, if the others have room. A zone is a 2048th of the pool's smallest drive, 1 to 64 MiB. 0: however many.",
+        example: "100",
+        set: |config, text| {
+            let zones = text.parse().map_err(|_| format!("'{text}' is not a number of zones"));
+            set(&mut config.retire_after, zones)
+        },
+        show: |config| Shown::Number(u64::from(config.retire_after)),
+    },
+    Key {
         section: "nbd",
         name: "socket",
         value: "PATH|none",

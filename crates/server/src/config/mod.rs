@@ -51,6 +51,7 @@ pub struct Config {
     pub checkpoint_after: Size,
     pub drive_wait: Duration,
     pub warn_at: Vec<u8>,
+    pub retire_after: u32,
     pub nbd_socket: Option<PathBuf>,
     pub nbd_listen: Vec<SocketAddr>,
     pub vhost_directory: PathBuf,
@@ -79,6 +80,7 @@ impl Config {
             checkpoint_after: Size(1 << 30),
             drive_wait: Duration::from_secs(30),
             warn_at: vec![80, 90, 95],
+            retire_after: 32,
             nbd_listen: Vec::new(),
             pools: BTreeMap::new(),
         }

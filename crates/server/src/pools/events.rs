@@ -58,6 +58,16 @@ fn told(event: &Event) -> (Severity, String) {
         EventKind::DriveRemoved => {
             info(format!("{drive} ({text}) belongs to the pool no more: all that it held is on others"))
         }
+        EventKind::DriveErrs => warning(format!(
+            "{drive} failed {amount} read{}, or answered wrongly; others gave the data back ({text})",
+            if *amount == 1 { "" } else { "s" }
+        )),
+        EventKind::DriveFailing => (
+            Severity::Error,
+            format!(
+                "{drive} ({text}) is failing: it errs in {amount} zones, and is to be emptied or replaced"
+            ),
+        ),
         EventKind::VolumeCreated => info(format!("volume '{text}' of {} was created", Size(*amount))),
         EventKind::VolumeResized => info(format!("volume '{text}' has {} now", Size(*amount))),
         EventKind::VolumeDeleted => info(format!("'{text}' was deleted")),

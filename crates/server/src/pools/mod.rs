@@ -9,6 +9,7 @@ mod drives;
 mod events;
 mod find;
 mod open;
+mod problems;
 mod slot;
 mod snapshots;
 mod status;
@@ -90,6 +91,7 @@ impl Pools {
         let tuning = Tuning {
             map_bytes: config.map_memory.bytes(),
             checkpoint_bytes: config.checkpoint_after.bytes(),
+            retire_after: config.retire_after,
             ..Tuning::default()
         };
         let drive_wait = config.drive_wait;

@@ -6,11 +6,10 @@ use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters,
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
+use super::problems::{misses_something, problems_of};
 use super::slot::{Slot, Status};
-use super::watch::percent_taken;
 use super::{OpenPool, Pools, no_pool};
 use crate::error::{Error, Result};
-use crate::sizes::Size;
 use crate::wire::{self, Counters, DriveState, Health, Pool, PoolDrive, PoolState, Problem, Repair, Space};
 
 impl Pools {
@@ -69,6 +68,9 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         used: None,
         state: DriveState::Unknown,
         read_errors: None,
+        wrong_reads: None,
+        last_error: None,
+        failing: None,
     };
     let (state, doing, error) = match &slot.status {
         Status::Open(_) => (PoolState::Open, None, None),
@@ -116,11 +118,15 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         Err(error) => return Err(error),
     };
     let space = space_of(&status, volumes.as_deref().unwrap_or_default());
-    let problems = problems_of(&status, &space, warn_at);
+    let problems = problems_of(&status, &space, warn_at, super::volumes::now());
     let health = if status.failure.is_some() {
         Health::Failed
     } else if !misses_something(&status) {
-        Health::Healthy
+        if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
+            Health::DriveFailing
+        } else {
+            Health::Healthy
+        }
     } else if status.repair.state == RepairState::Working {
         Health::Rebuilding
     } else {
@@ -140,11 +146,6 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         ..shown
     };
     Ok((pool, Some(status)))
-}
-
-/// True if segments may miss columns.
-fn misses_something(status: &PoolStatus) -> bool {
-    status.drives.iter().any(|drive| drive.state.counts_as_lost())
 }
 
 fn repair_shown(repair: &RepairStatus, limits: RepairLimits) -> Repair {
@@ -188,7 +189,10 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
         size: Some(drive.size),
         used: Some(u64::from(drive.zones - drive.free_zones.min(drive.zones)) * status.zone_bytes),
         state: state(drive.state),
-        read_errors: Some(drive.read_errors),
+        read_errors: Some(drive.errors.unreadable + drive.errors.wrong),
+        wrong_reads: Some(drive.errors.wrong),
+        last_error: Some(drive.errors.last).filter(|last| *last > 0),
+        failing: Some(drive.failing),
     };
     status.drives.iter().map(drive).collect()
 }
@@ -232,144 +236,4 @@ fn sum(shards: &[ShardCounters]) -> Counters {
     let amplification = all as f64 / sum.user_blocks as f64;
     sum.write_amplification = (sum.user_blocks > 0).then_some(amplification);
     sum
-}
-
-/// What is wrong with a pool in service, worst first: what it means, and what to do.
-fn problems_of(status: &PoolStatus, space: &Space, warn_at: &[u8]) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let name = &status.name;
-    if let Some(failure) = &status.failure {
-        problems.push(Problem {
-            message: format!("writes are refused: {failure}. What was flushed before is safe on the drives"),
-            action: format!(
-                "find out why the drives were lost ('dmesg', power, cables), bring them back, then 'gabion pool close \
-                 {name} --force' and 'gabion pool open {name}'"
-            ),
-        });
-    }
-    problems.extend(lost_drives(status));
-    problems.extend(returning_drives(status));
-    problems.extend(leaving_drives(status));
-    for drive in status.drives.iter().filter(|drive| drive.state.is_in_use() && drive.read_errors > 0) {
-        problems.push(Problem {
-            message: format!(
-                "drive {} ({}) failed or garbled {} reads since the pool was opened; the other drives gave the data back",
-                drive.index, drive.path, drive.read_errors
-            ),
-            action: format!(
-                "look at 'smartctl -a {0}' and 'dmesg'; if it goes on, replace it: 'gabion drive replace {name} {1} \
-                 --with DRIVE', or 'gabion drive remove {name} {1}' if the others have room",
-                drive.path, drive.index
-            ),
-        });
-    }
-    if space.free == 0 {
-        problems.push(Problem {
-            message: "the pool is full: writes that need more room fail; overwriting, reads, trims and deletes go on".into(),
-            action: format!(
-                "trim in the guests ('fstrim -av'), delete volumes or snapshots ('gabion volume list {name} --snapshots'), or \
-                 add a drive: 'gabion drive add {name} DRIVE'"
-            ),
-        });
-    } else if let Some(threshold) = warn_at.iter().filter(|at| percent_taken(space) >= **at).max() {
-        let kept = if space.promised > 0 {
-            format!(", {} of that kept for thick volumes", Size(space.promised))
-        } else {
-            String::new()
-        };
-        problems.push(Problem {
-            message: format!(
-                "the pool fills up: {} of {} are free, {} % are taken{kept}, and daemon.warn_at says to tell from {threshold} % on",
-                Size(space.free),
-                Size(space.capacity),
-                percent_taken(space)
-            ),
-            action: format!(
-                "trim in the guests ('fstrim -av'), delete volumes or snapshots ('gabion volume list {name} --snapshots'), or \
-                 add a drive: 'gabion drive add {name} DRIVE'"
-            ),
-        });
-    }
-    problems
-}
-
-fn lost_drives(status: &PoolStatus) -> Option<Problem> {
-    let lost: Vec<String> = status
-        .drives
-        .iter()
-        .filter(|drive| matches!(drive.state, Engine::Missing | Engine::Failed))
-        .map(|drive| format!("{} ({})", drive.index, drive.path))
-        .collect();
-    if lost.is_empty() {
-        return None;
-    }
-    let left = usize::from(status.scheme.parity()).saturating_sub(lost.len());
-    let risk = match left {
-        0 => "the next loss of a drive stops the pool and loses data".to_owned(),
-        1 => "the pool bears the loss of one more".to_owned(),
-        more => format!("the pool bears the loss of {more} more"),
-    };
-    let (drives, are) = if lost.len() == 1 { ("drive", "is") } else { ("drives", "are") };
-    let numbers: Vec<u16> =
-        status.drives.iter().filter(|drive| drive.state.is_lost()).map(|drive| drive.index).collect();
-    Some(Problem {
-        message: format!("{drives} {} {are} lost: all data is still served, and {risk}", lost.join(", ")),
-        action: format!(
-            "{}. Look at 'dmesg' and 'smartctl' for why it was lost",
-            repair_of(status, &numbers)
-        ),
-    })
-}
-
-fn listed(status: &PoolStatus, state: Engine) -> Vec<String> {
-    let those = status.drives.iter().filter(|drive| drive.state == state);
-    those.map(|drive| format!("{} ({})", drive.index, drive.path)).collect()
-}
-
-fn returning_drives(status: &PoolStatus) -> Option<Problem> {
-    let back = listed(status, Engine::Returning);
-    (!back.is_empty()).then(|| Problem {
-        message: format!("drive {} was lost and is back: what it missed is not there yet", back.join(", ")),
-        action: repair_of(status, &[]),
-    })
-}
-
-/// Drives that are to be emptied and are not: while that goes on, there is nothing wrong.
-fn leaving_drives(status: &PoolStatus) -> Option<Problem> {
-    let leaving = listed(status, Engine::Leaving);
-    let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
-    (!leaving.is_empty() && stuck).then(|| Problem {
-        message: format!("drive {} is to be emptied, and that does not go on", leaving.join(", ")),
-        action: repair_of(status, &[]),
-    })
-}
-
-/// What becomes of the columns that are missing or to be moved; `lost` are the numbers of drives that are lost.
-fn repair_of(status: &PoolStatus, lost: &[u16]) -> String {
-    let (repair, name) = (&status.repair, &status.name);
-    let (left, all) = (Size(repair.bytes_left), Size(repair.bytes_left + repair.bytes_done));
-    match repair.state {
-        RepairState::Whole => "everything is on the other drives: nothing is to be done".into(),
-        RepairState::Working => {
-            format!("wait: it is being written to other drives, {left} of {all} are left")
-        }
-        RepairState::Paused => {
-            format!(
-                "'gabion pool repair {name} --resume': repair is paused with {left} to be written to other drives"
-            )
-        }
-        RepairState::NeedsSpace => format!(
-            "delete or trim data, or add a drive ('gabion drive add {name} DRIVE'): the others have no room for {left}"
-        ),
-        RepairState::NeedsDrive => {
-            let number = lost.first().map_or("N".into(), u16::to_string);
-            format!(
-                "if it can be plugged in again, 'gabion drive return {name} {number}'; else 'gabion drive replace {name} {number} \
-                 --with DRIVE': the others hold everything already, and {left} need another drive"
-            )
-        }
-        RepairState::Lost => {
-            "restore what is damaged from a backup: more was lost than the scheme bears".into()
-        }
-    }
 }

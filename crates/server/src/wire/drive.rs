@@ -41,8 +41,17 @@ pub struct PoolDrive {
     /// Bytes of it that the pool uses or keeps for itself.
     #[serde(default)]
     pub used: Option<u64>,
-    /// Reads that it failed or answered wrongly since the pool was opened.
+    /// Reads that it failed or answered wrongly in the life of the pool. The others gave the data back.
     pub read_errors: Option<u64>,
+    /// Those of them that it answered wrongly.
+    #[serde(default)]
+    pub wrong_reads: Option<u64>,
+    /// When the last of them was, in seconds since 1970; absent if there was none.
+    #[serde(default)]
+    pub last_error: Option<u64>,
+    /// True if it errs in so many places that it is to go: it is emptied by itself if the others have room.
+    #[serde(default)]
+    pub failing: Option<bool>,
 }
 
 /// A drive that is to join a pool.

@@ -26,6 +26,8 @@ pub enum PoolState {
 pub enum Health {
     /// Everything is as it should be.
     Healthy,
+    /// Everything is protected, and a drive errs in so many places that it is to go.
+    DriveFailing,
     /// Data is served in full, with less protection than the scheme gives, and what is missing is being written to other drives.
     Rebuilding,
     /// Data is served in full, with less protection than the scheme gives.

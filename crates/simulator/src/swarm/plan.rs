@@ -80,7 +80,8 @@ pub(super) struct Plan {
     pub(super) stretch: Stretch,
 }
 
-pub(super) fn plan(random: &Random) -> Plan {
+/// A seed's plan. Whatever came to be planned later is drawn from `other`, so that seeds keep what they had.
+pub(super) fn plan(random: &Random, other: &Random) -> Plan {
     let scheme = *random.choose(&["4+1", "1+1", "1+2", "2+2", "4+2", "3+0", "2+1", "4+1", "4+1", "3+3"]);
     let (data, parity) = scheme.split_once('+').unwrap_or(("1", "1"));
     let parity: usize = parity.parse().unwrap_or(0);
@@ -111,6 +112,7 @@ pub(super) fn plan(random: &Random) -> Plan {
             records_in_flight: usize::try_from(random.between(1, 8)).unwrap_or(1),
             checkpoint_bytes: *random.choose(&[1 << 20, 4 << 20, 64 << 20]),
             repair: RepairLimits { paused: random.once_in(8), bytes_per_second: repair_rate(random) },
+            retire_after: *other.choose(&[0, 1, 4, 32]),
         },
         latency: *random.choose(&[(20_000, 100_000), (1_000, 1_000_000), (5_000, 5_000)]),
     };

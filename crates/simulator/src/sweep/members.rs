@@ -5,10 +5,11 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use engine::{AttachedVolume, Member, Pool, RepairLimits, RepairState};
 use format::DriveState;
-use reactor::Reactor;
+use reactor::{Buffer, Reactor};
 
 use super::{Expected, Swept, parsed, verify, write};
 use crate::model::VolumeModel;
@@ -36,6 +37,13 @@ pub(super) async fn perform(
         pool.fail_drive(0).await?;
         write(volume, model, 55, 4096, 64 << 10).await?;
     }
+    if operation == Swept::Retire {
+        let disk = machine.disks.first().unwrap_or_else(|| panic!("there is a drive"));
+        // The superblocks lie in the first four MiB.
+        let pages = disk.pages().into_iter().filter(|page| *page >= 1024);
+        // Few: each that is read is written elsewhere.
+        pages.step_by(8).for_each(|page| disk.spoil(page));
+    }
     let ended = done.clone();
     let changes = Reactor::current().spawn(async move {
         if let Some(add) = add {
@@ -43,6 +51,9 @@ pub(super) async fn perform(
         }
         if matches!(operation, Swept::Evacuate | Swept::ReplaceDrive) {
             over.evacuate_drive(0).await?;
+        }
+        if operation == Swept::Retire {
+            read_until_retired(&over).await?;
         }
         if let Some(back) = back {
             back.await?;
@@ -62,6 +73,21 @@ pub(super) async fn perform(
         model.flushed(2 * value + 1);
     }
     changes.await
+}
+
+/// Reads everything, until the first drive is to be emptied for what it does not give.
+async fn read_until_retired(pool: &Pool) -> engine::Result<()> {
+    let volume = pool.open_volume("v").await?.attach();
+    let buffer = Buffer::new(usize::try_from(volume.size()).unwrap_or(0));
+    loop {
+        volume.read(0, &buffer.span()).await?;
+        let first = pool.status().await?.drives.first().map(|drive| drive.state);
+        if first != Some(DriveState::Online) {
+            return Ok(());
+        }
+        // It is told in the background.
+        Reactor::current().sleep(Duration::from_micros(100)).await;
+    }
 }
 
 /// What must hold after the cut, or without one.
@@ -93,7 +119,7 @@ pub(super) fn after_cut(
     }
     let members = machine.members();
     check_members(operation, machine, &members, &left_out, expected.done)?;
-    judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, &[])?;
+    judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, operation.bad_drives())?;
     let left_out = without_others(operation, machine, expected, choice);
     left_out.map(|_| ()).map_err(|error| format!("when all is done: {error}"))
 }
@@ -107,9 +133,15 @@ fn without_others(
 ) -> Result<Vec<usize>, String> {
     let members = machine.members();
     let lost = members.iter().filter(|member| member.state.counts_as_lost()).count();
-    let bears = usize::from(parsed(machine.scheme()).parity()).saturating_sub(lost);
+    // What is on a bad drive is as good as lost.
+    let is_bad = |index: usize| operation.bad_drives().contains(&index);
+    let bad = (0..members.len()).filter(|index| {
+        is_bad(*index) && members.get(*index).is_some_and(|member| member.state != DriveState::Removed)
+    });
+    let bears = usize::from(parsed(machine.scheme()).parity()).saturating_sub(lost + bad.count());
     let used = (0..members.len()).filter(|index| {
-        members.get(*index).is_some_and(|member| member.state.is_in_use() && !member.state.counts_as_lost())
+        let in_use = |member: &Member| member.state.is_in_use() && !member.state.counts_as_lost();
+        !is_bad(*index) && members.get(*index).is_some_and(in_use)
     });
     let used: Vec<usize> = used.collect();
     let first = usize::try_from(choice).unwrap_or(0) % used.len().max(1);
@@ -145,6 +177,8 @@ fn check_members(
     let is_settled = |(index, state): (usize, &DriveState)| match state {
         DriveState::Online => true,
         DriveState::Removed => left_out.contains(&index) || index == 0,
+        // Nobody waited for it.
+        DriveState::Leaving => index == 0 && operation == Swept::Retire,
         _ => index == 0 && state.is_lost() && operation == Swept::ReturnDrive,
     };
     let settled = states.iter().enumerate().all(is_settled);
@@ -154,7 +188,7 @@ fn check_members(
     let right = match operation {
         // With the spare, or without it if nobody was told that it had joined.
         Swept::AddDrive => (first == DriveState::Online || given_up) && (!done || joined),
-        Swept::Evacuate => !done || first == DriveState::Removed,
+        Swept::Evacuate | Swept::Retire => !done || first == DriveState::Removed,
         Swept::ReplaceDrive => {
             let replaced = joined && first == DriveState::Removed;
             replaced || !done && first == DriveState::Online || given_up

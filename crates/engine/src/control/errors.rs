@@ -1,0 +1,182 @@
+//! Drives that do not answer reads as they should: counted in the superblock, said, and emptied when it is too much.
+//!
+//! A drive that errs loses nothing: what it does not give is computed, and written elsewhere. So it is no lost drive, but one that
+//! is to be emptied as soon as that takes nothing from anybody: when no other drive is lost, and the others have room. Until then it
+//! stays, and the pool's status says that it fails.
+//!
+//! Always true: emptying it never lowers what the pool bears. Counts are published when a zone counts anew, or with whatever is
+//! published next; a crash loses no more than what was counted in between.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use format::{DriveErrors, DriveIndex, DriveState, EventKind, Superblock};
+use reactor::Reactor;
+
+use super::Control;
+use crate::bad_reads::{BadRead, Known, is_failing, zones_borne};
+use crate::error::ErrorKind;
+
+/// What is known of the drives' errors, beside what the superblock says.
+pub(super) struct Errors {
+    known: RefCell<Vec<Known>>,
+    /// See [`crate::Tuning::retire_after`].
+    retire_after: u32,
+    /// Somebody is looking for drives to empty, and is to look again.
+    retiring: Cell<bool>,
+    again: Cell<bool>,
+    /// A drive was not emptied because the others have no room.
+    wants_space: Cell<bool>,
+}
+
+impl Errors {
+    pub(super) fn new(superblock: &Superblock, retire_after: u32) -> Self {
+        let known = superblock.drives.iter().map(|record| Known::of(&record.errors)).collect();
+        Self {
+            known: RefCell::new(known),
+            retire_after,
+            retiring: Cell::default(),
+            again: Cell::default(),
+            wants_space: Cell::default(),
+        }
+    }
+}
+
+impl Control {
+    /// Counts reads that drives did not answer as they should. A drive for which that is too many is emptied, in the background.
+    pub(super) async fn note_bad_reads(self: &Rc<Self>, reads: &[BadRead]) {
+        let mut counts = false;
+        for read in reads {
+            counts |= self.count(read);
+        }
+        self.say_errors();
+        if counts {
+            self.retire_soon();
+            // A pool that has failed counts no more.
+            let _ = self.publish(|_| ()).await;
+        }
+    }
+
+    /// True if something counts against a drive that did not before.
+    fn count(&self, read: &BadRead) -> bool {
+        let borne = self.borne(read.drive);
+        let zone = read.offset.and_then(|offset| self.geometry.zone_at(offset));
+        let now = self.events.now();
+        self.with_errors(read.drive, |known, errors| known.count(errors, (zone, read.wrong), borne, now))
+            .unwrap_or(false)
+    }
+
+    /// What `change` gives, of a drive's errors.
+    fn with_errors<T>(
+        &self,
+        drive: DriveIndex,
+        change: impl FnOnce(&mut Known, &mut DriveErrors) -> T,
+    ) -> Option<T> {
+        let mut known = self.errors.known.borrow_mut();
+        let mut state = self.state.borrow_mut();
+        let record = state.superblock.drives.get_mut(drive.index())?;
+        if known.len() <= drive.index() {
+            known.resize_with(drive.index() + 1, Known::default);
+        }
+        known.get_mut(drive.index()).map(|known| change(known, &mut record.errors))
+    }
+
+    /// In how many zones a drive may err.
+    fn borne(&self, drive: DriveIndex) -> Option<u32> {
+        let state = self.state.borrow();
+        zones_borne(self.errors.retire_after, state.superblock.drive(drive)?.zones)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = DriveIndex> + use<> {
+        let count = self.state.borrow().superblock.drives.len();
+        (0..u16::try_from(count).unwrap_or(u16::MAX)).map(DriveIndex::new)
+    }
+
+    fn say_errors(&self) {
+        let now = self.events.now();
+        for drive in self.numbers() {
+            let say = |known: &mut Known, errors: &mut DriveErrors| Some((known.due(errors, now)?, *errors));
+            let Some((amount, errors)) = self.with_errors(drive, say).flatten() else { continue };
+            let text = format!(
+                "{}: in its life it failed {} reads, and answered {} wrongly",
+                self.path_of(drive),
+                errors.unreadable,
+                errors.wrong
+            );
+            self.events.say_much_of(drive, EventKind::DriveErrs, amount, &text);
+        }
+    }
+
+    /// Drives that err in too many places, and belong to the pool.
+    pub(crate) fn failing(&self) -> Vec<DriveIndex> {
+        let state = self.state.borrow();
+        let fails = |drive: &DriveIndex| {
+            let borne = |zones| zones_borne(self.errors.retire_after, zones);
+            let record = state.superblock.drive(*drive);
+            record.is_some_and(|record| {
+                record.state != DriveState::Removed && is_failing(&record.errors, borne(record.zones))
+            })
+        };
+        let count = u16::try_from(state.superblock.drives.len()).unwrap_or(u16::MAX);
+        (0..count).map(DriveIndex::new).filter(fails).collect()
+    }
+
+    /// What counted against a drive does not any more: somebody wants to keep it.
+    pub(super) fn forgive(&self, drive: DriveIndex) {
+        let now = self.events.now();
+        self.with_errors(drive, |known, errors| known.forgive(errors, now));
+    }
+
+    /// Has drives that fail emptied, if that is possible by now. In the background.
+    pub(crate) fn retire_soon(self: &Rc<Self>) {
+        if self.failing().is_empty() {
+            return;
+        }
+        self.errors.again.set(true);
+        if self.errors.retiring.replace(true) {
+            return;
+        }
+        let control = self.clone();
+        let retire = async move {
+            while control.errors.again.replace(false) {
+                control.retire_failing().await;
+            }
+            control.errors.retiring.set(false);
+        };
+        Reactor::current().spawn(retire).detach();
+    }
+
+    /// There is more space than there was.
+    pub(super) fn retire_if_short(self: &Rc<Self>) {
+        if self.errors.wants_space.take() {
+            self.retire_soon();
+        }
+    }
+
+    async fn retire_failing(&self) {
+        for drive in self.failing() {
+            let errors = self.with_errors(drive, |known, errors| {
+                (!std::mem::replace(&mut known.said_failing, true)).then_some(*errors)
+            });
+            if let Some(errors) = errors.flatten() {
+                let path = self.path_of(drive);
+                tracing::warn!(%drive, path, zones = errors.zones, "a drive errs in many places: it is to go");
+                self.events.say_much_of(drive, EventKind::DriveFailing, u64::from(errors.zones), &path);
+            }
+            let online = |state| state == Some(DriveState::Online);
+            let state = self.state.borrow().superblock.drive(drive).map(|record| record.state);
+            // What is missing comes first, and wants the space.
+            if !online(state) || self.counts_a_loss() {
+                continue;
+            }
+            if let Err(error) = self.evacuate_drive(drive, true).await {
+                self.errors.wants_space.set(error.kind() == ErrorKind::NoSpace);
+                tracing::debug!(%drive, %error, "a drive that fails is not emptied");
+            }
+        }
+    }
+
+    fn counts_a_loss(&self) -> bool {
+        self.state.borrow().superblock.drives.iter().any(|record| record.state.counts_as_lost())
+    }
+}

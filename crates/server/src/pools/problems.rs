@@ -1,0 +1,192 @@
+//! What is wrong with a pool in service, in words: what it means, what is at risk, and what to do.
+
+use engine::{DriveStatus, PoolStatus, RepairState};
+use format::DriveState as Engine;
+
+use super::watch::percent_taken;
+use crate::sizes::Size;
+use crate::wire::{Problem, Space};
+
+/// Seconds for which a drive's errors are shown after the last: a week.
+const SHOWN_FOR: u64 = 7 * 86_400;
+
+/// What is wrong with a pool in service, worst first: what it means, and what to do.
+pub(super) fn problems_of(status: &PoolStatus, space: &Space, warn_at: &[u8], now: u64) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let name = &status.name;
+    if let Some(failure) = &status.failure {
+        problems.push(Problem {
+            message: format!("writes are refused: {failure}. What was flushed before is safe on the drives"),
+            action: format!(
+                "find out why the drives were lost ('dmesg', power, cables), bring them back, then 'gabion pool close \
+                 {name} --force' and 'gabion pool open {name}'"
+            ),
+        });
+    }
+    problems.extend(lost_drives(status));
+    problems.extend(returning_drives(status));
+    problems.extend(leaving_drives(status));
+    let in_use = status.drives.iter().filter(|drive| drive.state.is_in_use());
+    problems.extend(in_use.filter_map(|drive| erring_drive(status, drive, now)));
+    if space.free == 0 {
+        problems.push(Problem {
+            message: "the pool is full: writes that need more room fail; overwriting, reads, trims and deletes go on".into(),
+            action: format!(
+                "trim in the guests ('fstrim -av'), delete volumes or snapshots ('gabion volume list {name} --snapshots'), or \
+                 add a drive: 'gabion drive add {name} DRIVE'"
+            ),
+        });
+    } else if let Some(threshold) = warn_at.iter().filter(|at| percent_taken(space) >= **at).max() {
+        let kept = if space.promised > 0 {
+            format!(", {} of that kept for thick volumes", Size(space.promised))
+        } else {
+            String::new()
+        };
+        problems.push(Problem {
+            message: format!(
+                "the pool fills up: {} of {} are free, {} % are taken{kept}, and daemon.warn_at says to tell from {threshold} % on",
+                Size(space.free),
+                Size(space.capacity),
+                percent_taken(space)
+            ),
+            action: format!(
+                "trim in the guests ('fstrim -av'), delete volumes or snapshots ('gabion volume list {name} --snapshots'), or \
+                 add a drive: 'gabion drive add {name} DRIVE'"
+            ),
+        });
+    }
+    problems
+}
+
+fn lost_drives(status: &PoolStatus) -> Option<Problem> {
+    let lost: Vec<String> = status
+        .drives
+        .iter()
+        .filter(|drive| matches!(drive.state, Engine::Missing | Engine::Failed))
+        .map(|drive| format!("{} ({})", drive.index, drive.path))
+        .collect();
+    if lost.is_empty() {
+        return None;
+    }
+    let left = usize::from(status.scheme.parity()).saturating_sub(lost.len());
+    let risk = match left {
+        0 => "the next loss of a drive stops the pool and loses data".to_owned(),
+        1 => "the pool bears the loss of one more".to_owned(),
+        more => format!("the pool bears the loss of {more} more"),
+    };
+    let (drives, are) = if lost.len() == 1 { ("drive", "is") } else { ("drives", "are") };
+    let numbers: Vec<u16> =
+        status.drives.iter().filter(|drive| drive.state.is_lost()).map(|drive| drive.index).collect();
+    Some(Problem {
+        message: format!("{drives} {} {are} lost: all data is still served, and {risk}", lost.join(", ")),
+        action: format!(
+            "{}. Look at 'dmesg' and 'smartctl' for why it was lost",
+            repair_of(status, &numbers)
+        ),
+    })
+}
+
+fn listed(status: &PoolStatus, state: Engine) -> Vec<String> {
+    let those = status.drives.iter().filter(|drive| drive.state == state);
+    those.map(|drive| format!("{} ({})", drive.index, drive.path)).collect()
+}
+
+fn returning_drives(status: &PoolStatus) -> Option<Problem> {
+    let back = listed(status, Engine::Returning);
+    (!back.is_empty()).then(|| Problem {
+        message: format!("drive {} was lost and is back: what it missed is not there yet", back.join(", ")),
+        action: repair_of(status, &[]),
+    })
+}
+
+/// A drive that does not answer reads as it should.
+fn erring_drive(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Option<Problem> {
+    let (name, errors) = (&status.name, &drive.errors);
+    let (index, path) = (drive.index, &drive.path);
+    let ago = now.saturating_sub(errors.last);
+    if errors.last == 0 || !drive.failing && ago > SHOWN_FOR {
+        return None;
+    }
+    let counted = format!(
+        "{} reads failed and {} answered wrongly in its life, the last {}; the other drives gave the data back",
+        errors.unreadable,
+        errors.wrong,
+        how_long_ago(ago)
+    );
+    if !drive.failing {
+        return Some(Problem {
+            message: format!("drive {index} ({path}) shows errors: {counted}, and it was written elsewhere"),
+            action: format!(
+                "look at 'smartctl -a {path}' and 'dmesg'. One that errs in many places is emptied by itself, if the others have \
+                 room; 'gabion drive replace {name} {index} --with DRIVE' does it now"
+            ),
+        });
+    }
+    let message =
+        format!("drive {index} ({path}) is failing: it errs in {} of its zones: {counted}", errors.zones);
+    let action = if drive.state == Engine::Leaving {
+        format!("wait: it is being emptied, and leaves the pool then. {}", repair_of(status, &[]))
+    } else if misses_something(status) {
+        format!("it is emptied as soon as nothing is missing on the others. {}", repair_of(status, &[]))
+    } else {
+        format!(
+            "replace it: 'gabion drive replace {name} {index} --with DRIVE'. It cannot be emptied by itself: the others are too few, \
+             or have no room. If it is sound after all, 'gabion drive remove {name} {index} --cancel' forgets what it counted"
+        )
+    };
+    Some(Problem { message, action })
+}
+
+fn how_long_ago(seconds: u64) -> String {
+    match seconds {
+        0..120 => "just now".into(),
+        120..7200 => format!("{} minutes ago", seconds / 60),
+        7200..172_800 => format!("{} hours ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+/// True if segments may miss columns.
+pub(super) fn misses_something(status: &PoolStatus) -> bool {
+    status.drives.iter().any(|drive| drive.state.counts_as_lost())
+}
+
+/// Drives that are to be emptied and are not: while that goes on, there is nothing wrong.
+fn leaving_drives(status: &PoolStatus) -> Option<Problem> {
+    let leaving = listed(status, Engine::Leaving);
+    let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
+    (!leaving.is_empty() && stuck).then(|| Problem {
+        message: format!("drive {} is to be emptied, and that does not go on", leaving.join(", ")),
+        action: repair_of(status, &[]),
+    })
+}
+
+/// What becomes of the columns that are missing or to be moved; `lost` are the numbers of drives that are lost.
+fn repair_of(status: &PoolStatus, lost: &[u16]) -> String {
+    let (repair, name) = (&status.repair, &status.name);
+    let (left, all) = (Size(repair.bytes_left), Size(repair.bytes_left + repair.bytes_done));
+    match repair.state {
+        RepairState::Whole => "everything is on the other drives: nothing is to be done".into(),
+        RepairState::Working => {
+            format!("wait: it is being written to other drives, {left} of {all} are left")
+        }
+        RepairState::Paused => {
+            format!(
+                "'gabion pool repair {name} --resume': repair is paused with {left} to be written to other drives"
+            )
+        }
+        RepairState::NeedsSpace => format!(
+            "delete or trim data, or add a drive ('gabion drive add {name} DRIVE'): the others have no room for {left}"
+        ),
+        RepairState::NeedsDrive => {
+            let number = lost.first().map_or("N".into(), u16::to_string);
+            format!(
+                "if it can be plugged in again, 'gabion drive return {name} {number}'; else 'gabion drive replace {name} {number} \
+                 --with DRIVE': the others hold everything already, and {left} need another drive"
+            )
+        }
+        RepairState::Lost => {
+            "restore what is damaged from a backup: more was lost than the scheme bears".into()
+        }
+    }
+}
