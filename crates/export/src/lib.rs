@@ -1,4 +1,4 @@
-//! Exports of volumes over a [`Volume`] trait: NBD, vhost-user-blk, files by FUSE.
+//! Exports of volumes over a [`Volume`] trait: NBD, vhost-user-blk, files by FUSE, block devices by ublk.
 //!
 //! Owns the interface between whatever stores bytes and whoever serves them as a disk, and the protocols that do so.
 //!
@@ -15,6 +15,7 @@ pub mod nbd;
 mod race;
 mod reserve;
 mod stop;
+pub mod ublk;
 pub mod vhost;
 mod volume;
 

@@ -54,6 +54,8 @@ impl Daemon {
             .arg(directory.join("vhost"))
             .arg("--fuse-directory")
             .arg(directory.join("fuse"))
+            .arg("--ublk-directory")
+            .arg(directory.join("ublk"))
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -10,6 +10,7 @@
 
 mod buffer;
 mod clock;
+mod command;
 mod completion;
 mod drive;
 mod driver;
@@ -37,6 +38,7 @@ mod uring;
 
 pub use buffer::{ALIGNMENT, Buffer, Span};
 pub use clock::{Clock, Instant, SystemClock};
+pub use command::{LONG_COMMAND, order_device};
 pub use completion::{Completer, Io, IoResult, completion};
 pub use drive::{Drive, DriveProperties};
 pub use driver::{Driver, Rouse};

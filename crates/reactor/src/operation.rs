@@ -27,6 +27,18 @@ pub(crate) enum Operation {
     Accept(Accepted),
     /// Waits until a descriptor is ready.
     Poll(PollFlags),
+    /// Hands a device a command of its own, and waits for what it answers. Only rings can.
+    Command(Command),
+}
+
+/// A command that means something to one kind of device only.
+pub(crate) struct Command {
+    /// Which.
+    pub(crate) number: u32,
+    /// What it is told, as the device wants it.
+    pub(crate) words: [u8; 16],
+    /// What the words name of our memory.
+    pub(crate) _memory: Option<Span>,
 }
 
 /// Which way bytes go, seen from the program.
@@ -101,6 +113,7 @@ impl Operation {
             Self::Transfer(transfer) => transfer.moved(count),
             Self::Message(message) => message.moved(count),
             Self::Sync | Self::Allocate(_) | Self::Poll(_) => Step::Done(Ok(0)),
+            Self::Command(_) => Step::Done(Ok(count)),
             Self::Accept(accepted) => {
                 // SAFETY: the answer to an accept is a descriptor that belongs to nobody yet.
                 let connection = unsafe { OwnedFd::from_raw_fd(count as i32) };
@@ -110,8 +123,15 @@ impl Operation {
         }
     }
 
+    /// True for what only the device ends.
+    pub(crate) fn is_command(&self) -> bool {
+        matches!(self, Self::Command(_))
+    }
+
     fn failed(&mut self, errno: Errno) -> Step {
         match (self, errno) {
+            // What it means is known to whoever gave it.
+            (Self::Command(_), errno) => Step::Done(Err(errno.into())),
             (_, Errno::INTR | Errno::AGAIN) => Step::Again,
             (Self::Accept(_), errno) if was_of_the_connection(errno) => Step::Again,
             (Self::Allocate(allocate), errno) => allocate.failed(errno),

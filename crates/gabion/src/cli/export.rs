@@ -12,7 +12,8 @@ pub(crate) enum ExportCommand {
     List,
     /// End an export. Its clients' requests fail from then on
     ///
-    /// A file that is open, by a loop device for example, stays: unmount what lies on it first.
+    /// A file that is open, by a loop device for example, stays, and so does a device that is mounted: unmount what lies on
+    /// it first.
     Delete {
         /// The volume
         #[arg(value_name = "POOL/VOLUME")]
@@ -26,7 +27,7 @@ pub(crate) enum ExportCommand {
 /// Serve a volume
 #[derive(Args, Debug)]
 #[command(
-    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user", "fuse"])),
+    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user", "fuse", "ublk"])),
     after_long_help = "\
 Examples:
   gabion export create fast/vm01 --nbd
@@ -43,7 +44,11 @@ Examples:
 
   # A file of this host, and a file system in it
   gabion export create fast/data --fuse
-  mkfs.ext4 /run/gabion/fuse/fast/data && mount -o loop,discard /run/gabion/fuse/fast/data /mnt"
+  mkfs.ext4 /run/gabion/fuse/fast/data && mount -o loop,discard /run/gabion/fuse/fast/data /mnt
+
+  # A block device of this host, which outlives the daemon: its users wait for the next one
+  gabion export create fast/db --ublk
+  mkfs.ext4 /run/gabion/ublk/fast/db && mount -o discard /run/gabion/ublk/fast/db /mnt"
 )]
 pub(crate) struct CreateExportArgs {
     /// The volume
@@ -58,13 +63,17 @@ pub(crate) struct CreateExportArgs {
     /// As a file of this host, in the daemon's directory of files, for loop devices and whatever works on files
     #[arg(long)]
     pub(crate) fuse: bool,
+    /// As a block device of this host, /dev/ublkbN, where the kernel has ublk (Linux 6.5 or newer)
+    #[arg(long)]
+    pub(crate) ublk: bool,
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// With --vhost-user: queues that the machine may use, 1 to 64. Without it 64: one that is not used costs nothing
+    /// With --vhost-user: queues that the machine may use, 1 to 64; without it 64: one that is not used costs nothing. With
+    /// --ublk: queues of the device, without it one for each reactor thread
     #[arg(long, value_name = "N", conflicts_with_all = ["nbd", "fuse"])]
     pub(crate) queues: Option<u16>,
-    /// With --vhost-user: reactor threads that the queues are dealt out to, numbered from 0, as in '0,2'. Without it all
+    /// With --vhost-user and --ublk: reactor threads that the queues are dealt out to, numbered from 0, as in '0,2'. Without it all
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["nbd", "fuse"])]
     pub(crate) reactors: Vec<u32>,
 }

@@ -22,11 +22,12 @@ pub(crate) async fn run(setting: &Setting, command: ExportCommand) -> Result<Out
 }
 
 async fn create(setting: &Setting, arguments: CreateExportArgs) -> Result<Outcome> {
-    let CreateExportArgs { name, nbd: _, vhost_user, fuse, read_only, queues, reactors } = arguments;
+    let CreateExportArgs { name, nbd: _, vhost_user, fuse, ublk, read_only, queues, reactors } = arguments;
     let VolumeName { pool, volume } = name;
-    let protocol = match (vhost_user, fuse) {
-        (true, _) => Protocol::VhostUser,
-        (_, true) => Protocol::Fuse,
+    let protocol = match (vhost_user, fuse, ublk) {
+        (true, ..) => Protocol::VhostUser,
+        (_, true, _) => Protocol::Fuse,
+        (.., true) => Protocol::Ublk,
         _ => Protocol::Nbd,
     };
     let request = CreateExport { pool, volume, protocol, read_only, queues, reactors };

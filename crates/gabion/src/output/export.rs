@@ -7,7 +7,7 @@ use super::table::table;
 /// A list of exports.
 pub(crate) fn exports(exports: &[Export]) -> String {
     if exports.is_empty() {
-        return "no exports; 'gabion export create POOL/VOLUME --nbd', '--vhost-user' or '--fuse' makes one"
+        return "no exports; 'gabion export create POOL/VOLUME --nbd', '--vhost-user', '--fuse' or '--ublk' makes one"
             .into();
     }
     let row = |export: &Export| {

@@ -164,6 +164,7 @@ impl Gabion {
                 Protocol::Nbd => "by NBD on a Unix socket",
                 Protocol::VhostUser => "by vhost-user",
                 Protocol::Fuse => "as files by FUSE",
+                Protocol::Ublk => "as devices by ublk",
             }
         );
         let mut spots = in_turn(spots);
@@ -264,7 +265,7 @@ fn target(export: &Export, directory: &Path) -> Result<Target> {
             let path = paths.next().context("the daemon does not say where the volume's socket is")?;
             Ok(Target::Vhost(path.into()))
         }
-        Protocol::Fuse => {
+        Protocol::Fuse | Protocol::Ublk => {
             let path = export.uris.first().context("the daemon does not say where the volume's file is")?;
             Ok(Target::File(path.into()))
         }

@@ -41,6 +41,7 @@ fn a_command_line_that_makes_no_sense_exits_with_2() {
         &["export", "create", "fast/vm01", "--nbd", "--queues", "2"],
         &["export", "create", "fast/vm01", "--nbd", "--fuse"],
         &["export", "create", "fast/vm01", "--fuse", "--queues", "2"],
+        &["export", "create", "fast/vm01", "--fuse", "--ublk"],
         &["export", "create", "fast/vm01", "--fuse", "--reactors", "0"],
         &["export", "create", "fast/vm01", "--vhost-user", "--queues", "many"],
         &["check"],

@@ -84,7 +84,8 @@ impl Home {
         serve.env("GABION_STATE_DIR", self.path("state")).env("GABION_NBD_SOCKET", self.nbd_socket());
         serve
             .env("GABION_VHOST_DIRECTORY", self.path("vhost"))
-            .env("GABION_FUSE_DIRECTORY", self.path("fuse"));
+            .env("GABION_FUSE_DIRECTORY", self.path("fuse"))
+            .env("GABION_UBLK_DIRECTORY", self.path("ublk"));
         serve.env("GABION_DRIVE_WAIT", "0").env("GABION_LOG_FORMAT", "json").env("GABION_LOG_LEVEL", "debug");
         serve
     }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the guest's kernel has to load, and what needs it.
-const MODULES: [&str; 7] = ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii"];
+const MODULES: [&str; 8] =
+    ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii", "ublk_drv"];
 /// This host's programs that the guest has, too.
 const PROGRAMS: [&str; 4] = ["blkid", "fio", "mkfs.ext4", "resize2fs"];
 
@@ -34,12 +35,19 @@ while true; do cat | sh; done
 pub(crate) struct System {
     pub(crate) kernel: PathBuf,
     pub(crate) initramfs: PathBuf,
+    /// The modules that the guest loads.
+    pub(crate) modules: Vec<String>,
     _home: tempfile::TempDir,
 }
 
 impl System {
     /// What guests start from. Without it the tests have nothing to run; a failure if `GABION_REQUIRE_CLIENTS` is 1.
     pub(crate) fn make() -> Option<Self> {
+        Self::make_with(&[])
+    }
+
+    /// The same, with more of this host's programs.
+    pub(crate) fn make_with(programs: &[&Path]) -> Option<Self> {
         let mut places = Path::new(env!("CARGO_BIN_EXE_gabion")).ancestors().map(|path| path.join("guest"));
         let Some(guest) = places.find(|path| path.join("boot").is_dir()) else {
             let required = std::env::var("GABION_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
@@ -51,9 +59,9 @@ impl System {
         let home = tempfile::tempdir().unwrap();
         let initramfs = home.path().join("initramfs");
         let mut archive = Archive(std::io::BufWriter::new(std::fs::File::create(&initramfs).unwrap()));
-        fill(&mut archive, &guest);
+        let modules = fill(&mut archive, &guest, programs);
         archive.end();
-        Some(Self { kernel, initramfs, _home: home })
+        Some(Self { kernel, initramfs, modules, _home: home })
     }
 }
 
@@ -66,8 +74,8 @@ fn one(directory: &Path, prefix: &str) -> PathBuf {
     found.pop().unwrap_or_else(|| panic!("{}: no {prefix}", directory.display()))
 }
 
-fn fill(archive: &mut Archive, guest: &Path) {
-    for directory in ["bin", "dev", "proc", "sys", "etc", "mnt", "tmp", "seed", "modules"] {
+fn fill(archive: &mut Archive, guest: &Path, programs: &[&Path]) -> Vec<String> {
+    for directory in ["bin", "dev", "proc", "sys", "etc", "mnt", "tmp", "seed", "run", "modules"] {
         archive.directory(Path::new(directory));
     }
     archive.file(Path::new("init"), INIT.as_bytes());
@@ -85,6 +93,11 @@ fn fill(archive: &mut Archive, guest: &Path) {
         files.extend(libraries(&path.unwrap_or_else(|| panic!("{program} is not installed"))));
     }
     let mut made = BTreeSet::new();
+    for program in programs {
+        let inside = Path::new("bin").join(program.file_name().unwrap());
+        archive.file(&inside, &std::fs::read(program).unwrap());
+        files.extend(libraries(program).into_iter().skip(1));
+    }
     for file in files {
         let inside = file.strip_prefix("/").unwrap();
         let above: Vec<_> = inside.ancestors().skip(1).filter(|path| *path != Path::new("")).collect();
@@ -95,6 +108,7 @@ fn fill(archive: &mut Archive, guest: &Path) {
         }
         archive.file(inside, &std::fs::read(&file).unwrap());
     }
+    order
 }
 
 /// A program and all that the loader finds for it.

@@ -8,4 +8,5 @@ mod guest;
 mod harness;
 mod initramfs;
 mod life;
+mod ublk;
 mod words;

@@ -32,6 +32,7 @@ pub(super) fn perform(fd: BorrowedFd<'_>, operation: &Operation) -> Result<usize
             Ok(connection.into_raw_fd() as usize)
         }
         Operation::Poll(events) => perform_poll(fd, *events),
+        Operation::Command(_) => Err(Errno::OPNOTSUPP),
     }
 }
 

@@ -78,6 +78,7 @@ fn build(fd: Fd, operation: &Operation, scratch: &mut Scratch) -> Entry {
             opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(flags).build()
         }
         Operation::Poll(events) => opcode::PollAdd::new(fd, events.bits().into()).build(),
+        Operation::Command(command) => opcode::UringCmd16::new(fd, command.number).cmd(command.words).build(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The io_uring backend: one ring per reactor, used by its thread only.
 //!
 //! Owns the operations in flight. Always true: target and memory of an operation are kept until its last completion has
-//! been taken, also when this is dropped: it waits for all of them. Entries are handed over together, once per cycle.
+//! been taken, also when this is dropped: it waits for all of them. Only commands of devices it cannot wait for, which
+//! nothing ends but the device: what they hold is kept for ever then. Entries are handed over together, once per cycle.
 #![allow(unsafe_code)]
 
 mod entry;
@@ -40,6 +41,8 @@ pub(crate) struct Uring {
     flying: Cell<usize>,
     /// How many of them are a drive's.
     on_drives: Cell<usize>,
+    /// How many of them are commands of devices.
+    commands: Cell<usize>,
     tickets: Tickets,
     slots: RefCell<FreeSlots>,
     event: Arc<Event>,
@@ -70,6 +73,7 @@ impl Uring {
             flights: RefCell::new(Slab::with_capacity(entries as usize)),
             flying: Cell::new(0),
             on_drives: Cell::new(0),
+            commands: Cell::new(0),
             tickets: Tickets::new(),
             slots: RefCell::new(FreeSlots::new(slots)),
             event: Event::new()?,
@@ -113,6 +117,7 @@ impl Uring {
         let flight = vacancy.insert(Flight { ticket, target, operation, scratch: None, completer });
         self.flying.set(self.flying.get() + 1);
         self.on_drives.set(self.on_drives.get() + usize::from(flight.target.is_drive()));
+        self.commands.set(self.commands.get() + usize::from(flight.operation.is_command()));
         self.launch(flight, Flags::empty());
         (io, ticket)
     }
@@ -217,6 +222,7 @@ impl Uring {
         drop(flights);
         self.flying.set(self.flying.get() - 1);
         self.on_drives.set(self.on_drives.get() - usize::from(flight.target.is_drive()));
+        self.commands.set(self.commands.get() - usize::from(flight.operation.is_command()));
         // The spans go first: whoever is woken may look at its buffer at once.
         let Flight { target, operation, scratch, completer, .. } = flight;
         drop((operation, scratch, target));
@@ -239,16 +245,23 @@ impl Drop for Uring {
         self.closing.set(true);
         let tickets: Vec<_> = {
             let flights = self.flights.borrow();
-            flights.iter().map(|(_, flight)| flight.ticket).collect()
+            let others = flights.iter().filter(|(_, flight)| !flight.operation.is_command());
+            others.map(|(_, flight)| flight.ticket).collect()
         };
         for ticket in tickets {
             self.cancel(ticket);
         }
-        while self.flying.get() > 0 {
+        while self.flying.get() > self.commands.get() {
             self.ring.borrow_mut().enter(Wait::Forever, false);
             self.reap();
         }
         self.ring.borrow_mut().unregister_table();
+        for (_, flight) in std::mem::take(self.flights.get_mut()) {
+            let Flight { target, operation, completer, .. } = flight;
+            drop(completer);
+            // The device has its address: as long as the process lives nothing else may lie there.
+            Box::leak(Box::new((target, operation)));
+        }
     }
 }
 

@@ -281,6 +281,16 @@ pub const KEYS: &[Key] = &[
         set: |config, text| set(&mut config.fuse_directory, path(text)),
         show: |config| shown_path(&config.fuse_directory),
     },
+    Key {
+        section: "ublk",
+        name: "directory",
+        value: "DIR",
+        help: "Directory in which each volume that is served as a block device has a link to it, as POOL/VOLUME. It is made \
+               if need be.",
+        example: "/tmp/elsewhere/ublk",
+        set: |config, text| set(&mut config.ublk_directory, path(text)),
+        show: |config| shown_path(&config.ublk_directory),
+    },
 ];
 
 fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {

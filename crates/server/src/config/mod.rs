@@ -56,6 +56,8 @@ pub struct Config {
     pub nbd_listen: Vec<SocketAddr>,
     pub vhost_directory: PathBuf,
     pub fuse_directory: PathBuf,
+    /// Where links to the volumes that are served as devices are.
+    pub ublk_directory: PathBuf,
     /// Pools to open at start, by name, with their drives.
     pub pools: BTreeMap<String, Vec<PathBuf>>,
 }
@@ -69,6 +71,7 @@ impl Config {
             nbd_socket: Some(places.runtime.join(places.nbd_name)),
             vhost_directory: places.runtime.join(places.vhost_name),
             fuse_directory: places.runtime.join(places.fuse_name),
+            ublk_directory: places.runtime.join(places.ublk_name),
             state_dir: places.state,
             log_level: "info".into(),
             log_format: LogFormat::Text,
@@ -151,6 +154,7 @@ struct Places {
     nbd_name: &'static str,
     vhost_name: &'static str,
     fuse_name: &'static str,
+    ublk_name: &'static str,
     state: PathBuf,
 }
 
@@ -158,7 +162,14 @@ impl Places {
     fn of_this_user() -> Self {
         if rustix::process::geteuid().is_root() {
             let (runtime, state) = ("/run/gabion".into(), "/var/lib/gabion".into());
-            return Self { runtime, nbd_name: "nbd.sock", vhost_name: "vhost", fuse_name: "fuse", state };
+            return Self {
+                runtime,
+                nbd_name: "nbd.sock",
+                vhost_name: "vhost",
+                fuse_name: "fuse",
+                ublk_name: "ublk",
+                state,
+            };
         }
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| {
@@ -174,6 +185,7 @@ impl Places {
             nbd_name: "gabion-nbd.sock",
             vhost_name: "gabion-vhost",
             fuse_name: "gabion-fuse",
+            ublk_name: "gabion-ublk",
             state,
         }
     }

@@ -6,7 +6,9 @@
 mod fuse;
 mod listen;
 mod nbd;
+mod queues;
 mod table;
+mod ublk;
 mod vhost;
 mod volume;
 
@@ -23,6 +25,7 @@ use crate::wire::{CreateExport, Export, ExportState, Protocol};
 use fuse::Fuse;
 use nbd::Nbd;
 use table::{Active, Entry, Manner, Name, Table};
+use ublk::Ublk;
 use vhost::Vhost;
 
 /// See the module.
@@ -33,6 +36,7 @@ pub(crate) struct Exports {
     nbd: Nbd,
     vhost: Vhost,
     fuse: Fuse,
+    ublk: Ublk,
     /// Held while what is served changes: one change at a time.
     changing: tokio::sync::Mutex<()>,
 }
@@ -57,12 +61,21 @@ impl Exports {
         let nbd = Nbd::start(config, reactors, &table).await?;
         let vhost = Vhost::new(config, reactors.clone());
         let fuse = Fuse::new(config, reactors.clone());
-        for (name, manner, _) in table.list(what) {
-            if manner.protocol == Protocol::Fuse {
-                fuse.clear(&name).await;
-            }
+        for name in table.names(Protocol::Fuse) {
+            fuse.clear(&name).await;
         }
-        Ok(Arc::new(Self { table, pools, state, nbd, vhost, fuse, changing: tokio::sync::Mutex::default() }))
+        let ublk = Ublk::new(config, reactors.clone());
+        ublk.clear(&table.names(Protocol::Ublk)).await;
+        Ok(Arc::new(Self {
+            table,
+            pools,
+            state,
+            nbd,
+            vhost,
+            fuse,
+            ublk,
+            changing: tokio::sync::Mutex::default(),
+        }))
     }
 
     /// The exports.
@@ -80,6 +93,7 @@ impl Exports {
             Protocol::Nbd => self.nbd.uris(name),
             Protocol::VhostUser => self.vhost.uris(name),
             Protocol::Fuse => self.fuse.uris(name),
+            Protocol::Ublk => self.ublk.uris(name),
         };
         let Name { pool, volume } = name.clone();
         Export { pool, volume, protocol, read_only, state, reason, uris, queues, reactors, connections }
@@ -125,7 +139,7 @@ impl Exports {
     fn check(&self, name: &Name, manner: &Manner) -> Result<()> {
         match manner.protocol {
             Protocol::Nbd | Protocol::Fuse if manner.queues.is_some() || !manner.reactors.is_empty() => {
-                Err(Error::new(ErrorKind::Invalid, "only exports by vhost-user have queues"))
+                Err(Error::new(ErrorKind::Invalid, "only exports by vhost-user and ublk have queues"))
             }
             Protocol::Nbd if !self.nbd.listens() => {
                 Err(Error::new(ErrorKind::Invalid, "the daemon serves NBD nowhere")
@@ -133,6 +147,7 @@ impl Exports {
             }
             Protocol::Nbd | Protocol::Fuse => Ok(()),
             Protocol::VhostUser => self.vhost.check(name, manner),
+            Protocol::Ublk => self.ublk.check(name, manner, &self.table.names(Protocol::Ublk)),
         }
     }
 
@@ -143,6 +158,7 @@ impl Exports {
             Protocol::Nbd => Ok(()),
             Protocol::VhostUser => self.vhost.serve(name, manner, active).await,
             Protocol::Fuse => self.fuse.serve(name, manner, active).await,
+            Protocol::Ublk => self.ublk.serve(name, manner, active).await,
         }
     }
 
@@ -152,6 +168,7 @@ impl Exports {
             Protocol::Nbd => self.nbd.revoke(active).await,
             Protocol::VhostUser => self.vhost.end(name).await,
             Protocol::Fuse => self.fuse.end(name).await,
+            Protocol::Ublk => self.ublk.end(name).await,
         }
     }
 
@@ -169,10 +186,12 @@ impl Exports {
         }
         if !force {
             self.fuse.close(&name).await?;
+            self.ublk.close(&name).await?;
         }
         let others = |export: &RememberedExport| export.pool != pool || export.volume != volume;
         if let Err(error) = self.state.update(|state| state.exports.retain(others)) {
             self.fuse.reopen(&name);
+            self.ublk.reopen(&name);
             return Err(error);
         }
         if let Some(Entry { manner, active: Ok(active) }) = self.table.remove(&name) {
@@ -257,6 +276,7 @@ impl Exports {
         let name = Name { pool: pool.to_owned(), volume: volume.to_owned() };
         self.vhost.resized(&name).await;
         self.fuse.resized(&name).await;
+        self.ublk.resized(&name).await;
     }
 
     /// Ends every connection, after the requests that have begun.
@@ -265,6 +285,7 @@ impl Exports {
         self.nbd.shut_down().await;
         self.vhost.shut_down().await;
         self.fuse.shut_down().await;
+        self.ublk.shut_down().await;
         for name in self.table.list(|name, _| name.clone()) {
             self.table.set_active(&name, Err(waiting()));
         }

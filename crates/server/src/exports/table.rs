@@ -80,6 +80,13 @@ impl Table {
         self.lock().iter().map(|(name, entry)| each(name, entry)).collect()
     }
 
+    /// The names of all exports by a protocol.
+    pub(super) fn names(&self, protocol: Protocol) -> Vec<Name> {
+        let entries = self.lock();
+        let wanted = entries.iter().filter(|(_, entry)| entry.manner.protocol == protocol);
+        wanted.map(|(name, _)| name.clone()).collect()
+    }
+
     /// What is served by NBD under a name, and whether it may be written.
     pub(super) fn find(&self, name: &str) -> Option<(Result<Arc<Active>>, bool)> {
         let (pool, volume) = name.split_once('/')?;

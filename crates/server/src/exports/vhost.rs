@@ -12,6 +12,7 @@ use export::vhost::{Disk, QUEUES_MAX, Server};
 use reactor::{Home, Platform, Reactor, Remote, Task};
 
 use super::listen::{Purpose, listen_unix};
+use super::queues::{check_queues, reactors_of};
 use super::table::{Active, Manner, Name};
 use super::volume::ExportedVolume;
 use crate::config::Config;
@@ -118,34 +119,12 @@ impl Vhost {
         vec![format!("unix:{}", self.path(name).display())]
     }
 
-    /// The reactors that the queues of a disk are dealt out to, in turn.
-    fn reactors_of(&self, manner: &Manner) -> Result<Vec<Remote>> {
-        if manner.reactors.is_empty() {
-            return Ok(self.reactors.next_first());
-        }
-        let all = self.reactors.all();
-        let chosen = manner.reactors.iter().map(|index| {
-            all.get(*index as usize).cloned().ok_or_else(|| {
-                let message = format!("there is no reactor {index}: the daemon runs {}", all.len());
-                Error::new(ErrorKind::Invalid, message).hint(
-                    "they are numbered from 0; --threads and --cores of the daemon say how many there are",
-                )
-            })
-        });
-        chosen.collect()
-    }
-
     /// Refuses what cannot be served in any state of the pool.
     ///
     /// # Errors
     /// `Invalid`.
     pub(super) fn check(&self, name: &Name, manner: &Manner) -> Result<()> {
-        if let Some(queues) = manner.queues
-            && !(1..=QUEUES_MAX).contains(&queues)
-        {
-            let message = format!("a disk of a virtual machine has 1 to {QUEUES_MAX} queues, not {queues}");
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
+        check_queues(manner, QUEUES_MAX)?;
         let path = self.path(name);
         if path.as_os_str().len() > PATH_MAX {
             let message = format!(
@@ -156,7 +135,7 @@ impl Vhost {
                 "start the daemon with a shorter --vhost-directory, or give pool and volume shorter names",
             ));
         }
-        self.reactors_of(manner).map(drop)
+        reactors_of(manner, &self.reactors).map(drop)
     }
 
     /// Serves a volume to whoever comes to its socket.
@@ -165,7 +144,7 @@ impl Vhost {
     /// As [`Vhost::check`]; when the socket cannot be had.
     pub(super) async fn serve(&self, name: &Name, manner: &Manner, active: &Arc<Active>) -> Result<()> {
         self.check(name, manner)?;
-        let reactors = self.reactors_of(manner)?;
+        let reactors = reactors_of(manner, &self.reactors)?;
         let Some(first) = reactors.first().cloned() else {
             return Err(Error::new(ErrorKind::Internal, "the daemon runs no reactor"));
         };

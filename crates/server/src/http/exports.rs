@@ -39,8 +39,8 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-/// Ends the export of a volume. Clients of NBD and virtual machines are disconnected; a file that is open stays, unless it is
-/// forced.
+/// Ends the export of a volume. Clients of NBD and virtual machines are disconnected; a file that is open and a device that is mounted stay,
+/// unless it is forced.
 #[utoipa::path(
     delete, operation_id = "delete_export", path = "/v1/exports/{pool}/{volume}", tag = "exports",
     params(

@@ -15,6 +15,8 @@ pub enum Protocol {
     VhostUser,
     /// As a file of the daemon's host, by FUSE, for loop devices and whatever works on files.
     Fuse,
+    /// As a block device of the daemon's host, by ublk.
+    Ublk,
 }
 
 impl fmt::Display for Protocol {
@@ -23,6 +25,7 @@ impl fmt::Display for Protocol {
             Self::Nbd => "nbd",
             Self::VhostUser => "vhost-user",
             Self::Fuse => "fuse",
+            Self::Ublk => "ublk",
         })
     }
 }
@@ -52,13 +55,14 @@ pub struct Export {
     pub state: ExportState,
     /// Why it cannot be used.
     pub reason: Option<String>,
-    /// Where clients find it: as URIs of NBD; for vhost-user `unix:` and the path of its socket; for FUSE the path of its file.
+    /// Where clients find it: as URIs of NBD; for vhost-user `unix:` and the path of its socket; for FUSE the path of its file;
+    /// for ublk that of a link to its device, and the device's own.
     pub uris: Vec<String>,
-    /// By vhost-user: how many queues a machine may use.
+    /// By vhost-user: how many queues a machine may use. By ublk: how many the device has.
     pub queues: Option<u16>,
-    /// By vhost-user: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
+    /// By vhost-user and ublk: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
     pub reactors: Vec<u32>,
-    /// Clients that are connected; of a file, how often it is open.
+    /// Clients that are connected; of a file, how often it is open. Of a device it is not known.
     pub connections: u64,
 }
 
@@ -75,10 +79,11 @@ pub struct CreateExport {
     /// Refuse writes.
     #[serde(default)]
     pub read_only: bool,
-    /// For vhost-user: how many queues a machine may use, 64 if absent, which is the most.
+    /// For vhost-user: how many queues a machine may use, 64 if absent, which is the most. For ublk: how many the device
+    /// has, one for each reactor thread if absent.
     #[serde(default)]
     pub queues: Option<u16>,
-    /// For vhost-user: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
+    /// For vhost-user and ublk: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
     #[serde(default)]
     pub reactors: Vec<u32>,
 }

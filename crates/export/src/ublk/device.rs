@@ -1,0 +1,171 @@
+//! A queue of a device, as the reactor that serves it has it: memory that the kernel shows requests in, memory that data goes
+//! through, and the commands that take requests and answer them.
+//!
+//! Owns every unsafe line about a device's memory. Always true: a request is read only between the command that announced it
+//! and the one that answers it; memory that the kernel knows the address of stays until the device has let go of it.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use reactor::{IoError, IoErrorKind, Platform, Span};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use super::words::{self, Info, QUEUE_STRIDE, REQUEST_BYTES, Request};
+
+const PAGE: usize = 4096;
+
+/// Where a queue's requests come from and its answers go.
+pub(super) trait Exchange {
+    /// Answers the request of a place, if there was one, and waits for the next. It is handed over when this returns.
+    ///
+    /// # Errors
+    /// When there will be no more.
+    fn exchange(
+        &self,
+        tag: u16,
+        answer: Option<i32>,
+    ) -> impl Future<Output = Result<Request, Gone>> + use<Self>;
+
+    /// The memory that a place's data goes through.
+    fn memory(&self, tag: u16) -> Span;
+}
+
+/// There is nothing to be served any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone;
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct DeviceQueue {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    platform: Rc<Platform>,
+    device: Arc<OwnedFd>,
+    queue: u16,
+    requests: Mapping,
+    data: Span,
+    request_bytes_max: usize,
+}
+
+/// Pages that belong to this.
+struct Mapping {
+    start: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: an address range that belongs to this value, which offers nothing but the address.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the pages belong to this mapping, and whoever held their address is gone with it.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr(), self.len) };
+    }
+}
+
+impl Mapping {
+    fn of_requests(device: &OwnedFd, queue: u16, depth: u16) -> io::Result<Self> {
+        let len = (usize::from(depth) * REQUEST_BYTES).next_multiple_of(PAGE);
+        let at = u64::from(queue) * QUEUE_STRIDE;
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, device, at)?
+        };
+        Self::new(start, len)
+    }
+
+    fn of_memory(len: usize) -> io::Result<Self> {
+        let len = len.next_multiple_of(PAGE);
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: as above.
+        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags)? };
+        // It moves through here only. Refused by kernels without core dumps.
+        // SAFETY: advice about the pages that were just mapped.
+        let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxDontDump) };
+        Self::new(start, len)
+    }
+
+    fn new(start: *mut c_void, len: usize) -> io::Result<Self> {
+        let start = NonNull::new(start).ok_or_else(|| io::Error::other("a mapping at nothing"))?;
+        Ok(Self { start, len })
+    }
+}
+
+impl DeviceQueue {
+    /// A queue of a device, for the reactor of this thread, which alone may use it.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(super) fn open(
+        platform: Rc<Platform>,
+        device: Arc<OwnedFd>,
+        queue: u16,
+        info: &Info,
+    ) -> io::Result<Self> {
+        let requests = Mapping::of_requests(&device, queue, info.depth)?;
+        let request_bytes_max = info.request_bytes_max as usize;
+        let len = usize::from(info.depth) * request_bytes_max;
+        let memory = Mapping::of_memory(len)?;
+        // SAFETY: initialised memory of this length, which the mapping keeps.
+        let data = unsafe { Span::from_raw(memory.start.cast(), len, Arc::new(memory)) };
+        let inner = Inner { platform, device, queue, requests, data, request_bytes_max };
+        Ok(Self { inner: Rc::new(inner) })
+    }
+}
+
+impl Inner {
+    /// What the kernel shows at a place.
+    fn request(&self, tag: u16) -> Request {
+        let at = usize::from(tag) * REQUEST_BYTES;
+        assert!(at + REQUEST_BYTES <= self.requests.len, "there is no place {tag}");
+        let mut bytes = [0; REQUEST_BYTES];
+        // SAFETY: within the mapping. The kernel wrote it before it announced the request, and does not touch it before that
+        // is answered.
+        unsafe {
+            let from = self.requests.start.cast::<u8>().as_ptr().add(at);
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), REQUEST_BYTES);
+        }
+        Request::decode(&bytes)
+    }
+}
+
+impl Exchange for DeviceQueue {
+    fn exchange(&self, tag: u16, answer: Option<i32>) -> impl Future<Output = Result<Request, Gone>> + use<> {
+        let inner = self.inner.clone();
+        let memory = self.memory(tag);
+        let (number, result) = match answer {
+            None => (words::FETCH, 0),
+            Some(result) => (words::COMMIT_AND_FETCH, result),
+        };
+        let words = words::exchange(inner.queue, tag, result, memory.as_ptr() as u64);
+        // SAFETY: the kernel moves at most a longest request's bytes to or from the address, which is what the span covers.
+        let io = unsafe { inner.platform.command(&inner.device, number, words, Some(memory)) };
+        async move {
+            match io.await {
+                Ok(_) => Ok(inner.request(tag)),
+                Err(error) => Err(gone(inner.queue, tag, error)),
+            }
+        }
+    }
+
+    fn memory(&self, tag: u16) -> Span {
+        let start = usize::from(tag) * self.inner.request_bytes_max;
+        self.inner.data.slice(start..start + self.inner.request_bytes_max)
+    }
+}
+
+fn gone(queue: u16, tag: u16, error: IoError) -> Gone {
+    if !matches!(error.kind(), IoErrorKind::Gone | IoErrorKind::Closed) {
+        tracing::error!(queue, tag, %error, "the kernel gives no more requests");
+    }
+    Gone
+}

@@ -1,0 +1,71 @@
+//! The link that leads to a device, whose number is the kernel's to choose.
+//!
+//! Always true: what lies in a link's place and is none of ours is left alone.
+
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::error::{DeviceError, DeviceErrorKind};
+
+/// Where links of ours lead.
+const TARGETS: &str = "/dev/ublkb";
+
+/// Makes a link, in place of one that leads to another device.
+///
+/// # Errors
+/// When something else is there, or the system does not let us.
+pub(super) fn make(link: &Path, device: &Path) -> Result<(), DeviceError> {
+    let failed =
+        |doing: &str, error: &io::Error| DeviceError::system(&format!("{doing} {}", link.display()), error);
+    if let Some(above) = link.parent() {
+        std::fs::create_dir_all(above).map_err(|error| failed("make the directory of", &error))?;
+    }
+    match std::fs::read_link(link) {
+        Ok(target) if target.to_string_lossy().starts_with(TARGETS) => {
+            std::fs::remove_file(link).map_err(|error| failed("replace", &error))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        _ => {
+            let message = format!("{} is there already, and is not ours", link.display());
+            return Err(DeviceError::new(DeviceErrorKind::Occupied, message));
+        }
+    }
+    symlink(device, link).map_err(|error| failed("make", &error))
+}
+
+/// Removes a link, if it leads there.
+pub(super) fn remove(link: &Path, device: &Path) {
+    if std::fs::read_link(link).is_ok_and(|target| target == device) {
+        // One that stays leads nowhere.
+        let _ = std::fs::remove_file(link);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_replaced_and_nothing_else_is() {
+        let home = tempfile::tempdir().unwrap();
+        let link = home.path().join("fast/vm01");
+        let [first, second] = ["/dev/ublkb0", "/dev/ublkb1"].map(Path::new);
+        make(&link, first).unwrap();
+        make(&link, second).unwrap();
+        assert_eq!(std::fs::read_link(&link).unwrap(), second);
+        remove(&link, first);
+        assert!(link.is_symlink(), "that is another one's");
+        remove(&link, second);
+        assert!(!link.is_symlink());
+        for precious in ["file", "link"] {
+            match precious {
+                "file" => std::fs::write(&link, "precious").unwrap(),
+                _ => symlink("/dev/sda", &link).unwrap(),
+            }
+            let refused = make(&link, first).unwrap_err();
+            assert_eq!(refused.kind(), DeviceErrorKind::Occupied);
+            std::fs::remove_file(&link).unwrap();
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The kernel's words (`include/uapi/linux/ublk_cmd.h`): numbers of commands, and what they carry, as bytes.
+//!
+//! Always true: numbers have this machine's byte order, since both ends are one machine. Must not know who says what when.
+#![allow(clippy::host_endian_bytes, reason = "the kernel of this machine reads and writes them")]
+
+use reactor::LONG_COMMAND;
+
+/// Bytes of a sector as the kernel counts.
+pub(super) const SECTOR: u64 = 512;
+/// Bytes of what describes a device.
+pub(super) const INFO_BYTES: usize = 64;
+/// Bytes of what describes a disk: length, kinds, basic values, discard.
+pub(super) const PARAMETERS_BYTES: usize = 60;
+/// Bytes of what describes a request.
+pub(super) const REQUEST_BYTES: usize = 24;
+/// Bytes between the requests of one queue and those of the next, in a device's memory: room for 4096.
+pub(super) const QUEUE_STRIDE: u64 = 4096 * REQUEST_BYTES as u64;
+
+/// The device may be taken over by another process when its server is gone.
+pub(super) const USER_RECOVERY: u64 = 1 << 3;
+/// What that one had not answered is asked again.
+pub(super) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
+/// The kernel can change a device's size.
+pub(super) const UPDATE_SIZE: u64 = 1 << 10;
+
+/// Commands to the kernel's control device: `_IOR` and `_IOWR` of `'u'`, a number, and a structure of 32 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Control {
+    GetInfo = 0x8020_7502,
+    Add = 0xC020_7504,
+    Delete = 0xC020_7505,
+    Start = 0xC020_7506,
+    Stop = 0xC020_7507,
+    SetParameters = 0xC020_7508,
+    GetParameters = 0x8020_7509,
+    StartRecovery = 0xC020_7510,
+    EndRecovery = 0xC020_7511,
+    GetFeatures = 0x8020_7513,
+    DeleteLater = 0x8020_7514,
+    UpdateSize = 0xC020_7515,
+}
+
+/// Takes the first request for a place of a queue.
+pub(super) const FETCH: u32 = 0xC010_7520;
+/// Answers a request, and takes the next one for its place.
+pub(super) const COMMIT_AND_FETCH: u32 = 0xC010_7521;
+
+/// A device that is to be made: the kernel chooses its number.
+pub(super) const NEW: u32 = u32::MAX;
+/// In place of a queue where none is meant.
+const NO_QUEUE: u16 = u16::MAX;
+
+/// `struct ublksrv_ctrl_cmd`: `address` is where `length` bytes more are.
+pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8; LONG_COMMAND] {
+    let mut bytes = [0; LONG_COMMAND];
+    put(&mut bytes, 0, &device.to_ne_bytes());
+    put(&mut bytes, 4, &NO_QUEUE.to_ne_bytes());
+    put(&mut bytes, 6, &length.to_ne_bytes());
+    put(&mut bytes, 8, &address.to_ne_bytes());
+    put(&mut bytes, 16, &data.to_ne_bytes());
+    bytes
+}
+
+/// `struct ublksrv_io_cmd`: `address` is where the data of the next request goes through.
+pub(super) fn exchange(queue: u16, tag: u16, result: i32, address: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    put(&mut bytes, 0, &queue.to_ne_bytes());
+    put(&mut bytes, 2, &tag.to_ne_bytes());
+    put(&mut bytes, 4, &result.to_ne_bytes());
+    put(&mut bytes, 8, &address.to_ne_bytes());
+    bytes
+}
+
+/// `struct ublksrv_ctrl_dev_info`, as far as we use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Info {
+    pub(super) queues: u16,
+    pub(super) depth: u16,
+    pub(super) state: u16,
+    pub(super) request_bytes_max: u32,
+    pub(super) id: u32,
+    pub(super) flags: u64,
+    /// Means nothing to the kernel: whose it is.
+    pub(super) mark: u64,
+}
+
+/// Nobody serves it yet, or any more.
+pub(super) const STATE_DEAD: u16 = 0;
+
+impl Info {
+    pub(super) fn encode(&self) -> [u8; INFO_BYTES] {
+        let mut bytes = [0; INFO_BYTES];
+        put(&mut bytes, 0, &self.queues.to_ne_bytes());
+        put(&mut bytes, 2, &self.depth.to_ne_bytes());
+        put(&mut bytes, 4, &self.state.to_ne_bytes());
+        put(&mut bytes, 8, &self.request_bytes_max.to_ne_bytes());
+        put(&mut bytes, 12, &self.id.to_ne_bytes());
+        put(&mut bytes, 24, &self.flags.to_ne_bytes());
+        put(&mut bytes, 32, &self.mark.to_ne_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; INFO_BYTES]) -> Self {
+        Self {
+            queues: u16::from_ne_bytes(take(bytes, 0)),
+            depth: u16::from_ne_bytes(take(bytes, 2)),
+            state: u16::from_ne_bytes(take(bytes, 4)),
+            request_bytes_max: u32::from_ne_bytes(take(bytes, 8)),
+            id: u32::from_ne_bytes(take(bytes, 12)),
+            flags: u64::from_ne_bytes(take(bytes, 24)),
+            mark: u64::from_ne_bytes(take(bytes, 32)),
+        }
+    }
+}
+
+/// What a disk is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parameters {
+    /// Bytes.
+    pub(super) size: u64,
+    /// Bytes of the smallest unit of access.
+    pub(super) sector: u32,
+    pub(super) read_only: bool,
+    /// Bytes.
+    pub(super) request_bytes_max: u32,
+    /// Bytes of one discard or zeroing.
+    pub(super) range_bytes_max: u32,
+}
+
+const HAS_BASIC: u32 = 1 << 0;
+const HAS_DISCARD: u32 = 1 << 1;
+const READ_ONLY: u32 = 1 << 0;
+const VOLATILE_CACHE: u32 = 1 << 2;
+const FUA: u32 = 1 << 3;
+/// What is best read and written, and freed: a block of the engine's.
+const BLOCK: u32 = 4096;
+
+impl Parameters {
+    /// `struct ublk_params`: what is asked for when it is to be read is the same bytes without their values.
+    pub(super) fn encode(&self) -> [u8; PARAMETERS_BYTES] {
+        let mut bytes = Self::question();
+        let shift = |bytes: u32| [bytes.max(1).ilog2() as u8];
+        let read_only = if self.read_only { READ_ONLY } else { 0 };
+        let sectors = |bytes: u32| (bytes / SECTOR as u32).to_ne_bytes();
+        put(&mut bytes, 4, &(HAS_BASIC | HAS_DISCARD).to_ne_bytes());
+        put(&mut bytes, 8, &(read_only | VOLATILE_CACHE | FUA).to_ne_bytes());
+        put(&mut bytes, 12, &shift(self.sector));
+        // Physical sector, best and smallest good request.
+        for at in 13..16 {
+            put(&mut bytes, at, &shift(self.sector.max(BLOCK)));
+        }
+        put(&mut bytes, 16, &sectors(self.request_bytes_max));
+        put(&mut bytes, 24, &(self.size / SECTOR).to_ne_bytes());
+        put(&mut bytes, 44, &self.sector.max(BLOCK).to_ne_bytes());
+        put(&mut bytes, 48, &sectors(self.range_bytes_max));
+        put(&mut bytes, 52, &sectors(self.range_bytes_max));
+        put(&mut bytes, 56, &1u16.to_ne_bytes());
+        bytes
+    }
+
+    /// The bytes that ask for them.
+    pub(super) fn question() -> [u8; PARAMETERS_BYTES] {
+        let mut bytes = [0; PARAMETERS_BYTES];
+        put(&mut bytes, 0, &(PARAMETERS_BYTES as u32).to_ne_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; PARAMETERS_BYTES]) -> Self {
+        let number = |at| u32::from_ne_bytes(take(bytes, at));
+        let [shift] = take(bytes, 12);
+        Self {
+            size: u64::from_ne_bytes(take(bytes, 24)).saturating_mul(SECTOR),
+            sector: 1u32.checked_shl(shift.into()).unwrap_or(0),
+            read_only: number(8) & READ_ONLY != 0,
+            request_bytes_max: number(16).saturating_mul(SECTOR as u32),
+            range_bytes_max: number(48).saturating_mul(SECTOR as u32),
+        }
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Read,
+    Write,
+    Flush,
+    Discard,
+    WriteZeroes,
+    /// Anything else, by its number.
+    Other(u8),
+}
+
+/// A request of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) operation: Operation,
+    /// It is to be durable before it is answered (FUA).
+    pub(super) durable: bool,
+    /// Bytes from the beginning.
+    pub(super) offset: u64,
+    /// Bytes.
+    pub(super) length: u64,
+}
+
+impl Request {
+    /// `struct ublksrv_io_desc`.
+    pub(super) fn decode(bytes: &[u8; REQUEST_BYTES]) -> Self {
+        let word = u32::from_ne_bytes(take(bytes, 0));
+        let operation = match word as u8 {
+            0 => Operation::Read,
+            1 => Operation::Write,
+            2 => Operation::Flush,
+            3 => Operation::Discard,
+            5 => Operation::WriteZeroes,
+            other => Operation::Other(other),
+        };
+        Self {
+            operation,
+            durable: word & 1 << 13 != 0,
+            offset: u64::from_ne_bytes(take(bytes, 8)).saturating_mul(SECTOR),
+            length: u64::from(u32::from_ne_bytes(take(bytes, 4))) * SECTOR,
+        }
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    match bytes.get_mut(at..at + value.len()) {
+        Some(place) => place.copy_from_slice(value),
+        None => unreachable!("the places are constants within the structure"),
+    }
+}
+
+fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(value) => *value,
+        None => unreachable!("the places are constants within the structure"),
+    }
+}
+
+#[cfg(test)]
+#[path = "words_tests.rs"]
+mod tests;
