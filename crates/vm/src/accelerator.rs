@@ -8,12 +8,38 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result};
 
 const DEVICE: &str = "/dev/kvm";
+/// The processors, as the kernel tells of them.
+const PROCESSORS: &str = "/proc/cpuinfo";
+
+/// What of KVM is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kvm {
+    /// This user can use it.
+    pub(crate) usable: bool,
+    /// The processors do the work. Without that KVM emulates what a kernel does before it is up, and stops a machine at
+    /// instructions that it does not know, which newer kernels use.
+    pub(crate) by_hardware: bool,
+}
+
+impl Kvm {
+    /// What is here, as it is now.
+    pub(crate) fn here() -> Self {
+        // Opening is what is refused, by permissions as by a kernel that has the file but not the device.
+        let usable = File::options().read(true).write(true).open(DEVICE).is_ok();
+        Self { usable, by_hardware: has_hardware(&std::fs::read_to_string(PROCESSORS).unwrap_or_default()) }
+    }
+}
+
+fn has_hardware(processors: &str) -> bool {
+    let mut flags = processors.lines().filter(|line| line.starts_with("flags"));
+    flags.next().is_some_and(|line| line.split_whitespace().any(|flag| flag == "vmx" || flag == "svm"))
+}
 
 /// What runs a machine's processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerator {
-    /// KVM if this user can use it, else TCG; looked for at each start.
+    /// KVM if this user can use it and the processors do the work, else TCG; looked for at each start.
     #[default]
     Auto,
     /// The kernel's.
@@ -28,11 +54,11 @@ impl Accelerator {
     ///
     /// # Errors
     /// When KVM is asked for and cannot be used.
-    pub(crate) fn to_try(self, kvm: bool) -> Result<&'static [Self]> {
+    pub(crate) fn to_try(self, kvm: Kvm) -> Result<&'static [Self]> {
         match self {
-            Self::Auto if kvm => Ok(&[Self::Kvm, Self::Tcg]),
+            Self::Auto if kvm.usable && kvm.by_hardware => Ok(&[Self::Kvm, Self::Tcg]),
             Self::Auto | Self::Tcg => Ok(&[Self::Tcg]),
-            Self::Kvm if kvm => Ok(&[Self::Kvm]),
+            Self::Kvm if kvm.usable => Ok(&[Self::Kvm]),
             Self::Kvm => Err(Error::new(ErrorKind::Invalid, format!("{DEVICE} cannot be used here")).hint(
                 "is virtualisation switched on in the firmware, and is this user in the group 'kvm'? '--accelerator \
                  tcg' does without, slowly",
@@ -60,10 +86,10 @@ impl FromStr for Accelerator {
     }
 }
 
-/// True if this user can use KVM here.
+/// True if KVM is what `auto` takes here.
 pub fn kvm_is_usable() -> bool {
-    // Opening is what is refused, by permissions as by a kernel that has the file but not the device.
-    File::options().read(true).write(true).open(DEVICE).is_ok()
+    let kvm = Kvm::here();
+    kvm.usable && kvm.by_hardware
 }
 
 #[cfg(test)]
@@ -72,11 +98,15 @@ mod tests {
 
     #[test]
     fn kvm_is_taken_where_it_is_and_missed_only_if_asked_for() {
-        assert_eq!(Accelerator::Auto.to_try(true), Ok(&[Accelerator::Kvm, Accelerator::Tcg][..]));
-        assert_eq!(Accelerator::Auto.to_try(false), Ok(&[Accelerator::Tcg][..]));
-        assert_eq!(Accelerator::Tcg.to_try(true), Ok(&[Accelerator::Tcg][..]));
-        assert_eq!(Accelerator::Kvm.to_try(true), Ok(&[Accelerator::Kvm][..]));
-        assert!(Accelerator::Kvm.to_try(false).unwrap_err().hint_text().unwrap().contains("tcg"));
+        let kvm = |usable, by_hardware| Kvm { usable, by_hardware };
+        assert_eq!(Accelerator::Auto.to_try(kvm(true, true)), Ok(&[Accelerator::Kvm, Accelerator::Tcg][..]));
+        assert_eq!(Accelerator::Auto.to_try(kvm(true, false)), Ok(&[Accelerator::Tcg][..]));
+        assert_eq!(Accelerator::Auto.to_try(kvm(false, true)), Ok(&[Accelerator::Tcg][..]));
+        assert_eq!(Accelerator::Tcg.to_try(kvm(true, true)), Ok(&[Accelerator::Tcg][..]));
+        assert_eq!(Accelerator::Kvm.to_try(kvm(true, false)), Ok(&[Accelerator::Kvm][..]));
+        assert!(Accelerator::Kvm.to_try(kvm(false, true)).unwrap_err().hint_text().unwrap().contains("tcg"));
         assert!("xen".parse::<Accelerator>().is_err());
+        assert!(has_hardware("processor : 0\nflags\t\t: fpu vmx ssse3\n") && has_hardware("flags : svm"));
+        assert!(!has_hardware("flags : fpu hypervisor\nvmx flags : ept\n") && !has_hardware(""));
     }
 }

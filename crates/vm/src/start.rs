@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 
-use crate::accelerator::{Accelerator, kvm_is_usable};
+use crate::accelerator::{Accelerator, Kvm};
 use crate::cpulist::CpuList;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::{Boot, Machine};
@@ -54,7 +54,7 @@ pub fn start(store: &Store, start: Start<'_>) -> Result<Running> {
     }
     machine.check()?;
     assert_eq!(disks.len(), machine.disks.len(), "each disk has its socket");
-    let accelerators = machine.accelerator.to_try(kvm_is_usable())?;
+    let accelerators = machine.accelerator.to_try(Kvm::here())?;
     check_files(machine)?;
     check_memory(machine)?;
     let seed = write_seed(store, machine)?;
