@@ -6,7 +6,7 @@ use std::sync::Arc;
 use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 
 use crate::error::Result;
-use crate::pool::{DriveSource, Tuning, assemble, plan_shard};
+use crate::pool::{DriveSource, Shared, Tuning, assemble, plan_shard};
 use crate::shard::{Candidate, verify_shard};
 use crate::space::Space;
 
@@ -86,9 +86,9 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     let mut layers: BTreeMap<LayerId, u64> = BTreeMap::new();
     // Nobody decides by it: nothing is written.
     let space = Arc::new(Space::new(superblock.shards.len(), 0));
-    let repair = Arc::default();
+    let shared = Shared { space, repair: Arc::default(), scrub: Arc::default() };
     for index in 0..superblock.shards.len() {
-        let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default(), (&space, &repair));
+        let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default(), &shared);
         let (candidate, examination) = Candidate::examine(plan, true).await?;
         report.incomplete += examination.completed;
         for (drive, zone) in examination.zones {

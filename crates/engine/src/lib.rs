@@ -20,6 +20,7 @@ mod map;
 mod pool;
 mod repair;
 mod rows;
+mod scrub;
 mod segments;
 mod shard;
 mod space;
@@ -28,7 +29,7 @@ mod zones;
 
 pub use check::{CheckReport, Finding, FindingKind, check};
 pub use control::SpaceCounters;
-pub use format::{Event, EventKind, VolumeService};
+pub use format::{Event, EventKind, ScrubTally, VolumeService};
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use log::LogCounters;
@@ -37,6 +38,7 @@ pub use pool::{
     PoolOnDrive, PoolStatus, Tuning, VolumeInfo, VolumeUsage, check_name, create, erase, identify, open,
 };
 pub use repair::{RepairLimits, RepairState, RepairStatus};
+pub use scrub::ScrubStatus;
 pub use segments::Fullness;
 pub use shard::ShardCounters;
 pub use volume::{AttachedVolume, Extent, Volume};

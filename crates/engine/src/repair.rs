@@ -3,6 +3,7 @@
 //! Repair completes segments that miss columns. Must not know: segments, how columns are computed.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ pub(crate) struct Repair {
     /// Shards that are at it.
     working: AtomicU32,
     /// What users have done, by shard: all of them share the drives.
-    used: Vec<Used>,
+    used: Arc<[Used]>,
 }
 
 /// On a cache line of its own: each shard counts its own often.
@@ -89,6 +90,11 @@ impl Repair {
         let repair = Self { used, ..Self::default() };
         repair.set(limits);
         repair
+    }
+
+    /// Limits of something else, beside the same users.
+    pub(crate) fn beside(&self) -> Self {
+        Self { used: self.used.clone(), ..Self::default() }
     }
 
     pub(crate) fn set(&self, limits: RepairLimits) {

@@ -6,6 +6,8 @@
 //!
 //! Must not know: layers and volumes, who asked, the log.
 
+mod pieces;
+
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,6 +22,7 @@ use crate::bad_reads::BadRead;
 use crate::drives::Drives;
 use crate::error::{Error, Place, Result};
 use crate::segments::Segments;
+pub(crate) use pieces::Piece;
 
 /// A shard's drives and segments together: what it takes to read any row.
 pub(crate) struct Rows {

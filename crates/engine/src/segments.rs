@@ -72,6 +72,8 @@ pub(crate) struct Segment {
     age: Age,
     /// The checkpoint that was begun last when it was cleaned: what still lives goes with the next one.
     cleaned: Option<u64>,
+    /// Columns with cells that are not what they must be, a bit for each: they are to be written anew.
+    damaged: u32,
 }
 
 /// When the data of a segment was written, in incarnations of segments: for data that was moved, the mean of where it
@@ -181,6 +183,7 @@ impl Segments {
             readers: 0,
             age: Age::default(),
             cleaned: None,
+            damaged: 0,
         };
         self.put(id, segment);
     }
@@ -211,6 +214,7 @@ impl Segments {
             readers: 0,
             age: Age::default(),
             cleaned: None,
+            damaged: 0,
         };
         self.put(id, segment);
     }

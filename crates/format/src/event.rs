@@ -63,6 +63,14 @@ kinds! {
     DriveErrs = 18,
     /// A drive errs in so many places that it is to go; the amount is the zones.
     DriveFailing = 19,
+    /// A drive holds something else than was written, or does not give it; the text says where, the amount is the blocks.
+    Damaged = 20,
+    /// A scrub began.
+    ScrubStarted = 25,
+    /// A scrub came to its end; the amount is the damaged blocks, the text what else there is to say.
+    ScrubFinished = 26,
+    /// A scrub was called off.
+    ScrubCancelled = 27,
     /// The text is a volume's name: it was created; the amount is its size in bytes.
     VolumeCreated = 30,
     /// A volume has another size; the amount is the new one in bytes.

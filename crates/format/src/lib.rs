@@ -19,6 +19,7 @@ pub mod limits;
 mod mac;
 mod record;
 mod scheme;
+mod scrub;
 mod superblock;
 mod tables;
 mod volume;
@@ -36,6 +37,7 @@ pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode
 pub use mac::PoolKey;
 pub use record::{Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
+pub use scrub::{ScrubRecord, ScrubTally};
 pub use superblock::{Lineage, ShardRecord, Superblock, UnverifiedSuperblock};
 pub use tables::{
     CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass, SegmentColumn, SegmentRecord,

@@ -10,6 +10,7 @@ use crate::limits::{
     ZONE_MAX, ZONE_MIN,
 };
 use crate::mac::MAC_BYTES;
+use crate::scrub::ScrubRecord;
 use crate::tables::{read_entry, read_segment, write_entry, write_segment};
 use crate::wire::{Reader, Writer};
 use crate::{
@@ -73,6 +74,8 @@ pub struct Superblock {
     pub drives: Vec<DriveRecord>,
     /// The shards, by index.
     pub shards: Vec<ShardRecord>,
+    /// Scrubbing.
+    pub scrub: ScrubRecord,
 }
 
 /// What is seen at first glance in a slot.
@@ -216,6 +219,7 @@ impl Superblock {
                 write_segment(out, segment, self.table_width);
             }
         }
+        self.scrub.encode(out, self.shards.len());
     }
 }
 
@@ -257,6 +261,7 @@ fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Sup
     }
     let drives = (0..drives).map(|_| DriveRecord::decode(input)).collect::<Result<Vec<_>, _>>()?;
     let shards = (0..shards).map(|_| decode_shard(input, table_width)).collect::<Result<Vec<_>, _>>()?;
+    let scrub = ScrubRecord::decode(input, shards.len())?;
     Ok(Superblock {
         pool,
         key,
@@ -272,6 +277,7 @@ fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Sup
         next_incarnation,
         drives,
         shards,
+        scrub,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Superblocks: there and back, every damage noticed, and which of two is newer.
 
 use super::*;
-use crate::{DriveErrors, DriveState, SegmentClass, SegmentColumn, SegmentState, ZoneIndex};
+use crate::{DriveErrors, DriveState, ScrubTally, SegmentClass, SegmentColumn, SegmentState, ZoneIndex};
 
 pub(crate) fn sample() -> Superblock {
     let drive = |index: u8| DriveRecord {
@@ -48,6 +48,14 @@ pub(crate) fn sample() -> Superblock {
                 recent: vec![(SegmentId::new(3), Row::new(12), segment)],
             },
         ],
+        scrub: ScrubRecord {
+            every: 86_400,
+            running: true,
+            until: Incarnation::new(5),
+            current: ScrubTally { began: 1_700_000_000, bytes: 77, ..ScrubTally::default() },
+            last: ScrubTally { began: 1, ended: 2, bytes: 3, damaged: 4, lost: 5 },
+            positions: vec![Incarnation::new(3), Incarnation::new(4)],
+        },
     }
 }
 

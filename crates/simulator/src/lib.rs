@@ -24,4 +24,6 @@ mod members_tests;
 #[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
+mod scrub_tests;
+#[cfg(test)]
 mod tests;

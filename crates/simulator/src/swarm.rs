@@ -53,6 +53,10 @@ pub struct Stats {
     pub returned: u64,
     /// Openings that ended with drives that err too often.
     pub failing: u64,
+    /// Scrubs that came to their end, and what they found damaged.
+    pub scrubs: u64,
+    /// See above.
+    pub damaged: u64,
 }
 
 impl Stats {
@@ -71,6 +75,8 @@ impl Stats {
         self.added += other.added;
         self.returned += other.returned;
         self.failing += other.failing;
+        self.scrubs += other.scrubs;
+        self.damaged += other.damaged;
     }
 }
 
@@ -336,6 +342,7 @@ impl Life {
             Op::Keep => return self.keep(pool).await,
             Op::Repair => return self.repair(pool).await,
             Op::LimitRepair => return self.limit_repair(pool).await,
+            Op::Scrub => return self.scrub(pool).await,
             Op::Delete => return self.delete(pool).await,
             Op::Resize => return self.resize(pool).await,
             Op::Limit => return self.limit(pool).await,

@@ -52,6 +52,8 @@ pub enum Swept {
     ReturnDrive,
     /// Reading a drive that errs in many places, which is emptied for that, and writing on.
     Retire,
+    /// Reading everything and writing anew what is damaged, and writing on.
+    Scrub,
     /// Overwriting in a pool so full that the cleaner works.
     Clean,
     /// Taking a snapshot, and writing on.
@@ -67,7 +69,7 @@ pub enum Swept {
 }
 
 /// All of them.
-pub const ALL: [Swept; 23] = [
+pub const ALL: [Swept; 24] = [
     Swept::Open,
     Swept::WriteSmall,
     Swept::WriteLarge,
@@ -85,6 +87,7 @@ pub const ALL: [Swept; 23] = [
     Swept::ReplaceDrive,
     Swept::ReturnDrive,
     Swept::Retire,
+    Swept::Scrub,
     Swept::Clean,
     Swept::Snapshot,
     Swept::DeleteSnapshot,
@@ -117,7 +120,7 @@ impl Swept {
 
     /// Drives that do not give what they hold.
     const fn bad_drives(self) -> &'static [usize] {
-        if matches!(self, Self::Retire) { &[0] } else { &[] }
+        if matches!(self, Self::Retire | Self::Scrub) { &[0] } else { &[] }
     }
 
     /// The pool that it works on.
@@ -246,6 +249,10 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
     match machine.boot(async || verify(operation, &machine, &mut expected).await) {
         Ended::Done(result) => result?,
         Ended::Cut => return Err("a second cut".into()),
+    }
+    if operation == Swept::Scrub {
+        let report = machine.check().map_err(|error| format!("check after the scrub: {error:?}"))?;
+        judge(&report, &[])?;
     }
     if operation == Swept::Rebuild {
         let report = machine.check().map_err(|error| format!("check after the rebuild: {error:?}"))?;
@@ -427,6 +434,17 @@ async fn perform(
         Swept::AddDrive | Swept::Evacuate | Swept::ReplaceDrive | Swept::ReturnDrive | Swept::Retire => {
             members::perform(operation, machine, pool, &volume, model).await?;
         }
+        Swept::Scrub => {
+            damage_first_drive(machine);
+            pool.start_scrub().await?;
+            for value in 60..66 {
+                write(&volume, model, value, (value - 60) * 8192, 8192).await?;
+                volume.flush().await?;
+                model.flushed(2 * value + 1);
+            }
+            pool.scrub_settled().await?;
+            pool.repair_settled().await?;
+        }
         Swept::Rebuild => {
             pool.fail_drive(0).await?;
             write(&volume, model, 60, 4096, 200 << 10).await?;
@@ -505,7 +523,39 @@ async fn verify(operation: Swept, machine: &Machine, expected: &mut Expected) ->
     if operation == Swept::Rebuild {
         check_rebuilt(&pool, expected.done).await?;
     }
+    if operation == Swept::Scrub {
+        check_scrubbed(&pool, expected.done).await?;
+    }
     pool.close().await.map_err(|error| format!("close: {error:?}"))
+}
+
+/// Flips bits on the first drive, and takes pages away, unless nothing gives them back.
+fn damage_first_drive(machine: &Machine) {
+    let Some(disk) = machine.disks.first().filter(|_| parsed(machine.scheme()).parity() > 0) else { return };
+    // The superblocks lie in the first four MiB.
+    for (at, page) in disk.pages().into_iter().filter(|page| *page >= 1024).enumerate() {
+        match at % 8 {
+            0 => _ = disk.flip(page, at),
+            3 => disk.spoil(page),
+            _ => {}
+        }
+    }
+}
+
+/// A scrub that was cut goes on; one that had ended has left nothing to be found. Afterwards nothing is damaged.
+async fn check_scrubbed(pool: &Pool, done: bool) -> Result<(), String> {
+    let error = |what: &str, error: engine::Error| format!("{what}: {error:?}");
+    pool.scrub_settled().await.map_err(|is| error("scrub", is))?;
+    if !done {
+        pool.start_scrub().await.map_err(|is| error("scrub", is))?;
+        pool.scrub_settled().await.map_err(|is| error("scrub", is))?;
+    }
+    pool.repair_settled().await.map_err(|is| error("repair", is))?;
+    let scrub = pool.status().await.map_err(|is| error("status", is))?.scrub;
+    if scrub.running || scrub.unhealed > 0 || scrub.last.lost > 0 {
+        return Err(format!("after a scrub: {scrub:?}"));
+    }
+    Ok(())
 }
 
 /// What a rebuild had not come to is done when the pool is opened again, and then the lost drive belongs to it no more.

@@ -3,13 +3,15 @@
 use std::rc::Rc;
 
 use format::{
-    DriveIndex, Scheme, SegmentClass, SegmentRecord, ShardIndex, ShardRecord, Superblock, ZoneIndex,
+    DriveIndex, Incarnation, Scheme, SegmentClass, SegmentRecord, ShardIndex, ShardRecord, Superblock,
+    ZoneIndex,
 };
 use reactor::{Home, IoError};
 
 use super::{Control, Spare};
 use crate::bad_reads::BadRead;
 use crate::error::Result;
+use crate::scrub::Scrubbed;
 use crate::segments::Privilege;
 
 /// A shard's way to the pool's control.
@@ -79,6 +81,16 @@ impl ControlLink {
     pub(crate) async fn note_bad_reads(&self, reads: Vec<BadRead>) {
         let note = move |control: Rc<Control>| async move { control.note_bad_reads(&reads).await };
         // A pool that is gone counts nothing.
+        let _ = self.control.call(note).await;
+    }
+
+    /// See [`Control::note_scrubbed`].
+    pub(crate) async fn note_scrubbed(&self, run: u64, position: Incarnation, found: Scrubbed) {
+        let shard = self.shard;
+        let note = move |control: Rc<Control>| async move {
+            control.note_scrubbed(run, shard, position, &found).await;
+        };
+        // A pool that is gone notes nothing.
         let _ = self.control.call(note).await;
     }
 

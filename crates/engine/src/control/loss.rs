@@ -153,6 +153,7 @@ impl Control {
     fn fail_shards(&self, failure: &Error) {
         self.published.wake_all();
         self.settled.wake_all();
+        self.scrubbing.wake();
         for shard in self.shards.borrow().iter() {
             let (home, failure) = (shard.clone(), failure.clone());
             let _ = shard.remote().post(move || {

@@ -13,6 +13,7 @@ mod loss;
 mod members;
 mod publish;
 mod repair;
+mod scrub;
 mod trim;
 
 use std::cell::{Cell, RefCell};
@@ -28,6 +29,7 @@ use reactor::{Drive, Home, Notify, Semaphore, WaitList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::geometry::{Geometry, Slot};
+use crate::scrub::Scrub;
 use crate::segments::Privilege;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
@@ -68,6 +70,7 @@ pub(crate) struct Control {
     dismiss_again: Cell<bool>,
     /// What is known of the drives' errors.
     errors: errors::Errors,
+    scrubbing: scrub::Scrubbing,
     /// What is done to free zones, one at a time.
     reserving: Cell<bool>,
     /// How many wait to reserve: discards let them go first.
@@ -118,7 +121,7 @@ impl Control {
         slots: Vec<Slot>,
         reserve: Reserve,
         (space, events): (Arc<Space>, Arc<Events>),
-        retire_after: u32,
+        (retire_after, scrub): (u32, Arc<Scrub>),
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
         let errors = errors::Errors::new(&superblock, retire_after);
@@ -152,6 +155,7 @@ impl Control {
             dismissing: Cell::default(),
             dismiss_again: Cell::default(),
             errors,
+            scrubbing: scrub::Scrubbing::new(scrub),
             reserving: Cell::default(),
             to_reserve: Cell::default(),
             discarding: Cell::default(),

@@ -60,6 +60,7 @@ impl Control {
     pub(crate) async fn stop(self: Rc<Self>) {
         let nobody_joins = self.membership.acquire().await;
         self.state.borrow_mut().stopping = true;
+        self.scrubbing.wake();
         drop(nobody_joins);
         self.changed.notify();
         self.published.until(|| (!self.running.get()).then_some(())).await;

@@ -8,13 +8,16 @@ use format::limits::{
 };
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId,
-    PoolKey, Scheme, ShardRecord, Superblock,
+    PoolKey, Scheme, ScrubRecord, ShardRecord, Superblock,
 };
 use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
 use super::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, Slot, data_start_for, drive_bytes_min, zone_bytes_for};
+
+/// Seconds between scrubs, unless somebody wants it otherwise: 30 days.
+const SCRUB_EVERY: u64 = 30 * 86_400;
 
 /// What a new pool is to be.
 #[derive(Clone, Debug)]
@@ -189,6 +192,7 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
         next_incarnation: Incarnation::new(1),
         drives: (0..).zip(drives).map(record).collect(),
         shards: vec![ShardRecord::default(); usize::from(options.shards)],
+        scrub: ScrubRecord { every: SCRUB_EVERY, ..ScrubRecord::default() },
     }
 }
 

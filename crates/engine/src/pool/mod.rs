@@ -9,6 +9,7 @@ mod drives;
 mod journal;
 mod members;
 mod open;
+mod scrub;
 mod superblocks;
 
 use std::sync::Arc;
@@ -23,12 +24,13 @@ pub(crate) use create::{prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
 pub(crate) use journal::Journal;
 pub use open::{OpenOptions, OpenReport, open};
-pub(crate) use open::{assemble, plan_shard};
+pub(crate) use open::{Shared, assemble, plan_shard};
 pub(crate) use superblocks::{OnDrive, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};
 use crate::repair::{Repair, RepairLimits, RepairStatus};
+use crate::scrub::{Scrub, ScrubStatus};
 use crate::shard::{Shard, ShardCounters};
 use crate::volume::Volume;
 
@@ -86,6 +88,7 @@ struct Inner {
     journal: Home<Journal>,
     shards: Arc<[Home<Shard>]>,
     repair: Arc<Repair>,
+    scrub: Arc<Scrub>,
 }
 
 /// A drive, as the pool sees it.
@@ -130,6 +133,8 @@ pub struct PoolStatus {
     pub shards: Vec<ShardCounters>,
     /// How far it is with columns that are missing.
     pub repair: RepairStatus,
+    /// How far it is with reading everything.
+    pub scrub: ScrubStatus,
     /// Why it takes no more writes, if so.
     pub failure: Option<Error>,
 }
@@ -182,15 +187,20 @@ impl Pool {
     /// When it was closed.
     pub async fn status(&self) -> Result<PoolStatus> {
         let look = |control: std::rc::Rc<Control>| async move {
-            let failing = control.failing();
-            (control.superblock(), control.space(), control.free_zones(), control.failure(), failing)
+            let (failing, scrub) = (control.failing(), control.scrub_status());
+            (control.superblock(), control.space(), control.free_zones(), control.failure(), failing, scrub)
         };
-        let (superblock, space, free_zones, failure, failing) = self.inner.control.call(look).await?;
+        let (superblock, space, free_zones, failure, failing, scrub) = self.inner.control.call(look).await?;
+        let (mut scrub, positions, until) = scrub;
         let mut shards = Vec::new();
         let mut repair = RepairStatus::default();
-        for shard in self.inner.shards.iter() {
-            let look = |shard: std::rc::Rc<Shard>| async move { (shard.counters(), shard.repair_status()) };
-            let (counters, of_shard) = shard.call(look).await?;
+        for (number, shard) in self.inner.shards.iter().enumerate() {
+            let after = positions.get(number).copied().unwrap_or_default();
+            let look = move |shard: std::rc::Rc<Shard>| async move {
+                (shard.counters(), shard.repair_status(), shard.scrub_progress(after, until))
+            };
+            let (counters, of_shard, progress) = shard.call(look).await?;
+            scrub.add(progress);
             repair.add(&of_shard);
             shards.push(counters);
         }
@@ -215,6 +225,7 @@ impl Pool {
             space,
             shards,
             repair,
+            scrub,
             failure,
         })
     }

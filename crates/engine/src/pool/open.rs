@@ -21,6 +21,7 @@ use crate::events::Events;
 use crate::geometry::{Geometry, Slot};
 use crate::log::Identity;
 use crate::repair::Repair;
+use crate::scrub::Scrub;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::space::{Reserve, Space};
 use crate::zones::Zones;
@@ -187,10 +188,12 @@ async fn open_parts(
     let geometry = Geometry::of(&superblock);
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
     let repair = Arc::new(Repair::new(options.tuning.repair, superblock.shards.len()));
+    let scrub = Scrub::beside(&repair);
+    let shared = Shared { space: space.clone(), repair: repair.clone(), scrub: scrub.clone() };
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.takes_segments())));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
-        let plan = plan_shard(&superblock, &sources, index, options.tuning, (&space, &repair));
+        let plan = plan_shard(&superblock, &sources, index, options.tuning, &shared);
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
         started.candidates.push(candidate);
         report.replayed += examination.records;
@@ -212,8 +215,8 @@ async fn open_parts(
     let reserve = Reserve::of(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
     let told = (space, events.clone());
-    let retire_after = options.tuning.retire_after;
-    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, told, retire_after);
+    let looks = (options.tuning.retire_after, scrub.clone());
+    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, told, looks);
     Reactor::current().spawn(control.clone().run()).detach();
     Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
     let home = Home::settle(&Reactor::current(), control.clone());
@@ -239,10 +242,12 @@ async fn open_parts(
         journal,
         shards,
         repair,
+        scrub,
     };
     let pool = Pool { inner: Arc::new(inner) };
     pool.repair_soon().await?;
     control.retire_soon();
+    control.go_on_with_scrub();
     Ok((pool, report))
 }
 
@@ -305,12 +310,19 @@ fn begin_opening(
     returned
 }
 
+/// What the reactors of a pool share.
+pub(crate) struct Shared {
+    pub(crate) space: Arc<Space>,
+    pub(crate) repair: Arc<Repair>,
+    pub(crate) scrub: Arc<Scrub>,
+}
+
 pub(crate) fn plan_shard(
     superblock: &Superblock,
     sources: &[Option<Arc<dyn DriveSource>>],
     index: usize,
     tuning: Tuning,
-    (space, repair): (&Arc<Space>, &Arc<Repair>),
+    shared: &Shared,
 ) -> ShardPlan {
     let shards = superblock.shards.len() as u64;
     let geometry = Geometry::of(superblock);
@@ -332,8 +344,9 @@ pub(crate) fn plan_shard(
         dirty_nodes: usize::try_from(dirty_nodes).unwrap_or(usize::MAX),
         checkpoint_blocks,
         recent_max,
-        space: space.clone(),
-        repair: repair.clone(),
+        space: shared.space.clone(),
+        repair: shared.repair.clone(),
+        scrub: shared.scrub.clone(),
     }
 }
 

@@ -6,7 +6,9 @@
 //!
 //! Must not know: how a column is computed, which zones are free.
 
-use format::{Column, DriveIndex, Incarnation, Row, Scheme, SegmentColumn, SegmentId, ZoneIndex};
+use format::{
+    Column, DriveIndex, Incarnation, Row, Scheme, SegmentColumn, SegmentId, SegmentRecord, ZoneIndex,
+};
 use smallvec::SmallVec;
 
 use super::{CheckpointMark, Life, Segments};
@@ -59,13 +61,17 @@ impl Segments {
         let rows = segment.append;
         // A column that ends where the next record begins will miss it.
         let end = if segment.life == Life::Open { Row::new(self.geometry.rows()) } else { rows };
-        let of = |column: &SegmentColumn| match column.zone {
-            Some((drive, _)) if column.missing_from >= end => standing(drive),
+        let of = |at: Column, column: &SegmentColumn| match column.zone {
+            Some((drive, _)) if column.missing_from >= end => match standing(drive) {
+                // What is damaged is written anew elsewhere, like what lies where it cannot stay.
+                Standing::Stays if segment.damaged & bit(at) != 0 => Standing::Leaves,
+                standing => standing,
+            },
             _ => Standing::Lost,
         };
         let numbered = || (0..).map(Column::new).zip(&record.columns);
         let those = |wanted| {
-            let columns = numbered().filter(move |(_, column)| of(column) == wanted);
+            let columns = numbered().filter(move |(at, column)| of(*at, column) == wanted);
             columns.map(|(at, _)| at).collect::<SmallVec<_>>()
         };
         let (missing, leaving) = (those(Standing::Lost), those(Standing::Leaves));
@@ -100,6 +106,54 @@ impl Segments {
         if lives { self.incomplete_one(id, standing) } else { None }
     }
 
+    /// Cells of a column are not what they must be: it is to be written anew. The segment is pinned.
+    pub(crate) fn mark_damaged(&mut self, id: SegmentId, column: Column) {
+        self.get_mut(id).damaged |= bit(column);
+    }
+
+    /// Incarnations of the segments with damage that is not healed, and in how many columns.
+    pub(crate) fn damaged(&self) -> impl Iterator<Item = (Incarnation, u32)> {
+        let live = self.slots.iter().flatten().filter(|segment| !matches!(segment.life, Life::Freed { .. }));
+        live.filter(|segment| segment.damaged != 0)
+            .map(|segment| (segment.record.incarnation, segment.damaged.count_ones()))
+    }
+
+    /// The oldest segment that is younger than `after` and not younger than `until`, of those that are not free.
+    pub(crate) fn next_to_scrub(
+        &self,
+        after: Incarnation,
+        until: Incarnation,
+    ) -> Option<(SegmentId, Incarnation)> {
+        self.to_scrub(after, until).map(|(id, incarnation, _)| (id, incarnation)).min_by_key(|(_, age)| *age)
+    }
+
+    /// Cells of such segments that are written.
+    pub(crate) fn cells_to_scrub(&self, after: Incarnation, until: Incarnation) -> u64 {
+        self.to_scrub(after, until).map(|(.., cells)| cells).sum()
+    }
+
+    fn to_scrub(
+        &self,
+        after: Incarnation,
+        until: Incarnation,
+    ) -> impl Iterator<Item = (SegmentId, Incarnation, u64)> {
+        let live = self.ids().filter(|id| !matches!(self.get(*id).life, Life::Freed { .. }));
+        let segments = live.map(|id| {
+            let segment = self.get(id);
+            let cells = u64::from(segment.applied.get()) * u64::from(segment.record.scheme.width());
+            (id, segment.record.incarnation, cells)
+        });
+        segments.filter(move |(_, incarnation, _)| *incarnation > after && *incarnation <= until)
+    }
+
+    /// The segment as far as what was written has landed, if it is not free.
+    pub(crate) fn landed_record(&self, id: SegmentId) -> Option<SegmentRecord> {
+        let segment = self.get(id);
+        let rows = segment.applied.get();
+        let lives = !matches!(segment.life, Life::Freed { .. });
+        lives.then(|| SegmentRecord { rows, ..segment.record.clone() })
+    }
+
     /// True if this life of a segment still needs its columns.
     pub(crate) fn needs_columns(&self, id: SegmentId, incarnation: Incarnation) -> bool {
         let segment = self.slots.get(super::slot(id)).and_then(Option::as_ref);
@@ -127,6 +181,7 @@ impl Segments {
             to.0
         );
         let left = std::mem::replace(place, SegmentColumn::whole(to.0, to.1)).zone;
+        segment.damaged &= !bit(column);
         self.vacated.extend(left.map(|zone| Vacated { id, zone, checkpoints, drained: false }));
         self.place_columns(id);
     }
@@ -142,6 +197,13 @@ impl Segments {
         self.vacated.extract_if(.., back).map(|vacated| vacated.zone).collect()
     }
 }
+
+/// The bit of a column.
+fn bit(column: Column) -> u32 {
+    1 << column.index()
+}
+
+const _: () = assert!(format::limits::COLUMNS_MAX <= u32::BITS as usize);
 
 impl Incomplete {
     /// Blocks that have to be written.

@@ -17,6 +17,7 @@ mod rebuild;
 mod repair;
 mod replay;
 mod scan;
+mod scrub;
 mod start;
 mod tables;
 mod verify;
@@ -46,6 +47,7 @@ use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
 use crate::repair::Repair;
 use crate::rows::Rows;
+use crate::scrub::Scrub;
 use crate::segments::Fullness;
 
 /// Blocks that a leaf of the map covers.
@@ -64,6 +66,8 @@ pub(crate) struct Shard {
     heal: heal::Healer,
     repair: repair::Repairer,
     repair_limits: Arc<Repair>,
+    scrubber: scrub::Scrubber,
+    scrub: Arc<Scrub>,
     /// Layers that are being dropped, or were.
     dying: RefCell<BTreeSet<LayerId>>,
     checkpointing: Cell<bool>,
@@ -162,7 +166,7 @@ impl Shard {
         self.log.fail(error);
         self.checkpointed.wake_all();
         self.release_all();
-        self.repair.wake();
+        self.scrub_look_again();
     }
 
     /// Zones were given back to the pool: who waits for space may look again.

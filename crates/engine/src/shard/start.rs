@@ -14,7 +14,7 @@ use reactor::{Home, Reactor, WaitList};
 use super::replay::replay_record;
 use super::scan::{Examined, Found, examine};
 use super::tables::{LoadedTables, StoredTables};
-use super::{Shard, heal, locks, repair, volumes};
+use super::{Shard, heal, locks, repair, scrub, volumes};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,6 +26,7 @@ use crate::map::Map;
 use crate::pool::{DriveSource, Tuning};
 use crate::repair::Repair;
 use crate::rows::Rows;
+use crate::scrub::Scrub;
 use crate::segments::Segments;
 use crate::space::Space;
 
@@ -56,6 +57,8 @@ pub(crate) struct ShardPlan {
     pub(crate) space: Arc<Space>,
     /// How fast repair may go.
     pub(crate) repair: Arc<Repair>,
+    /// The same of scrubbing.
+    pub(crate) scrub: Arc<Scrub>,
 }
 
 /// A shard that has been looked at and not changed yet, but for rows that a crash had left incomplete.
@@ -222,6 +225,8 @@ impl Candidate {
             heal: heal::Healer::default(),
             repair: repair::Repairer::default(),
             repair_limits: plan.repair.clone(),
+            scrubber: scrub::Scrubber::default(),
+            scrub: plan.scrub.clone(),
             dying: RefCell::default(),
             unpinned: WaitList::default(),
             checkpointing: Cell::new(false),
@@ -283,6 +288,7 @@ impl Shard {
         self.heal.wake();
         self.rows.drives.bad_reads.wake();
         self.repair_soon();
+        self.scrub_look_again();
         self.checkpointed.wake_all();
     }
 

@@ -18,7 +18,7 @@ use super::walk::walk_map;
 use crate::check::{Finding, FindingKind};
 use crate::error::Result;
 use crate::ledger::Ledger;
-use crate::rows::{RowSpan, Rows, Run};
+use crate::rows::{Piece, Rows, Run};
 
 /// Rows that are verified in one go.
 const ROWS_AT_ONCE: u32 = 64;
@@ -183,55 +183,26 @@ fn check_counts(rows: &Rows, owners: &Owners, found: &mut ShardFindings) {
 /// Reads all of a segment that was written and verifies it, row by row.
 async fn verify_segment(rows: &Rows, id: SegmentId, known: &Known<'_>, found: &mut ShardFindings) {
     let record = rows.segments.borrow().record(id);
-    let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut row = 0;
     while row < record.rows {
         let count = ROWS_AT_ONCE.min(record.rows - row);
-        let mut span = RowSpan { id, row: Row::new(row), count, cells: Vec::new() };
-        read_present(rows, &mut span, &width).await;
+        let piece = rows.read_piece(id, Row::new(row), count).await;
         for index in 0..count {
-            verify_row(rows, &span, index, known, found);
+            verify_row(rows, &piece, index, known, found);
         }
         found.rows += u64::from(count);
         row += count;
     }
 }
 
-/// Reads each column as one piece, or row by row where a piece of it cannot be read.
-async fn read_present(rows: &Rows, span: &mut RowSpan, width: &[u8]) {
-    rows.read_columns(span, width).await;
-    for column in width.iter().copied() {
-        if span.cells.iter().any(|(known, _)| *known == column) {
-            continue;
-        }
-        let mut whole = Buffer::zeroed(span.count as usize * BLOCK);
-        let mut any = false;
-        for index in 0..span.count {
-            let mut one = RowSpan { id: span.id, row: span.row.plus(index), count: 1, cells: Vec::new() };
-            rows.read_columns(&mut one, &[column]).await;
-            let at = index as usize * BLOCK;
-            if let Some((_, cell)) = one.cells.first()
-                && let Some(place) = whole.as_mut_slice().get_mut(at..at + BLOCK)
-            {
-                place.copy_from_slice(cell.as_slice());
-                any = true;
-            }
-        }
-        // What could not be read stays zero and shows as damage below, unless it should be zero.
-        if any {
-            span.cells.push((column, whole));
-        }
-    }
-}
-
-fn verify_row(rows: &Rows, span: &RowSpan, index: u32, known: &Known<'_>, found: &mut ShardFindings) {
+fn verify_row(rows: &Rows, piece: &Piece, index: u32, known: &Known<'_>, found: &mut ShardFindings) {
+    let span = &piece.span;
     let scheme = rows.segments.borrow().scheme(span.id);
     let row = span.row.plus(index);
     let cell = |column: u8| {
         // A column may miss only some of the rows that were read.
         rows.segments.borrow().cell(Address::new(span.id, Column::new(column), row))?;
-        let cells = &span.cells.iter().find(|(known, _)| *known == column)?.1;
-        cells.as_slice().get(index as usize * BLOCK..(index as usize + 1) * BLOCK)
+        piece.cell(column, index)
     };
     let mut wrong = false;
     let incomplete = (0..scheme.width())
@@ -255,6 +226,14 @@ fn verify_row(rows: &Rows, span: &RowSpan, index: u32, known: &Known<'_>, found:
             (false, false) => Fate::Lost,
         };
         report_block(rows, address, drive, *owner, fate, found);
+    }
+    for column in piece.unreadable.iter().filter(|(_, at)| *at == index).map(|(column, _)| *column) {
+        let address = Address::new(span.id, Column::new(column), row);
+        if !known.owners.contains_key(&address) {
+            let drive = rows.segments.borrow().cell(address).map(|cell| cell.drive);
+            let message = format!("{address} cannot be read; nothing lives there, or it is parity");
+            found.findings.push(Finding::new(FindingKind::Damaged, drive, message));
+        }
     }
     let all: Option<Vec<&[u8]>> = (0..scheme.width()).map(cell).collect();
     if wrong || incomplete || scheme.parity() == 0 {

@@ -4,9 +4,9 @@ use std::hash::Hasher;
 
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, FORMAT_VERSION, Generation, Incarnation,
-    Lineage, PoolId, PoolKey, Row, Scheme, SegmentClass, SegmentColumn, SegmentId, SegmentRecord,
-    SegmentState, Sequence, ShardRecord, Superblock, UnverifiedSuperblock, ZoneIndex, decode_segments,
-    encode_segments,
+    Lineage, PoolId, PoolKey, Row, Scheme, ScrubRecord, ScrubTally, SegmentClass, SegmentColumn, SegmentId,
+    SegmentRecord, SegmentState, Sequence, ShardRecord, Superblock, UnverifiedSuperblock, ZoneIndex,
+    decode_segments, encode_segments,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -71,7 +71,19 @@ fn superblock() -> Superblock {
         next_incarnation: Incarnation::new(0x5152_5354_5556_5758),
         drives: vec![drive.clone(), drive.clone(), drive],
         shards: vec![shard, ShardRecord::default(), ShardRecord::default(), ShardRecord::default()],
+        scrub: ScrubRecord {
+            every: 0x6162_6364_6566_6768,
+            running: true,
+            until: Incarnation::new(0x7172_7374_7576_7779),
+            current: tally(0x0101),
+            last: tally(0x0202),
+            positions: (0x31..0x35).map(Incarnation::new).collect(),
+        },
     }
+}
+
+fn tally(seed: u64) -> ScrubTally {
+    ScrubTally { began: seed, ended: seed + 1, bytes: seed + 2, damaged: seed + 3, lost: seed + 4 }
 }
 
 pub(crate) fn check(page: &Checked) {
@@ -142,9 +154,39 @@ pub(crate) fn check(page: &Checked) {
     for shard in &superblock.shards {
         rest = check_shard(page, shard, rest);
     }
+    rest = check_scrub(page, &superblock.scrub, rest);
     assert!(rest.is_empty(), "{} bytes of the superblock are on no page", rest.len());
     check_values(page);
     check_segment_table(page);
+}
+
+fn check_scrub<'a>(page: &Checked, scrub: &ScrubRecord, rest: &'a [u8]) -> &'a [u8] {
+    let (current, last) = (&scrub.current, &scrub.last);
+    let mut rest = page.fields(
+        "Scrub record",
+        rest,
+        &[
+            ("every", &scrub.every.to_le_bytes()),
+            ("running", &[1]),
+            ("until", &scrub.until.get().to_le_bytes()),
+            ("began", &current.began.to_le_bytes()),
+            ("ended", &current.ended.to_le_bytes()),
+            ("bytes", &current.bytes.to_le_bytes()),
+            ("damaged", &current.damaged.to_le_bytes()),
+            ("lost", &current.lost.to_le_bytes()),
+            ("last began", &last.began.to_le_bytes()),
+            ("last ended", &last.ended.to_le_bytes()),
+            ("last bytes", &last.bytes.to_le_bytes()),
+            ("last damaged", &last.damaged.to_le_bytes()),
+            ("last lost", &last.lost.to_le_bytes()),
+        ],
+    );
+    for position in &scrub.positions {
+        let (first, behind) = rest.split_at(8);
+        assert_eq!(first, position.get().to_le_bytes());
+        rest = behind;
+    }
+    rest
 }
 
 /// SipHash-2-4-128 of bytes 0..16 and 32..length.

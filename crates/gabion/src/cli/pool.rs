@@ -106,6 +106,39 @@ Examples:
         #[arg(long, value_name = "SIZE")]
         rate: Option<Size>,
     },
+    /// Read everything that a pool holds, compare it, and write anew what is damaged
+    ///
+    /// Without options, begins with that; it goes on in the background, also after a restart. Pools do it by themselves, every 30 days
+    /// unless told otherwise. 'gabion pool status' shows how far it is and what the last one found.
+    #[command(after_long_help = "\
+Examples:
+  gabion pool scrub fast --wait
+  gabion pool scrub fast --rate 200M        # reads at most so many bytes a second, until the pool is closed
+  gabion pool scrub fast --pause            # and --resume, --cancel
+  gabion pool scrub fast --every 7d         # or 'never': only when asked")]
+    Scrub {
+        /// The pool
+        #[arg(value_name = "POOL")]
+        name: String,
+        /// End only when it has ended: with status 3 if something could not be healed
+        #[arg(long, conflicts_with_all = ["pause", "cancel", "every"])]
+        wait: bool,
+        /// Bytes read a second at most; 0 for as many as the drives give
+        #[arg(long, value_name = "SIZE", conflicts_with = "cancel")]
+        rate: Option<Size>,
+        /// Do nothing until it is resumed
+        #[arg(long, conflicts_with_all = ["resume", "cancel"])]
+        pause: bool,
+        /// Go on
+        #[arg(long, conflicts_with = "cancel")]
+        resume: bool,
+        /// Call off the one that is under way
+        #[arg(long)]
+        cancel: bool,
+        /// From the beginning of one to that of the next: a number of days, as in '30d', or 'never'. Kept in the pool
+        #[arg(long, value_name = "DAYS", value_parser = days, conflicts_with = "cancel")]
+        every: Option<u64>,
+    },
     /// Destroy a pool: everything in it is lost
     Destroy {
         /// The pool
@@ -172,4 +205,16 @@ pub(crate) struct CreatePoolArgs {
     /// On how many cores the pool can ever run at once [default: by the daemon's threads and the drives' size]
     #[arg(long, value_name = "N")]
     pub(crate) shards: Option<u16>,
+}
+
+/// Days as seconds.
+fn days(text: &str) -> Result<u64, String> {
+    if text == "never" {
+        return Ok(0);
+    }
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
+    match days {
+        Some(days @ 1..=3650) => Ok(days * 86_400),
+        _ => Err("give a number of days from 1d to 3650d, or 'never'".into()),
+    }
 }

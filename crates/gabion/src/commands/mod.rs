@@ -11,6 +11,7 @@ mod export;
 pub(crate) mod image;
 pub(crate) mod lab;
 mod pool;
+mod scrub;
 mod serve;
 mod snapshot;
 mod version;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use server::Size;
 use server::wire::{
-    ClosePool, CreatePool, FileDrives, Health, IdentifiedDrive, IdentifyDrives, LimitRepair, OpenPool,
-    Operation, Pool, PoolState,
+    ChangeScrub, ClosePool, CreatePool, FileDrives, Health, IdentifiedDrive, IdentifyDrives, LimitRepair,
+    OpenPool, Operation, Pool, PoolState,
 };
 
-use super::{Setting, absolute, absolute_one, confirm, events};
+use super::{Setting, absolute, absolute_one, confirm, events, scrub};
 use crate::cli::{CreatePoolArgs, PoolCommand};
 use crate::client::segment;
 use crate::failure::Outcome;
@@ -38,6 +38,14 @@ pub(crate) async fn run(setting: &Setting, command: PoolCommand) -> Result<Outco
         PoolCommand::Events { name, last, follow } => events::show(setting, &name, last, follow).await,
         PoolCommand::Repair { name, pause, resume, rate } => {
             repair(setting, &name, pause, resume, rate).await
+        }
+        PoolCommand::Scrub { name, wait, rate, pause, resume, cancel, every } => {
+            let change = ChangeScrub {
+                paused: (pause || resume).then_some(pause),
+                bytes_per_second: rate.map(|rate| rate.bytes()),
+                every,
+            };
+            scrub::run(setting, &name, change, scrub::Asked { wait, cancel }).await
         }
         PoolCommand::Destroy { name, yes } => destroy(setting, &name, yes).await,
     }

@@ -8,6 +8,7 @@ mod event;
 mod export;
 mod lab;
 mod pool;
+mod scrub;
 mod table;
 mod time;
 mod vm;
@@ -23,6 +24,7 @@ pub(crate) use event::{event, events};
 pub(crate) use export::exports;
 pub(crate) use lab::{lab_models, labs};
 pub(crate) use pool::{opening, pool_statuses, pools, repair, repair_limits};
+pub(crate) use scrub::{scrub, settings as scrub_settings};
 pub(crate) use vm::{host, machine, machine_made, machine_started, machines, templates};
 pub(crate) use volume::{image_exported, image_imported, service, usages, volume, volumes};
 

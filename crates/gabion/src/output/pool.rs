@@ -82,6 +82,9 @@ fn pool_status(pool: &Pool) -> String {
     if let Some(repair) = pool.repair.as_ref().filter(|repair| is_shown(repair)) {
         line("repair", self::repair(repair));
     }
+    if let Some(scrub) = &pool.scrub {
+        line("scrub", super::scrub::scrub(scrub));
+    }
     if let Some(opened) = &pool.opened {
         line("opened", format!("{}: {}", utc(opened.at), opening(opened)));
     }

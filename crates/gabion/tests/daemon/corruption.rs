@@ -34,6 +34,16 @@ fn everything_is_there(home: &Home) {
 
 /// Flips `count` bytes anywhere on the victim: superblocks, data, parity, headers, map.
 fn flip(home: &Home, seed: u64, count: u64) {
+    flip_some(home, seed, count, 16);
+}
+
+/// The same, but for the superblocks.
+fn flip_zones(home: &Home, seed: u64, count: u64) {
+    flip_some(home, seed, count, u64::MAX);
+}
+
+/// One byte in `often` is among the superblocks.
+fn flip_some(home: &Home, seed: u64, count: u64, often: u64) {
     let path = home.path("drives").join(format!("fast-{VICTIM}.drive"));
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
     let size = file.metadata().unwrap().len();
@@ -41,8 +51,14 @@ fn flip(home: &Home, seed: u64, count: u64) {
     for index in 0..count {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // Some among the superblocks, the rest where there is data: the front of the drive.
-        let within = if index % 16 == 0 { 4 << 20 } else { size / 2 };
-        let at = (state >> 16) % within;
+        let among = often < u64::MAX && index % often == 0;
+        let at = if among {
+            (state >> 16) % (4 << 20)
+        } else if often < u64::MAX {
+            (state >> 16) % (size / 2)
+        } else {
+            (4 << 20) + (state >> 16) % (size / 2)
+        };
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
         byte[0] ^= 1 << (state >> 13 & 7);
@@ -141,6 +157,58 @@ fn a_drive_that_garbles_is_counted_shown_and_emptied_when_there_is_room() {
     until("all is well", || daemon.pool("fast")["health"] == "healthy");
     everything_is_there(&home);
     daemon.stop();
+}
+
+#[test]
+fn what_nobody_reads_is_found_and_healed_by_a_scrub() {
+    let home = Home::new();
+    let daemon = home.start_with(&["--retire-after", "0"]);
+    make(&daemon);
+    write_everything(&home);
+    let status = home.gabion(&["pool", "status", "fast"]).out;
+    assert!(status.contains("scrub       none yet, every 30 days"), "{status}");
+    let sound = daemon.ok(&["pool", "scrub", "fast", "--wait"]);
+    assert!(sound.contains("nothing damaged"), "{sound}");
+
+    // Under load, again and again; superblocks are left alone, which no scrub looks at.
+    let load = std::thread::scope(|scope| {
+        let load = scope.spawn(|| (0..3).for_each(|_| everything_is_there(&home)));
+        for round in 0..3 {
+            flip_zones(&home, 5000 + round, 60);
+            daemon.ok(&["pool", "scrub", "fast", "--wait"]);
+        }
+        load.join()
+    });
+    load.unwrap();
+    let last = daemon.json(&["pool", "scrub", "fast", "--wait"])["scrub"].clone();
+    assert_eq!((&last["unhealed"], &last["last"]["lost"]), (&0.into(), &0.into()), "{last}");
+    let events = daemon.json(&["pool", "events", "fast", "--last", "500"]).to_string();
+    assert!(events.contains("\"damaged\"") && events.contains("scrub_finished"), "{events}");
+
+    assert!(daemon.ok(&["pool", "scrub", "fast", "--every", "7d", "--rate", "64K"]).contains("every 7 days"));
+    let begun = daemon.ok(&["pool", "scrub", "fast"]);
+    assert!(begun.contains("is being scrubbed"), "{begun}");
+    assert!(daemon.ok(&["pool", "scrub", "fast", "--pause"]).contains("paused"));
+    let refusal = daemon.refused(&["pool", "scrub", "fast", "--wait"]);
+    assert!(refusal.contains("--resume"), "{refusal}");
+    daemon.stop();
+    // It goes on, and how often is kept.
+    let daemon = home.start_with(&["--retire-after", "0"]);
+    let scrub = || daemon.pool("fast")["scrub"].clone();
+    assert_eq!(scrub()["every"], 7 * 86_400);
+    until("the scrub has ended", || scrub()["current"].is_null());
+    daemon.ok(&["pool", "scrub", "fast", "--rate", "64K"]);
+    daemon.ok(&["pool", "scrub", "fast"]);
+    daemon.ok(&["pool", "scrub", "fast", "--cancel"]);
+    assert!(scrub()["current"].is_null());
+    everything_is_there(&home);
+    daemon.stop();
+
+    let mut check = vec!["check"];
+    let drives = drives(&home);
+    check.extend(drives.iter().map(String::as_str));
+    let ran = home.gabion(&check);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
 #[test]

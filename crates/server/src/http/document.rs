@@ -4,7 +4,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use utoipa::OpenApi;
 
-use super::{daemon, drives, events, exports, operations, pools, snapshots, volumes};
+use super::{daemon, drives, events, exports, operations, pools, scrub, snapshots, volumes};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -33,6 +33,9 @@ use super::{daemon, drives, events, exports, operations, pools, snapshots, volum
         pools::keep_drive,
         pools::return_drive,
         pools::limit_repair,
+        scrub::start,
+        scrub::change,
+        scrub::cancel,
         events::list,
         volumes::list,
         volumes::get,

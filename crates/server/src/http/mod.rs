@@ -11,6 +11,7 @@ mod events;
 mod exports;
 mod operations;
 mod pools;
+mod scrub;
 mod snapshots;
 mod socket;
 mod volumes;
@@ -43,6 +44,7 @@ pub(crate) fn router(services: Arc<Services>) -> Router {
         .route("/v1/pools/{pool}/close", post(pools::close))
         .route("/v1/pools/{pool}/events", get(events::list))
         .route("/v1/pools/{pool}/repair", patch(pools::limit_repair))
+        .route("/v1/pools/{pool}/scrub", post(scrub::start).patch(scrub::change).delete(scrub::cancel))
         .route("/v1/pools/{pool}/drives", post(pools::add_drive))
         .route("/v1/pools/{pool}/drives/{index}/fail", post(pools::fail_drive))
         .route("/v1/pools/{pool}/drives/{index}/replace", post(pools::replace_drive))

@@ -68,6 +68,17 @@ fn told(event: &Event) -> (Severity, String) {
                 "{drive} ({text}) is failing: it errs in {amount} zones, and is to be emptied or replaced"
             ),
         ),
+        EventKind::Damaged => warning(format!(
+            "{drive}: {amount} block{} damaged ({text})",
+            if *amount == 1 { "" } else { "s" }
+        )),
+        EventKind::ScrubStarted => info("a scrub began: everything is read and compared".into()),
+        EventKind::ScrubFinished if *amount == 0 => info(format!("the scrub found nothing damaged: {text}")),
+        EventKind::ScrubFinished => warning(format!(
+            "the scrub found {amount} damaged block{}: {text}",
+            if *amount == 1 { "" } else { "s" }
+        )),
+        EventKind::ScrubCancelled => info("the scrub was called off".into()),
         EventKind::VolumeCreated => info(format!("volume '{text}' of {} was created", Size(*amount))),
         EventKind::VolumeResized => info(format!("volume '{text}' has {} now", Size(*amount))),
         EventKind::VolumeDeleted => info(format!("'{text}' was deleted")),
@@ -104,7 +115,8 @@ mod tests {
     #[test]
     fn every_event_says_what_happened_to_what() {
         for kind in EventKind::ALL {
-            let drive = format!("{kind:?}").starts_with("Drive").then_some(7);
+            let of_drive = format!("{kind:?}").starts_with("Drive") || *kind == EventKind::Damaged;
+            let drive = of_drive.then_some(7);
             let event = Event { seconds: 5, kind: *kind, drive, amount: 80, text: "vm01".into() };
             let event = shown(3, &event);
             assert!(!event.message.contains("  ") && !event.message.ends_with('.'), "{}", event.message);

@@ -10,6 +10,7 @@ mod events;
 mod find;
 mod open;
 mod problems;
+mod scrub;
 mod slot;
 mod snapshots;
 mod status;

@@ -28,6 +28,7 @@ pub(super) fn problems_of(status: &PoolStatus, space: &Space, warn_at: &[u8], no
     problems.extend(leaving_drives(status));
     let in_use = status.drives.iter().filter(|drive| drive.state.is_in_use());
     problems.extend(in_use.filter_map(|drive| erring_drive(status, drive, now)));
+    problems.extend(unhealed_damage(status));
     if space.free == 0 {
         problems.push(Problem {
             message: "the pool is full: writes that need more room fail; overwriting, reads, trims and deletes go on".into(),
@@ -95,6 +96,29 @@ fn returning_drives(status: &PoolStatus) -> Option<Problem> {
     let back = listed(status, Engine::Returning);
     (!back.is_empty()).then(|| Problem {
         message: format!("drive {} was lost and is back: what it missed is not there yet", back.join(", ")),
+        action: repair_of(status, &[]),
+    })
+}
+
+/// What a scrub found and nothing gives back, or is not written anew yet.
+fn unhealed_damage(status: &PoolStatus) -> Option<Problem> {
+    let (scrub, name) = (&status.scrub, &status.name);
+    let lost = if scrub.running { scrub.current.lost } else { scrub.last.lost };
+    let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
+    if lost > 0 {
+        return Some(Problem {
+            message: format!(
+                "the scrub found {lost} rows with blocks that cannot be computed: more was damaged than scheme {} bears",
+                status.scheme
+            ),
+            action: format!(
+                "find out what lives there: reading it gives an error; offline, 'gabion check' names the blocks. Restore them from a \
+                 backup: what is overwritten is sound again, and the next scrub ('gabion pool scrub {name}') says so"
+            ),
+        });
+    }
+    (scrub.unhealed > 0 && stuck).then(|| Problem {
+        message: format!("the scrub found damage in {} places that is not written anew yet", scrub.unhealed),
         action: repair_of(status, &[]),
     })
 }

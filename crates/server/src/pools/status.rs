@@ -7,6 +7,7 @@ use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
 use super::problems::{misses_something, problems_of};
+use super::scrub;
 use super::slot::{Slot, Status};
 use super::{OpenPool, Pools, no_pool};
 use crate::error::{Error, Result};
@@ -89,6 +90,7 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         shards: None,
         space: None,
         repair: None,
+        scrub: None,
         drives: slot.drives.iter().map(drive).collect(),
         opened: None,
         counters: None,
@@ -109,9 +111,9 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         let status = pool.status().await?;
         // The pool serves reads without its catalogue; then nothing is known of its volumes.
         let volumes = pool.volumes().await.ok();
-        Ok((status, volumes, pool.repair_limits()))
+        Ok((status, volumes, pool.repair_limits(), pool.scrub_limits()))
     };
-    let (status, volumes, limits) = match open.call(look).await {
+    let (status, volumes, limits, scrub_limits) = match open.call(look).await {
         Ok(found) => found,
         // It is being closed this very moment.
         Err(error) if error.kind() == crate::ErrorKind::NotOpen => return Ok((shown, None)),
@@ -140,6 +142,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         shards: Some(status.shards.len() as u64),
         space: Some(space),
         repair: Some(repair_shown(&status.repair, limits)),
+        scrub: Some(scrub::shown(&status.scrub, scrub_limits)),
         drives: drives_of(&status),
         opened: Some(open.report.clone()),
         counters: Some(sum(&status.shards)),

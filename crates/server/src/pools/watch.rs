@@ -1,4 +1,5 @@
-//! Looks at the pools in service from time to time, though nobody asks: how full they are, and whether drives have left them.
+//! Looks at the pools in service from time to time, though nobody asks: how full they are, whether drives have left them, and
+//! whether it is time to scrub.
 //!
 //! Always true: each threshold is told of once when it is passed, in the log and in the pool's event log, and again only after the pool
 //! was clearly below it.
@@ -48,6 +49,7 @@ impl Pools {
         let open = self.get(name)?;
         // Lets go of drives that have left it.
         let Some(space) = self.status(name).await?.space else { return Ok(()) };
+        self.scrub_if_due(name).await?;
         let mut before = open.passed.0.load(Ordering::Relaxed);
         if before == UNKNOWN {
             before = last_told(&open).await?;

@@ -10,6 +10,7 @@ mod event;
 mod export;
 mod operation;
 mod pool;
+mod scrub;
 mod snapshot;
 mod volume;
 
@@ -25,6 +26,7 @@ pub use pool::{
     ClosePool, Counters, CreatePool, FileDrives, Health, LimitRepair, OpenPool, OpenReport, Pool, PoolState,
     Problem, Repair, RepairState, Space,
 };
+pub use scrub::{ChangeScrub, Scrub, ScrubResult};
 pub use snapshot::{Change, Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage};
 pub use volume::{CreateVolume, ResizeVolume, Service, Volume};
 

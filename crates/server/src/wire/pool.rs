@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::drive::PoolDrive;
+use super::scrub::Scrub;
 use crate::error::Error;
 
 /// Whether a pool is in service.
@@ -206,6 +207,9 @@ pub struct Pool {
     /// How far it is with what drives that were lost, came back or leave held.
     #[serde(default)]
     pub repair: Option<Repair>,
+    /// How far it is with reading everything and comparing it.
+    #[serde(default)]
+    pub scrub: Option<Scrub>,
     /// Its drives.
     pub drives: Vec<PoolDrive>,
     /// What the last opening found.

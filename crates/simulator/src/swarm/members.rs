@@ -74,6 +74,29 @@ impl Life {
         self.say(|| format!("repair is limited to {limits:?}: {result:?}"));
     }
 
+    /// Has everything read, or calls that off, or waits for its end.
+    pub(super) async fn scrub(&self, pool: &Pool) {
+        let limits =
+            RepairLimits { paused: self.random.once_in(8), bytes_per_second: repair_rate(&self.random) };
+        let result = match self.random.below(8) {
+            0 => pool.cancel_scrub().await.map(|_| ()),
+            1 => pool.set_scrub_limits(limits).await,
+            2 if !pool.scrub_limits().paused => pool.scrub_settled().await,
+            _ => pool.start_scrub().await.map(|_| ()),
+        };
+        self.say(|| format!("scrub: {result:?}"));
+        self.tolerate("scrub", result);
+        if let Ok(status) = pool.status().await
+            && status.scrub.last.bytes > 0
+            && !status.scrub.running
+        {
+            self.count(|stats| {
+                stats.scrubs += 1;
+                stats.damaged += status.scrub.last.damaged;
+            });
+        }
+    }
+
     /// Puts other drives in the place of victims that do not belong to the pool any more.
     async fn choose_victims(&self, pool: &Pool) {
         let Ok(status) = pool.status().await else { return };

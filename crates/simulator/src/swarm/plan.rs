@@ -28,6 +28,7 @@ pub(super) enum Op {
     Keep,
     Repair,
     LimitRepair,
+    Scrub,
     Rest,
     Snapshot,
     ReadSnapshot,
@@ -36,7 +37,7 @@ pub(super) enum Op {
     RollBack,
 }
 
-pub(super) const OPS: [(Op, u32); 25] = [
+pub(super) const OPS: [(Op, u32); 26] = [
     (Op::Write, 40),
     (Op::Read, 20),
     (Op::Flush, 8),
@@ -56,6 +57,7 @@ pub(super) const OPS: [(Op, u32); 25] = [
     (Op::Keep, 1),
     (Op::Repair, 1),
     (Op::LimitRepair, 1),
+    (Op::Scrub, 1),
     (Op::Rest, 2),
     (Op::Snapshot, 2),
     (Op::ReadSnapshot, 2),

@@ -1,0 +1,248 @@
+//! The pool's part in scrubbing: when one begins, how far the shards are, what it found, and that it goes on after a restart.
+//!
+//! Where each shard is stands in the superblock, and is published from time to time or with whatever is published besides: a crash
+//! costs no more than reading a little again.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use format::{EventKind, Incarnation, ScrubTally, ShardIndex, Superblock};
+use reactor::{Reactor, WaitList};
+
+use super::Control;
+use crate::error::Result;
+use crate::scrub::{Scrub, ScrubStatus, Scrubbed};
+use crate::volume::all;
+
+/// Bytes read after which the position is published.
+const NOTE_BYTES: u64 = 1 << 30;
+/// Events about damage that a scrub writes at most: the log keeps other things besides.
+const EVENTS_MAX: u64 = 100;
+
+/// The pool's scrubbing.
+pub(super) struct Scrubbing {
+    shared: Arc<Scrub>,
+    /// Bytes since the position was published.
+    unnoted: Cell<u64>,
+    /// Events that it has written.
+    said: Cell<u64>,
+    changed: WaitList,
+}
+
+impl Scrubbing {
+    pub(super) fn new(shared: Arc<Scrub>) -> Self {
+        Self { shared, unnoted: Cell::default(), said: Cell::default(), changed: WaitList::default() }
+    }
+
+    pub(super) fn wake(&self) {
+        self.changed.wake_all();
+    }
+}
+
+impl Control {
+    /// Begins to scrub. False if that is under way already.
+    ///
+    /// # Errors
+    /// When the pool has failed or was closed.
+    pub(crate) async fn start_scrub(self: &Rc<Self>) -> Result<bool> {
+        // Not while a drive joins, or the pool is being closed.
+        let _alone = self.begin_change().await?;
+        if self.state.borrow().superblock.scrub.running {
+            return Ok(false);
+        }
+        let now = self.events.now();
+        self.publish(|superblock| {
+            let shards = superblock.shards.len();
+            let newest = superblock.next_incarnation.get().saturating_sub(1);
+            let scrub = &mut superblock.scrub;
+            (scrub.running, scrub.until) = (true, Incarnation::new(newest));
+            scrub.current = ScrubTally { began: now, ..ScrubTally::default() };
+            scrub.positions = vec![Incarnation::new(0); shards];
+        })
+        .await?;
+        self.events.say(EventKind::ScrubStarted, 0, "");
+        self.go_on_with_scrub();
+        Ok(true)
+    }
+
+    /// Begins to scrub if it is time for it.
+    ///
+    /// # Errors
+    /// As [`Control::start_scrub`].
+    pub(crate) async fn start_scrub_if_due(self: &Rc<Self>) -> Result<bool> {
+        let is_due = {
+            let state = self.state.borrow();
+            let scrub = &state.superblock.scrub;
+            // What is new has just been written.
+            let last = scrub.last.began.max(state.superblock.created);
+            scrub.every > 0 && !scrub.running && self.events.now().saturating_sub(last) >= scrub.every
+        };
+        if is_due { self.start_scrub().await } else { Ok(false) }
+    }
+
+    /// Goes on with a scrub that is under way by what the superblock says. In the background.
+    pub(crate) fn go_on_with_scrub(self: &Rc<Self>) {
+        if !self.state.borrow().superblock.scrub.running {
+            return;
+        }
+        let run = self.scrubbing.shared.next_run();
+        self.scrubbing.said.set(0);
+        let control = self.clone();
+        let scrub = async move {
+            if control.scrub_all(run).await {
+                control.end_scrub(run).await;
+            }
+            control.scrubbing.wake();
+        };
+        Reactor::current().spawn(scrub).detach();
+    }
+
+    /// Has every shard scrub; true if all of them came to the end.
+    async fn scrub_all(&self, run: u64) -> bool {
+        let (positions, until) = {
+            let state = self.state.borrow();
+            (state.superblock.scrub.positions.clone(), state.superblock.scrub.until)
+        };
+        let shards = self.shards.borrow().clone();
+        let is_whole = Cell::new(shards.len() == positions.len());
+        let whole = &is_whole;
+        let scrub = shards.into_iter().zip(positions).map(|(shard, after)| async move {
+            let ended = shard.call(move |shard| async move { shard.scrub(run, after, until).await }).await;
+            whole.set(ended.unwrap_or(false) && whole.get());
+            Ok(())
+        });
+        all(scrub).await.is_ok() && is_whole.get()
+    }
+
+    async fn end_scrub(&self, run: u64) {
+        if !self.scrubbing.shared.is_run(run) {
+            return;
+        }
+        let now = self.events.now();
+        let ended = self.publish(|superblock| {
+            let scrub = &mut superblock.scrub;
+            scrub.running = false;
+            scrub.last = ScrubTally { ended: now, ..scrub.current };
+            scrub.current = ScrubTally::default();
+        });
+        if ended.await.is_ok() {
+            let last = self.state.borrow().superblock.scrub.last;
+            let text = format!(
+                "{} bytes read in {} s, {} rows that could not be computed",
+                last.bytes,
+                last.ended.saturating_sub(last.began),
+                last.lost
+            );
+            tracing::info!(?last, "a scrub has ended");
+            self.events.say(EventKind::ScrubFinished, last.damaged, &text);
+        }
+    }
+
+    /// A shard has read up to a segment, and found this.
+    pub(super) async fn note_scrubbed(
+        &self,
+        run: u64,
+        shard: ShardIndex,
+        position: Incarnation,
+        found: &Scrubbed,
+    ) {
+        if !self.scrubbing.shared.is_run(run) {
+            return;
+        }
+        let change = |superblock: &mut Superblock| {
+            let scrub = &mut superblock.scrub;
+            scrub.current.bytes += found.bytes;
+            scrub.current.damaged += found.damaged();
+            scrub.current.lost += found.lost;
+            scrub.positions.get_mut(shard.index()).into_iter().for_each(|place| *place = position);
+        };
+        for damage in &found.damage {
+            if self.scrubbing.said.get() < EVENTS_MAX {
+                self.scrubbing.said.set(self.scrubbing.said.get() + 1);
+                let text = format!(
+                    "{}: shard {shard}, segment {}, column {}, from row {} on: {} blocks unreadable, {} wrong",
+                    self.path_of(damage.drive),
+                    damage.segment,
+                    damage.column,
+                    damage.row,
+                    damage.unreadable,
+                    damage.wrong
+                );
+                let amount = damage.unreadable + damage.wrong;
+                self.events.say_much_of(damage.drive, EventKind::Damaged, amount, &text);
+            }
+        }
+        let unnoted = self.scrubbing.unnoted.get() + found.bytes;
+        let is_due = unnoted >= NOTE_BYTES;
+        self.scrubbing.unnoted.set(if is_due { 0 } else { unnoted });
+        if is_due {
+            // A pool that has failed scrubs no more.
+            let _ = self.publish(change).await;
+        } else {
+            change(&mut self.state.borrow_mut().superblock);
+        }
+    }
+
+    /// Calls off the scrub that is under way. False if there is none.
+    ///
+    /// # Errors
+    /// When the pool has failed or was closed.
+    pub(crate) async fn cancel_scrub(&self) -> Result<bool> {
+        let _alone = self.begin_change().await?;
+        if !self.state.borrow().superblock.scrub.running {
+            return Ok(false);
+        }
+        self.scrubbing.shared.next_run();
+        self.publish(|superblock| {
+            superblock.scrub.running = false;
+            superblock.scrub.current = ScrubTally::default();
+        })
+        .await?;
+        self.events.say(EventKind::ScrubCancelled, 0, "");
+        self.scrub_look_again().await;
+        Ok(true)
+    }
+
+    /// Has the shards and whoever waits look at the limits, and at whether there is a scrub.
+    pub(crate) async fn scrub_look_again(&self) {
+        let shards = self.shards.borrow().clone();
+        for shard in shards {
+            let _ = shard.call(|shard| async move { shard.scrub_look_again() }).await;
+        }
+        self.scrubbing.wake();
+    }
+
+    /// Sets how many seconds after the beginning of a scrub the next one begins; 0 for only when asked.
+    ///
+    /// # Errors
+    /// When the pool has failed or was closed.
+    pub(crate) async fn set_scrub_every(&self, seconds: u64) -> Result<()> {
+        self.publish(|superblock| superblock.scrub.every = seconds).await
+    }
+
+    /// Waits until no scrub is under way, or it is told to pause.
+    pub(crate) async fn scrub_settled(&self) {
+        let settled = || {
+            let state = self.state.borrow();
+            let goes_on = state.superblock.scrub.running && !state.stopping && state.failure.is_none();
+            !goes_on || self.scrubbing.shared.limits.is_paused()
+        };
+        self.scrubbing.changed.until(|| settled().then_some(())).await;
+    }
+
+    /// What the superblock says of scrubbing, and where the shards are.
+    pub(crate) fn scrub_status(&self) -> (ScrubStatus, Vec<Incarnation>, Incarnation) {
+        let state = self.state.borrow();
+        let scrub = &state.superblock.scrub;
+        let status = ScrubStatus {
+            every: scrub.every,
+            running: scrub.running,
+            paused: self.scrubbing.shared.limits.is_paused(),
+            current: scrub.current,
+            last: scrub.last,
+            ..ScrubStatus::default()
+        };
+        (status, scrub.positions.clone(), scrub.until)
+    }
+}

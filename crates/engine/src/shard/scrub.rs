@@ -1,0 +1,325 @@
+//! Scrubbing: reads every written row of the shard's segments, oldest first, and compares every cell, live or dead, header or parity, with
+//! what the segment's headers say. A column with damage is marked, and repair writes it anew elsewhere, as it does with what lies on a
+//! drive that is to be emptied.
+//!
+//! Always true: nothing is written here; a segment is pinned while it is read; behind the position that is told, everything has been
+//! read, and what was healed lies in a checkpoint: columns that wait for repair, or for that, hold the position back.
+
+use std::rc::Rc;
+
+use codec::ColumnSet;
+use format::limits::{BLOCK, BLOCK_BYTES};
+use format::{Address, Column, Incarnation, Row, SegmentId};
+use reactor::{Buffer, Instant, Reactor, WaitList};
+use smallvec::SmallVec;
+
+use super::Shard;
+use super::scan::{Found, HeaderReader, expected, row_repairs};
+use crate::repair::Throttle;
+use crate::rows::Piece;
+use crate::scrub::{Damage, ScrubProgress, Scrubbed};
+
+/// Bytes of all columns together that are read at once.
+const PIECE_BYTES: usize = 4 << 20;
+/// Bytes read after which a checkpoint makes last what was healed.
+const CHECKPOINT_BYTES: u64 = 1 << 30;
+/// Rows that are compared before other tasks of the core get their turn.
+const STRETCH_ROWS: u32 = 16;
+
+/// A shard's part of scrubbing.
+#[derive(Default)]
+pub(super) struct Scrubber {
+    throttle: Throttle,
+    /// Something that it waits for may have changed.
+    changed: WaitList,
+}
+
+/// Why a segment was not read to its end.
+enum Interrupted {
+    /// It is paused: the segment is read again.
+    Paused,
+    /// The shard stops, or the scrub was called off.
+    Ended,
+}
+
+/// A segment that is being read.
+struct Reading<'a> {
+    id: SegmentId,
+    headers: HeaderReader<'a>,
+    current: Option<Found>,
+    known_to: Row,
+    /// There are no more headers to be had.
+    ended: bool,
+    found: Scrubbed,
+}
+
+impl Shard {
+    /// Ends a wait: limits have changed, a scrub was called off, or the shard stops.
+    pub(crate) fn scrub_look_again(&self) {
+        self.scrubber.changed.wake_all();
+        self.repair.wake();
+    }
+
+    /// Scrubs what was written up to `until`, from behind `after`. True if that came to its end.
+    pub(crate) async fn scrub(self: Rc<Self>, run: u64, after: Incarnation, until: Incarnation) -> bool {
+        if self.stopping.get() {
+            return false;
+        }
+        let _task = self.begin_task();
+        self.scrub.limits.set_working(true);
+        self.scrubber.throttle.begin(Reactor::current().now());
+        let ended = self.scrub_all(run, after, until).await;
+        self.scrub.limits.set_working(false);
+        ended
+    }
+
+    async fn scrub_all(self: &Rc<Self>, run: u64, after: Incarnation, until: Incarnation) -> bool {
+        let mut at = after;
+        // The first segment of which a column was written anew, and bytes read since: a crash before the next checkpoint finds it as it was.
+        let mut healed: Option<(Incarnation, u64)> = None;
+        loop {
+            self.wait_to_scrub(run).await;
+            if self.has_scrub_ended(run) {
+                return false;
+            }
+            if healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES)
+                && self.checkpoint(None).await.is_ok()
+            {
+                healed = None;
+            }
+            let next = self.rows.segments.borrow().next_to_scrub(at, until);
+            let Some((id, incarnation)) = next else { break };
+            self.rows.segments.borrow_mut().pin(id);
+            let read = self.scrub_segment(run, id).await;
+            if let Ok(found) = &read {
+                self.mark_damage(found);
+            }
+            self.rows.segments.borrow_mut().unpin(id);
+            self.report_gone().await;
+            match read {
+                Ok(found) => {
+                    at = incarnation;
+                    let first = (!found.damage.is_empty()).then_some((at, 0));
+                    healed = healed.or(first).map(|(first, since)| (first, since + found.bytes));
+                    let first = healed.map_or(at, |(first, _)| before(first));
+                    self.link.note_scrubbed(run, self.held_back(at).min(first), found).await;
+                }
+                Err(Interrupted::Paused) => {}
+                Err(Interrupted::Ended) => return false,
+            }
+        }
+        if healed.is_some()
+            && let Err(error) = self.checkpoint(None).await
+        {
+            tracing::warn!(shard = %self.identity.shard, %error, "what was healed is not durable yet");
+        }
+        self.link.note_scrubbed(run, self.held_back(until), Scrubbed::default()).await;
+        !self.has_scrub_ended(run)
+    }
+
+    /// Up to where there is nothing to be done any more: damage that waits for repair would be forgotten in a crash.
+    fn held_back(&self, at: Incarnation) -> Incarnation {
+        let damaged = self.rows.segments.borrow().damaged().map(|(incarnation, _)| incarnation).min();
+        damaged.map_or(at, |damaged| at.min(before(damaged)))
+    }
+
+    fn has_scrub_ended(&self, run: u64) -> bool {
+        self.stopping.get() || self.log.failure().is_some() || !self.scrub.is_run(run)
+    }
+
+    /// Waits while there is something to repair, which comes first, or it is told to pause.
+    async fn wait_to_scrub(&self, run: u64) {
+        self.repair_settled().await;
+        let goes_on = || self.has_scrub_ended(run) || !self.scrub.limits.is_paused();
+        self.scrubber.changed.until(|| goes_on().then_some(())).await;
+    }
+
+    /// Has repair write the damaged columns anew.
+    fn mark_damage(&self, found: &Scrubbed) {
+        for damage in &found.damage {
+            self.rows.segments.borrow_mut().mark_damaged(damage.segment, Column::new(damage.column));
+            tracing::warn!(shard = %self.identity.shard, ?damage, "a column is damaged: it is written anew");
+        }
+        if !found.damage.is_empty() {
+            self.repair_soon();
+        }
+    }
+
+    /// How far it is, if it is at it.
+    pub(crate) fn scrub_progress(&self, after: Incarnation, until: Incarnation) -> ScrubProgress {
+        let segments = self.rows.segments.borrow();
+        ScrubProgress {
+            bytes_left: segments.cells_to_scrub(after, until) * BLOCK_BYTES,
+            bytes_per_second: self.scrubber.throttle.rate(),
+            unhealed: segments.damaged().map(|(_, columns)| u64::from(columns)).sum(),
+        }
+    }
+
+    /// Reads and compares a segment, which is pinned, as far as what was written has landed.
+    async fn scrub_segment(&self, run: u64, id: SegmentId) -> Result<Scrubbed, Interrupted> {
+        let Some(record) = self.rows.segments.borrow().landed_record(id) else {
+            return Ok(Scrubbed::default());
+        };
+        let headers = HeaderReader::new(&self.rows, &self.identity, id, &record);
+        let found = Scrubbed::default();
+        let mut reading = Reading { id, headers, current: None, known_to: Row::new(0), ended: false, found };
+        let whole = PIECE_BYTES / BLOCK / usize::from(record.scheme.width());
+        let whole = u32::try_from(whole).unwrap_or(u32::MAX).max(1);
+        let mut row = 0;
+        while row < record.rows && !reading.ended {
+            let begun = Reactor::current().now();
+            let count = whole.min(record.rows - row);
+            let bytes = self.scrub_rows(&mut reading, Row::new(row), count).await;
+            row += count;
+            self.leave_to_others(run, bytes, begun).await;
+            if self.has_scrub_ended(run) {
+                return Err(Interrupted::Ended);
+            }
+            if self.scrub.limits.is_paused() {
+                return Err(Interrupted::Paused);
+            }
+            // What nobody needs any more may be damaged.
+            if self.rows.segments.borrow().landed_record(id).is_none() {
+                return Ok(Scrubbed { bytes: reading.found.bytes, ..Scrubbed::default() });
+            }
+        }
+        if reading.ended && row < record.rows {
+            tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "a header cannot be had: the rest of its segment was not verified");
+        }
+        Ok(reading.found)
+    }
+
+    /// Gives the bytes that were read.
+    async fn scrub_rows(&self, reading: &mut Reading<'_>, row: Row, count: u32) -> u64 {
+        let piece = self.rows.read_piece(reading.id, row, count).await;
+        if let Some((_, first)) = piece.span.cells.iter().find(|(column, _)| *column == 0) {
+            reading.headers.feed(row, Buffer::copy_of(first.as_slice()));
+        }
+        let bytes = piece.span.cells.len() as u64 * u64::from(count) * BLOCK_BYTES;
+        reading.found.bytes += bytes;
+        for from in (0..count).step_by(STRETCH_ROWS as usize) {
+            let rows = from..(from + STRETCH_ROWS).min(count);
+            let fits = self.parity_fits(&piece, from, rows.end - from);
+            for index in rows {
+                if !self.find_record(reading, row.plus(index)).await {
+                    return bytes;
+                }
+                self.scrub_row(reading, &piece, index, fits);
+            }
+            Reactor::current().yield_now().await;
+        }
+        bytes
+    }
+
+    /// Goes on to the record that holds `row`. False if its header cannot be had.
+    async fn find_record(&self, reading: &mut Reading<'_>, row: Row) -> bool {
+        while !reading.ended && reading.known_to <= row {
+            match reading.headers.next().await {
+                Ok(Some(found)) => {
+                    reading.known_to = found.layout.end();
+                    reading.current = Some(found);
+                }
+                Ok(None) | Err(_) => {
+                    reading.ended = true;
+                    reading.found.lost += 1;
+                }
+            }
+        }
+        !reading.ended
+    }
+
+    /// True if some rows are there altogether, and their parity fits their data.
+    fn parity_fits(&self, piece: &Piece, from: u32, count: u32) -> bool {
+        let scheme = self.rows.segments.borrow().scheme(piece.span.id);
+        let there: ColumnSet = piece.span.cells.iter().map(|(column, _)| *column).collect();
+        if (0..scheme.width()).any(|column| !there.contains(column)) || !piece.unreadable.is_empty() {
+            return false;
+        }
+        let range = from as usize * BLOCK..(from + count) as usize * BLOCK;
+        let cells = |column: u8| {
+            let cells = piece.span.cells.iter().find(|(of, _)| *of == column);
+            cells.and_then(|(_, cells)| cells.as_slice().get(range.clone()))
+        };
+        let data: SmallVec<[&[u8]; 32]> = (0..scheme.data()).filter_map(cells).collect();
+        let mut right: Vec<Buffer> = (0..scheme.parity()).map(|_| Buffer::new(range.len())).collect();
+        let mut outputs: Vec<&mut [u8]> = right.iter_mut().map(Buffer::as_mut_slice).collect();
+        self.rows.code(scheme).encode(&data, &mut outputs);
+        (scheme.data()..scheme.width())
+            .zip(&right)
+            .all(|(column, right)| cells(column) == Some(right.as_slice()))
+    }
+
+    /// Compares a row with what its record says; `fits` if its parity is known to fit its data.
+    fn scrub_row(&self, reading: &mut Reading<'_>, piece: &Piece, index: u32, fits: bool) {
+        let Some(found) = &reading.current else { return };
+        let row = piece.span.row.plus(index);
+        let scheme = self.rows.segments.borrow().scheme(reading.id);
+        let right =
+            |column: u8| piece.cell(column, index).is_some_and(|bytes| expected(found, column, row)(bytes));
+        if fits && (0..scheme.data()).all(right) {
+            return;
+        }
+        let drive_of = |column: u8| {
+            let cell = self.rows.segments.borrow().cell_at(reading.id, Column::new(column), row)?;
+            self.rows.drives.is_online(cell.drive).then_some(cell.drive)
+        };
+        let one = piece.row(index, |column| drive_of(column).is_some());
+        let Some(repairs) = row_repairs(&self.rows, found, &one, row) else {
+            reading.found.lost += 1;
+            tracing::error!(segment = %reading.id, %row, "a row cannot be computed: too many of its cells are damaged");
+            return;
+        };
+        // What is on no drive in use is repair's to find.
+        let damaged = repairs.iter().filter_map(|(column, _)| Some((column.get(), drive_of(column.get())?)));
+        for (column, drive) in damaged {
+            let unreadable = piece.unreadable.contains(&(column, index));
+            if !unreadable {
+                self.rows.note_wrong(Address::new(reading.id, Column::new(column), row), drive);
+            }
+            reading.found.note(drive, reading.id, column, row, unreadable);
+        }
+    }
+
+    /// Leaves the drives to others for as long as the limits say.
+    async fn leave_to_others(&self, run: u64, bytes: u64, begun: Instant) {
+        let (reactor, limits, throttle) = (Reactor::current(), &self.scrub.limits, &self.scrubber.throttle);
+        let mut until = throttle.wrote(limits, bytes, begun, reactor.now());
+        loop {
+            if until > reactor.now() {
+                reactor.sleep_until(until).await;
+            }
+            match throttle.waits(limits, reactor.now()) {
+                Some(longer) if !self.has_scrub_ended(run) && !limits.is_paused() => until = longer,
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Right before a segment.
+fn before(incarnation: Incarnation) -> Incarnation {
+    Incarnation::new(incarnation.get().saturating_sub(1))
+}
+
+impl Scrubbed {
+    fn note(
+        &mut self,
+        drive: format::DriveIndex,
+        segment: SegmentId,
+        column: u8,
+        row: Row,
+        unreadable: bool,
+    ) {
+        let known = self.damage.iter().position(|damage| damage.column == column);
+        if known.is_none() {
+            self.damage.push(Damage { drive, segment, column, row: row.get(), unreadable: 0, wrong: 0 });
+        }
+        let damage = match known {
+            Some(at) => self.damage.get_mut(at),
+            None => self.damage.last_mut(),
+        };
+        if let Some(damage) = damage {
+            *(if unreadable { &mut damage.unreadable } else { &mut damage.wrong }) += 1;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Scrubbing pools: on request, when it is time, and how far it is.
+
+use engine::{RepairLimits, ScrubStatus, ScrubTally};
+
+use super::Pools;
+use crate::error::Result;
+use crate::wire;
+
+impl Pools {
+    /// Begins to scrub a pool. False if that is under way already.
+    ///
+    /// # Errors
+    /// When the pool is not open, or takes no writes.
+    pub(crate) async fn start_scrub(&self, name: &str) -> Result<bool> {
+        let started = self.get(name)?.call(|pool| async move { pool.start_scrub().await }).await?;
+        tracing::info!(pool = name, started, "a scrub begins, as asked");
+        Ok(started)
+    }
+
+    /// Begins to scrub a pool if it is time for it.
+    pub(super) async fn scrub_if_due(&self, name: &str) -> Result<()> {
+        if self.get(name)?.call(|pool| async move { pool.start_scrub_if_due().await }).await? {
+            tracing::info!(pool = name, "a scrub begins: it is time for it");
+        }
+        Ok(())
+    }
+
+    /// Calls off the scrub of a pool. False if there is none.
+    ///
+    /// # Errors
+    /// When the pool is not open, or takes no writes.
+    pub(crate) async fn cancel_scrub(&self, name: &str) -> Result<bool> {
+        let cancelled = self.get(name)?.call(|pool| async move { pool.cancel_scrub().await }).await?;
+        tracing::info!(pool = name, cancelled, "a scrub is called off, as asked");
+        Ok(cancelled)
+    }
+
+    /// Sets how fast, and how often, a pool is scrubbed.
+    ///
+    /// # Errors
+    /// When the pool is not open, or takes no writes.
+    pub(crate) async fn change_scrub(&self, name: &str, request: wire::ChangeScrub) -> Result<()> {
+        let change = move |pool: engine::Pool| async move {
+            if let Some(every) = request.every {
+                pool.set_scrub_every(every).await?;
+            }
+            let now = pool.scrub_limits();
+            let limits = RepairLimits {
+                paused: request.paused.unwrap_or(now.paused),
+                bytes_per_second: request.bytes_per_second.unwrap_or(now.bytes_per_second),
+            };
+            pool.set_scrub_limits(limits).await
+        };
+        self.get(name)?.call(change).await?;
+        tracing::info!(pool = name, ?request, "scrubbing is changed, as asked");
+        Ok(())
+    }
+}
+
+/// How far it is, as the API tells it.
+pub(super) fn shown(status: &ScrubStatus, limits: RepairLimits) -> wire::Scrub {
+    let result = |tally: &ScrubTally| wire::ScrubResult {
+        began: tally.began,
+        ended: Some(tally.ended).filter(|ended| *ended > 0),
+        bytes: tally.bytes,
+        damaged: tally.damaged,
+        lost: tally.lost,
+    };
+    let all = status.current.bytes + status.bytes_left;
+    wire::Scrub {
+        current: status.running.then(|| result(&status.current)),
+        last: (status.last.ended > 0).then(|| result(&status.last)),
+        left: status.bytes_left,
+        percent: if status.running {
+            (status.current.bytes * 100).checked_div(all).unwrap_or(0).min(99)
+        } else {
+            100
+        },
+        bytes_per_second: status.bytes_per_second,
+        seconds_left: status.seconds_left(),
+        unhealed: status.unhealed,
+        paused: limits.paused,
+        limit: limits.bytes_per_second,
+        every: status.every,
+    }
+}

@@ -1,0 +1,219 @@
+//! Scrubs: they find what nobody reads, heal it, go on after restarts, keep to limits, and live beside everything else.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::{EventKind, Pool, RepairLimits, ScrubStatus};
+use format::DriveState;
+use reactor::{Buffer, Clock as _, Reactor};
+
+use crate::disk::Disk;
+use crate::model::content;
+use crate::random::Random;
+use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
+use crate::run::{Ended, Setup, judge};
+
+/// Damages a drive behind its superblocks: each page once in `often` times.
+fn damage(disk: &Disk, random: &Random, often: u64) -> u64 {
+    let mut damaged = 0;
+    for page in disk.pages().into_iter().filter(|page| *page >= 1024) {
+        if random.once_in(often) {
+            damaged += 1;
+            if random.once_in(2) {
+                disk.spoil(page);
+            } else {
+                assert!(disk.flip(page, usize::try_from(random.below(32_768)).unwrap()));
+            }
+        }
+    }
+    damaged
+}
+
+async fn scrub(pool: &Pool) -> ScrubStatus {
+    assert!(pool.start_scrub().await.unwrap());
+    assert!(!pool.start_scrub().await.unwrap(), "one at a time");
+    pool.scrub_settled().await.unwrap();
+    pool.repair_settled().await.unwrap();
+    pool.status().await.unwrap().scrub
+}
+
+#[test]
+fn a_sound_pool_is_read_once_and_nothing_is_found() {
+    let machine = machine(&Setup { shards: 3, ..Setup::small("4+2", 7) }, 1);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 1500, 9).await;
+        let status = scrub(pool).await;
+        assert!(!status.running && status.last.bytes > 1500 * BLOCK * 6 / 4, "{status:?}");
+        assert_eq!((status.last.damaged, status.last.lost, status.unhealed), (0, 0, 0));
+        let kinds: Vec<EventKind> =
+            pool.events(0, 100).await.unwrap().into_iter().map(|(_, event)| event.kind).collect();
+        assert!(kinds.contains(&EventKind::ScrubStarted) && kinds.contains(&EventKind::ScrubFinished));
+        assert!(!kinds.contains(&EventKind::Damaged), "{kinds:?}");
+    });
+}
+
+/// Data, parity, headers, map, dead cells: whatever it is, of as many drives as the scheme bears, is healed although nobody reads it.
+#[test]
+fn what_as_many_drives_as_the_scheme_bears_garble_is_healed() {
+    for (scheme, drives, victims) in [("4+1", 6, vec![2]), ("2+2", 4, vec![0, 3]), ("1+2", 4, vec![1, 2])] {
+        let setup = Setup { shards: 2, ..Setup::small(scheme, drives) };
+        let setup = Setup { tuning: engine::Tuning { retire_after: 0, ..setup.tuning }, ..setup };
+        let machine = machine(&setup, 2);
+        with_pool(&machine, async |pool| {
+            drop(fill(pool, "v", 1500, 9).await);
+            let volume = pool.open_volume("v").await.unwrap().attach();
+            // Dead cells.
+            for block in (0..1500).step_by(7) {
+                let bytes = content(9, block, 4096);
+                volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
+            }
+        });
+        let random = Random::new(7);
+        let damaged: u64 = victims.iter().map(|victim| damage(&machine.disks[*victim], &random, 6)).sum();
+        assert!(damaged > 50, "{damaged}");
+        with_pool(&machine, async |pool| {
+            let status = scrub(pool).await;
+            assert!(status.last.damaged > 20 && status.last.damaged <= damaged, "{status:?} of {damaged}");
+            assert_eq!((status.last.lost, status.unhealed), (0, 0), "{scheme}");
+            let events = pool.events(0, 1000).await.unwrap();
+            let told: Vec<_> = events.iter().filter(|(_, event)| event.kind == EventKind::Damaged).collect();
+            assert!(!told.is_empty());
+            let by_victims = |drive: Option<u16>| victims.contains(&usize::from(drive.unwrap()));
+            assert!(told.iter().all(|(_, event)| by_victims(event.drive)), "{told:?}");
+            let again = scrub(pool).await;
+            assert_eq!((again.last.damaged, again.last.lost), (0, 0));
+            for victim in 0..usize::from(pool.scheme().parity()) {
+                pool.fail_drive(u16::try_from((victims[0] + 1 + victim) % drives).unwrap()).await.unwrap();
+            }
+            compare(pool, "v", 9).await;
+        });
+        judge(&machine.check().unwrap(), &[]).unwrap_or_else(|error| panic!("{scheme}: {error}"));
+    }
+}
+
+/// More than the scheme bears is counted and said, and nothing else suffers.
+#[test]
+fn what_cannot_be_computed_is_counted() {
+    let machine = machine(&Setup::small("2+1", 4), 3);
+    with_pool(&machine, async |pool| fill(pool, "v", 600, 3).await);
+    let random = Random::new(8);
+    for victim in [0, 1] {
+        damage(&machine.disks[victim], &random, 6);
+    }
+    with_pool(&machine, async |pool| {
+        let status = scrub(pool).await;
+        assert!(status.last.lost > 0 && status.last.damaged > 0, "{status:?}");
+        let again = scrub(pool).await;
+        assert!(again.last.damaged <= again.last.lost, "{again:?}");
+    });
+}
+
+/// Limited, paused, closed, killed: it goes on where it was.
+#[test]
+fn a_scrub_goes_on_after_restarts() {
+    let machine = machine(&Setup::small("4+1", 6), 4);
+    with_pool(&machine, async |pool| fill(pool, "v", 2000, 9).await);
+    let random = Random::new(9);
+    let damaged = damage(&machine.disks[3], &random, 40);
+    let limits = RepairLimits { paused: false, bytes_per_second: 1 << 20 };
+    let mut before = 0;
+    for closes in [true, false, true, false] {
+        let this = machine.clone();
+        let ended = machine.boot(async move || {
+            let (pool, _) = this.open().await.unwrap();
+            if before == 0 {
+                pool.start_scrub().await.unwrap();
+            }
+            pool.set_scrub_limits(limits).await.unwrap();
+            Reactor::current().sleep(Duration::from_secs(2)).await;
+            pool.set_scrub_limits(RepairLimits { paused: true, ..limits }).await.unwrap();
+            pool.scrub_settled().await.unwrap();
+            let status = pool.status().await.unwrap().scrub;
+            assert!(status.running && status.paused && status.bytes_left > 0, "{status:?}");
+            // What was read last may be read again.
+            assert!(status.current.bytes + (1 << 20) > before, "{status:?} {before}");
+            if closes {
+                pool.checkpoint().await.unwrap();
+                pool.close().await.unwrap();
+            } else {
+                pool.checkpoint().await.unwrap();
+            }
+            status.current.bytes
+        });
+        let Ended::Done(bytes) = ended else { panic!("nobody cuts the power") };
+        before = bytes;
+        machine.kill();
+    }
+    assert!(before > 2 << 20, "{before}");
+    with_pool(&machine, async |pool| {
+        pool.scrub_settled().await.unwrap();
+        let status = pool.status().await.unwrap().scrub;
+        assert!(!status.running && status.last.bytes > before, "{status:?}");
+        assert!(status.last.damaged > 0 && status.last.damaged <= damaged + 40, "{status:?} of {damaged}");
+        settled(pool).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+#[test]
+fn a_scrub_keeps_to_its_limit_and_can_be_called_off() {
+    let machine = machine(&Setup::small("4+1", 6), 5);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 1000, 2).await;
+        pool.set_scrub_limits(RepairLimits { paused: false, bytes_per_second: 1 << 20 }).await.unwrap();
+        let begin = machine.world.now();
+        let status = scrub(pool).await;
+        let took = machine.world.now().since(begin).as_secs_f64();
+        #[allow(clippy::cast_precision_loss)]
+        let least = status.last.bytes as f64 / f64::from(1 << 20);
+        assert!(least > 4.0 && took > 0.9 * least && took < 1.5 * least, "{took} {least}");
+        assert!(pool.start_scrub().await.unwrap());
+        assert!(pool.cancel_scrub().await.unwrap() && !pool.cancel_scrub().await.unwrap());
+        pool.scrub_settled().await.unwrap();
+        let after = pool.status().await.unwrap().scrub;
+        assert_eq!((after.running, after.last), (false, status.last));
+    });
+}
+
+/// While users write, drives garble what they hold, and one is lost: in the end everything is whole, and the verifier finds nothing.
+#[test]
+fn damage_under_load_heals_and_a_lost_drive_does_not_matter() {
+    let setup = Setup { shards: 2, ..Setup::small("3+3", 8) };
+    let setup = Setup { tuning: engine::Tuning { retire_after: 0, ..setup.tuning }, ..setup };
+    let machine = machine(&setup, 6);
+    with_pool(&machine, async |pool| {
+        drop(fill(pool, "v", 1500, 9).await);
+        let random = Random::new(10);
+        let (stop, writer) = (Rc::new(Cell::new(false)), pool.clone());
+        let stopped = stop.clone();
+        let writes = Reactor::current().spawn(async move {
+            let volume = writer.open_volume("v").await.unwrap().attach();
+            let mut block = 0;
+            while !stopped.get() {
+                let bytes = content(9, block, 4096);
+                volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
+                block = (block + 7) % 1500;
+            }
+        });
+        for round in 0..4 {
+            damage(&machine.disks[1], &random, 30);
+            damage(&machine.disks[4], &random, 30);
+            if round == 1 {
+                pool.start_scrub().await.unwrap();
+                pool.fail_drive(6).await.unwrap();
+                pool.scrub_settled().await.unwrap();
+            } else {
+                scrub(pool).await;
+            }
+        }
+        stop.set(true);
+        writes.await;
+        let last = scrub(pool).await;
+        assert_eq!((last.last.lost, last.unhealed), (0, 0), "{last:?}");
+        let status = settled(pool).await;
+        assert_eq!(state(&status, 6), DriveState::Removed);
+        compare(pool, "v", 9).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
