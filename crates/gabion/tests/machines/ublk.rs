@@ -167,7 +167,8 @@ fn a_snapshot_is_only_read(guest: &mut Guest) {
 fn space_is_given_back(guest: &mut Guest) {
     let stored = say(guest, "stored; rm /mnt/first && sync -f /mnt && fstrim /mnt && stored");
     let stored: Vec<u64> = stored.lines().map(|line| line.parse().unwrap()).collect();
-    assert!(stored[0] - stored[1] >= 4 << 20, "{stored:?}");
+    // All of the file, but for what the file system has written meanwhile.
+    assert!(stored[0] - stored[1] >= 3 << 20, "{stored:?}");
 }
 
 /// A daemon that was killed between making a device and remembering it, or between forgetting one and deleting it.
