@@ -56,8 +56,8 @@ impl Mapping {
         // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let base = unsafe {
             let prot = ProtFlags::READ | ProtFlags::WRITE;
-            let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-            rustix::mm::mmap(std::ptr::null_mut(), mapped, prot, flags, file, from)?
+            // Huge pages that are not there are to be refused here, not to end us when they are touched: so they are reserved.
+            rustix::mm::mmap(std::ptr::null_mut(), mapped, prot, MapFlags::SHARED, file, from)?
         };
         let Some(base) = NonNull::new(base) else { return Err(invalid("a mapping at nothing")) };
         // A guest's memory does not belong into our core dumps. Refused by kernels that have none.

@@ -38,6 +38,35 @@ fn an_odd_offset_names_the_bytes_that_it_should() {
 }
 
 #[test]
+fn huge_pages_are_mapped_whole() {
+    use rustix::fs::MemfdFlags;
+    const HUGE: u64 = 2 << 20;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+    let Ok(file) = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from) else {
+        eprintln!("this test does not apply: the kernel has no huge pages");
+        return;
+    };
+    rustix::fs::ftruncate(&file, 2 * HUGE).unwrap();
+    // More than any machine has: refused, and nobody dies of it later.
+    let many = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from).unwrap();
+    rustix::fs::ftruncate(&many, 1 << 50).unwrap();
+    assert!(Mapping::new(many.as_fd(), 0, 1 << 46).is_err());
+    // The second of them is what a front end would share, from the middle on.
+    let mapping = match Mapping::new(file.as_fd(), HUGE + 4096, HUGE - 4096) {
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+            eprintln!("this test does not apply beyond here: there are no huge pages");
+            return;
+        }
+        mapping => mapping.unwrap(),
+    };
+    let last = (HUGE - 4096 - 1) as usize;
+    assert!(mapping.set_byte(0, 5) && mapping.set_byte(last, 6) && !mapping.set_byte(last + 1, 7));
+    let (mut first, mut end) = ([0; 2], [0; 1]);
+    assert!(mapping.copy_out(0, &mut first) && mapping.copy_out(last, &mut end));
+    assert_eq!((first, end), ([5, 0], [6]));
+}
+
+#[test]
 fn nothing_is_touched_outside() {
     let guest = Guest::new(2 * 4096);
     let mapping = map(&guest, 0, 4096).unwrap();
