@@ -78,6 +78,51 @@ fn another_thread_calls_and_gets_its_answer() {
 }
 
 #[test]
+fn what_a_call_cannot_do_at_once_is_done_later() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let reactor = reactor();
+        let (gate, gone) = (Rc::new(crate::Gate::default()), Rc::new(Cell::new(0)));
+        gate.shut();
+        let homes = (Home::settle(&reactor, gate), Home::settle(&reactor, gone));
+        homes.1.evict();
+        let (stop, stopped) = futures_channel::oneshot::channel::<()>();
+        sender.send((homes.clone(), stop)).unwrap();
+        reactor.run(stopped).unwrap();
+        homes.0.evict();
+    });
+    let ((gate, gone), stop) = receiver.recv().unwrap();
+    let here = reactor();
+    let answers = here.run(async {
+        let inside = here.clone();
+        let waiting: Vec<_> = (0..10)
+            .map(|number| {
+                let gate = gate.clone();
+                inside.spawn(async move {
+                    gate.call(move |gate| async move {
+                        gate.pass().await;
+                        number
+                    })
+                    .await
+                })
+            })
+            .collect();
+        inside.yield_now().await;
+        // Comes after them, so they wait.
+        assert_eq!(gate.call(|gate| async move { gate.open() }).await, Ok(()));
+        let mut answers = Vec::new();
+        for waiting in waiting {
+            answers.push(waiting.await.unwrap());
+        }
+        answers
+    });
+    assert_eq!(answers, (0..10).collect::<Vec<_>>());
+    assert_eq!(here.run(gone.call(|gone| async move { gone.get() })), Err(crate::ReactorGone));
+    stop.send(()).unwrap();
+    thread.join().unwrap();
+}
+
+#[test]
 fn a_call_to_a_reactor_that_is_gone_fails() {
     let remote = std::thread::spawn(|| {
         let reactor = reactor();

@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 use std::{any::Any, cell::RefCell};
 
@@ -46,7 +48,8 @@ impl Remote {
         if self.shared.post(Box::new(job)) { Ok(()) } else { Err(ReactorGone) }
     }
 
-    /// Runs `work` as a task of the reactor and gives its result, to any thread and any executor.
+    /// Runs `work` on the reactor and gives its result, to any thread and any executor. What it cannot do at once goes on as a
+    /// task.
     ///
     /// # Errors
     /// When the reactor has shut down, before the task or during it.
@@ -56,20 +59,52 @@ impl Remote {
         T: Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
-        self.post(move || {
-            let work = work();
-            let task = async move {
-                // The caller may have gone; the work is done all the same.
-                let _ = sender.send(work.await);
-            };
-            Reactor::current().spawn(task).detach();
-        })?;
+        self.post(move || begin(work(), sender))?;
         receiver.await.map_err(|_| ReactorGone)
     }
 }
 
+/// Does what can be done at once, which on memory drives is all, and leaves the rest to a task, which polls again at once: so nobody
+/// has to wake the waker of here.
+fn begin<T: 'static>(work: impl Future<Output = T> + 'static, sender: oneshot::Sender<T>) {
+    let mut work = Box::pin(async move {
+        // The caller may have gone; the work is done all the same.
+        let _ = sender.send(work.await);
+    });
+    if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        Reactor::current().spawn(work).detach();
+    }
+}
+
 thread_local! {
-    static RESIDENTS: RefCell<HashMap<u64, Rc<dyn Any>>> = RefCell::default();
+    static RESIDENTS: RefCell<HashMap<u64, Rc<dyn Any>, BuildHasherDefault<Numbers>>> = RefCell::default();
+}
+
+/// For keys that are numbers in turn: they are spread well as they are, once multiplied.
+#[derive(Default)]
+struct Numbers(u64);
+
+impl Hasher for Numbers {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The golden ratio's fraction (Knuth, The Art of Computer Programming, 6.4).
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+/// What is settled on this thread under a key.
+fn resident<T: 'static>(key: u64) -> Option<Rc<T>> {
+    let resident = RESIDENTS.with_borrow(|residents| residents.get(&key).cloned())?;
+    resident.downcast().ok()
 }
 
 /// Forgets everything that is settled on this thread: its reactor shuts down.
@@ -105,8 +140,7 @@ impl<T: 'static> Home<T> {
         if !self.remote.is_current() {
             return None;
         }
-        let resident = RESIDENTS.with_borrow(|residents| residents.get(&self.key).cloned())?;
-        resident.downcast().ok()
+        resident(self.key)
     }
 
     /// Runs `work` with the resident on its reactor.
@@ -121,17 +155,14 @@ impl<T: 'static> Home<T> {
         if let Some(resident) = self.local() {
             return Ok(work(resident).await);
         }
-        let home = self.clone();
-        let answer = self.remote.call(move || {
-            let work = home.local().map(work);
-            async move {
-                match work {
-                    Some(work) => Some(work.await),
-                    None => None,
-                }
+        // The key alone goes there: a handle would be counted, on a line that all who call share.
+        let (key, (sender, receiver)) = (self.key, oneshot::channel());
+        self.remote.post(move || {
+            if let Some(resident) = resident(key) {
+                begin(work(resident), sender);
             }
-        });
-        answer.await?.ok_or(ReactorGone)
+        })?;
+        receiver.await.map_err(|_| ReactorGone)
     }
 
     /// Forgets the resident. Call it on the resident's own thread.

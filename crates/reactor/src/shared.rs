@@ -20,19 +20,25 @@ const MESSAGES_PER_CYCLE: usize = 256;
 /// A job from another thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// What other threads can reach of a reactor.
+/// What other threads can reach of a reactor. What its own thread writes with every task, what others write with every message,
+/// and what all read and hardly anybody writes lie on lines of their own: a line that two cores write goes to and fro between
+/// them.
 pub(crate) struct Shared {
     thread: u64,
     /// Tasks ready to run. Touched by the reactor's own thread only.
-    ready: UnsafeCell<VecDeque<Runnable>>,
+    ready: Apart<UnsafeCell<VecDeque<Runnable>>>,
     woken: SegQueue<Runnable>,
     jobs: SegQueue<Job>,
     /// Something was pushed to one of the queues above since they were last emptied: cheaper to ask than they are.
-    mail: AtomicBool,
+    mail: Apart<AtomicBool>,
     asleep: AtomicBool,
     closed: AtomicBool,
     rouser: Arc<dyn Rouse>,
 }
+
+/// Something with its cache line, and the one that processors fetch with it, for itself.
+#[repr(align(128))]
+struct Apart<T>(T);
 
 // SAFETY: `ready` is touched only after a check that the current thread is the reactor's own; the rest is Sync.
 unsafe impl Sync for Shared {}
@@ -59,10 +65,10 @@ impl Shared {
     pub(crate) fn new(rouser: Arc<dyn Rouse>) -> Arc<Self> {
         Arc::new(Self {
             thread: thread_identity(),
-            ready: UnsafeCell::new(VecDeque::new()),
+            ready: Apart(UnsafeCell::new(VecDeque::new())),
             woken: SegQueue::new(),
             jobs: SegQueue::new(),
-            mail: AtomicBool::new(false),
+            mail: Apart(AtomicBool::new(false)),
             asleep: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             rouser,
@@ -74,7 +80,7 @@ impl Shared {
         if self.thread == thread_identity() {
             // SAFETY: on the reactor's own thread, and no other borrow of the queue is live: every access is one
             // push, pop or swap that calls nothing.
-            unsafe { (*self.ready.get()).push_back(task) };
+            unsafe { (*self.ready.0.get()).push_back(task) };
             return;
         }
         self.woken.push(task);
@@ -99,7 +105,12 @@ impl Shared {
 
     /// Tells the reactor that something was pushed.
     fn deliver(&self) {
-        self.mail.store(true, Ordering::Release);
+        // Pairs with the fence in `take_messages`: either the reactor, which has put the sign away, sees what was pushed, or we
+        // see that it has. A sign that is up already need not be written, which would take its line away from the others.
+        fence(Ordering::SeqCst);
+        if !self.mail.0.load(Ordering::Relaxed) {
+            self.mail.0.store(true, Ordering::Release);
+        }
         self.rouse();
     }
 
@@ -112,7 +123,8 @@ impl Shared {
     pub(crate) fn rouse(&self) {
         // Pairs with the fence in `fall_asleep`: either the sleeper sees what was done before, or we see it asleep.
         fence(Ordering::SeqCst);
-        if self.asleep.swap(false, Ordering::AcqRel) {
+        // Asked before it is swapped: mostly it is awake.
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             self.rouser.rouse();
         }
     }
@@ -121,23 +133,24 @@ impl Shared {
     pub(crate) fn next_ready(&self) -> Option<Runnable> {
         assert!(self.is_current(), "the ready tasks were touched from another thread");
         // SAFETY: called by the reactor on its own thread only; see `schedule`.
-        unsafe { (*self.ready.get()).pop_front() }
+        unsafe { (*self.ready.0.get()).pop_front() }
     }
 
     /// How many tasks are ready. On the reactor's own thread only.
     pub(crate) fn ready_len(&self) -> usize {
         assert!(self.is_current(), "the ready tasks were touched from another thread");
         // SAFETY: as above.
-        unsafe { (*self.ready.get()).len() }
+        unsafe { (*self.ready.0.get()).len() }
     }
 
     /// Makes the woken tasks ready and runs the jobs, up to a limit. True if there may have been any.
     pub(crate) fn take_messages(&self) -> bool {
-        if !self.mail.load(Ordering::Relaxed) {
+        if !self.mail.0.load(Ordering::Relaxed) {
             return false;
         }
         // Swapped before the queues are emptied: what is pushed meanwhile raises it again.
-        self.mail.swap(false, Ordering::AcqRel);
+        self.mail.0.swap(false, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
         for _ in 0..MESSAGES_PER_CYCLE {
             let (task, job) = (self.woken.pop(), self.jobs.pop());
             if task.is_none() && job.is_none() {
@@ -151,7 +164,7 @@ impl Shared {
             }
         }
         // There may be more: they come after the tasks that are ready now.
-        self.mail.store(true, Ordering::Release);
+        self.mail.0.store(true, Ordering::Release);
         true
     }
 
@@ -160,7 +173,7 @@ impl Shared {
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
-        !self.mail.load(Ordering::Acquire)
+        !self.mail.0.load(Ordering::Acquire)
     }
 
     /// The sleep is over, or did not begin.
