@@ -53,6 +53,8 @@ pub struct Faults {
 pub struct DiskOptions {
     /// Bytes.
     pub size: u64,
+    /// Bytes of a sector, as it says: 512 or 4096.
+    pub sector: u32,
     /// Completed writes may be lost until they are flushed.
     pub volatile_cache: bool,
     /// Nanoseconds that an operation takes, at least and at most.
@@ -434,7 +436,7 @@ impl Drive for Opened {
     fn properties(&self) -> DriveProperties {
         DriveProperties {
             size: self.disk.options.size,
-            logical_sector: 512,
+            logical_sector: self.disk.options.sector,
             physical_sector: 4096,
             volatile_cache: self.disk.options.volatile_cache,
             discard: true,

@@ -27,3 +27,5 @@ mod repair_tests;
 mod scrub_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wide_tests;

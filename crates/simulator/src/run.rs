@@ -26,6 +26,8 @@ pub struct Setup {
     pub drives: Vec<u64>,
     /// Sizes of drives that lie ready and belong to no pool yet.
     pub spares: Vec<u64>,
+    /// Bytes of a sector of each, in turns.
+    pub sectors: Vec<u32>,
     /// Whether each forgets at a power cut; spares do.
     pub volatile: Vec<bool>,
     /// Bytes of a zone.
@@ -45,6 +47,7 @@ impl Setup {
             scheme: scheme.into(),
             drives: vec![16 << 20; drives],
             spares: Vec::new(),
+            sectors: vec![512],
             volatile: vec![true; drives],
             zone_bytes: 128 << 10,
             shards: 1,
@@ -89,9 +92,10 @@ impl Machine {
         let world = World::new();
         let fuse = Rc::new(Fuse::default());
         let volatile = setup.volatile.iter().copied().chain(std::iter::repeat(true));
-        let all = setup.drives.iter().chain(&setup.spares).zip(volatile);
-        let disks = all.enumerate().map(|(index, (size, volatile_cache))| {
-            let options = DiskOptions { size: *size, volatile_cache, latency: setup.latency };
+        let sectors = setup.sectors.iter().copied().cycle();
+        let all = setup.drives.iter().chain(&setup.spares).zip(volatile).zip(sectors);
+        let disks = all.enumerate().map(|(index, ((size, volatile_cache), sector))| {
+            let options = DiskOptions { size: *size, sector, volatile_cache, latency: setup.latency };
             let seed = mix(seed ^ (index as u64 + 1));
             Disk::new(format!("drive{index}"), options, world.clone(), fuse.clone(), seed)
         });

@@ -130,6 +130,7 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
         scheme: "1+1".into(),
         drives: vec![(4 << 20) + 350 * (128 << 10); 2],
         spares: Vec::new(),
+        sectors: vec![512],
         volatile: vec![true; 2],
         zone_bytes: 128 << 10,
         shards: 1,

@@ -142,3 +142,41 @@ fn repair_is_paused_and_a_removal_is_given_up() {
     assert_everything_is_there(&home, 5);
     daemon.stop();
 }
+
+/// As wide as schemes commonly get, on drives no two of which are of a size.
+#[test]
+fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
+    let home = Home::new();
+    let daemon = home.start();
+    let drives: Vec<String> =
+        (0..24).map(|drive| home.file(&format!("drive-{drive}"), SIZE + (drive << 20))).collect();
+    let mut create = vec!["pool", "create", "fast", "--scheme", "16+4", "--drives"];
+    create.extend(drives.iter().map(String::as_str));
+    daemon.ok(&create);
+    daemon.ok(&["volume", "create", "fast/vm01", "--size", "1G"]);
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    write_everywhere(&home, 5);
+    for drive in ["0", "9", "16", "23"] {
+        daemon.ok(&["drive", "fail", "fast", drive, "--yes"]);
+    }
+    assert_everything_is_there(&home, 5);
+    until("the pool is whole again", || daemon.pool("fast")["health"] == "healthy");
+    let removed = states(&daemon).iter().filter(|state| *state == "removed").count();
+    assert_eq!(removed, 4);
+    for drive in ["1", "2", "3", "4"] {
+        daemon.ok(&["drive", "fail", "fast", drive, "--yes"]);
+    }
+    let refusal = daemon.refused(&["drive", "fail", "fast", "5", "--yes"]);
+    assert!(refusal.contains("cannot bear the loss"), "{refusal}");
+    assert_everything_is_there(&home, 5);
+    daemon.kill();
+    let mut check = vec!["check"];
+    check.extend(drives.iter().map(String::as_str));
+    // The kernel lets go of a killed daemon's drives a little later.
+    let free = || !home.gabion(&check).err.contains("in use by somebody else");
+    until("the drives are free", free);
+    // Four drives are out of use, and nothing else is wrong.
+    let ran = home.gabion(&check);
+    assert!(ran.out.contains("drive missing or out of use") && ran.out.contains("verified"), "{ran:?}");
+    assert!(!ran.out.contains("place") && !ran.out.contains("contradictions"), "{ran:?}");
+}

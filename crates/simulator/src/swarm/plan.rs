@@ -106,6 +106,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         scheme: scheme.into(),
         drives: sizes,
         spares: spares.collect(),
+        sectors: other.choose(&[vec![512], vec![4096], vec![512, 4096]]).clone(),
         volatile: volatile.collect(),
         zone_bytes,
         shards: u16::try_from(random.between(1, 3)).unwrap_or(1),
