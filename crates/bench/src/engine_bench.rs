@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use engine::AttachedVolume;
 use reactor::{Buffer, Reactor};
 
+use crate::marks::{mark, wrong_blocks};
 use crate::memory_pool;
 use crate::sample::{Recorder, Sample, What};
 
@@ -87,22 +88,6 @@ fn run_job(job: Job, length: Duration) -> Result<Sample, BenchError> {
     });
     reactor.shut_down();
     result
-}
-
-/// Marks each block of `bytes`, which lie at `offset`, as its own.
-fn mark(bytes: &mut [u8], offset: u64) {
-    for (index, block) in bytes.chunks_exact_mut(4096).enumerate() {
-        let number = offset / 4096 + index as u64;
-        block.iter_mut().zip(number.to_le_bytes()).for_each(|(place, byte)| *place = byte);
-    }
-}
-
-/// Blocks that are not marked as their own.
-fn wrong_blocks(bytes: &[u8], offset: u64) -> u64 {
-    let marked = |(index, block): (usize, &[u8])| {
-        block.first_chunk::<8>() == Some(&(offset / 4096 + index as u64).to_le_bytes())
-    };
-    bytes.chunks_exact(4096).enumerate().filter(|block| !marked(*block)).count() as u64
 }
 
 async fn fill(volume: &AttachedVolume) -> engine::Result<()> {

@@ -19,7 +19,7 @@ pub enum Distribution {
 }
 
 /// Draws blocks below `blocks`.
-pub(super) struct Draw {
+pub(crate) struct Draw {
     random: SmallRng,
     blocks: u64,
     /// Ranks are this far apart: hot blocks do not lie side by side.
@@ -29,7 +29,7 @@ pub(super) struct Draw {
 
 impl Draw {
     #[allow(clippy::cast_precision_loss)]
-    pub(super) fn new(distribution: Distribution, blocks: u64, seed: u64) -> Self {
+    pub(crate) fn new(distribution: Distribution, blocks: u64, seed: u64) -> Self {
         let zipf = match distribution {
             Distribution::Uniform => None,
             Distribution::Zipf => Zipf::new(blocks as f64, THETA).ok(),
@@ -38,7 +38,7 @@ impl Draw {
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         match &self.zipf {
             None => self.random.random_range(0..self.blocks),
             Some(zipf) => {

@@ -11,6 +11,7 @@ use reactor::{Buffer, Reactor};
 use super::draw::Draw;
 use super::result::{Amplification, Window};
 use super::{Options, seconds};
+use crate::marks::mark;
 use crate::sample::Recorder;
 
 /// Blocks that are overwritten, from window to window.
@@ -85,20 +86,4 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// Marks each block of `bytes`, which lie at `offset`, as its own.
-pub(super) fn mark(bytes: &mut [u8], offset: u64) {
-    for (index, block) in bytes.chunks_exact_mut(BLOCK).enumerate() {
-        let number = offset / BLOCK_BYTES + index as u64;
-        block.iter_mut().zip(number.to_le_bytes()).for_each(|(place, byte)| *place = byte);
-    }
-}
-
-/// Blocks that are not marked as their own.
-pub(super) fn wrong_blocks(bytes: &[u8], offset: u64) -> u64 {
-    let marked = |(index, block): (usize, &[u8])| {
-        block.first_chunk::<8>() == Some(&(offset / BLOCK_BYTES + index as u64).to_le_bytes())
-    };
-    bytes.chunks_exact(BLOCK).enumerate().filter(|block| !marked(*block)).count() as u64
 }

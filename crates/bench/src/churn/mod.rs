@@ -21,10 +21,11 @@ use reactor::Buffer;
 
 pub use analytic::greedy_amplification;
 pub use draw::Distribution;
+pub(crate) use draw::Draw;
 pub use result::{Amplification, Churn, Window};
 
 use crate::engine_bench::BenchError;
-use crate::memory_pool;
+use crate::{marks, memory_pool};
 use load::Load;
 
 /// Windows in which the volume is overwritten once.
@@ -157,7 +158,7 @@ async fn fill(volume: &AttachedVolume, size: u64, tell: &mut impl FnMut(Step<'_>
     let mut offset = 0;
     while offset < size {
         let length = usize::try_from(size - offset).unwrap_or(FILL).min(FILL);
-        load::mark(buffer.as_mut_slice(), offset);
+        marks::mark(buffer.as_mut_slice(), offset);
         volume.write(offset, &buffer.span().slice(0..length)).await?;
         offset += length as u64;
         tell(Step::Filling(offset as f64 / size as f64));
@@ -173,7 +174,7 @@ async fn verify(volume: &AttachedVolume, size: u64, tell: &mut impl FnMut(Step<'
     while offset < size {
         let length = usize::try_from(size - offset).unwrap_or(FILL).min(FILL);
         volume.read(offset, &buffer.span().slice(0..length)).await?;
-        wrong += load::wrong_blocks(buffer.as_slice().get(..length).unwrap_or_default(), offset);
+        wrong += marks::wrong_blocks(buffer.as_slice().get(..length).unwrap_or_default(), offset);
         offset += length as u64;
         tell(Step::Verifying(offset as f64 / size as f64));
     }

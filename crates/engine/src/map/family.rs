@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use format::{Incarnation, LayerId, MapEntry, MergedRecord};
 use smallvec::SmallVec;
 
+use super::shortcut::Found;
 use super::{Load, Map, Pins};
 
 /// See the module.
@@ -15,6 +16,8 @@ use super::{Load, Map, Pins};
 pub(super) struct Family {
     /// The layer below each that has one.
     parents: BTreeMap<LayerId, LayerId>,
+    /// How many layers lie directly above each that has some.
+    above: BTreeMap<LayerId, u32>,
     merged: BTreeMap<LayerId, MergedRecord>,
     /// Rises whenever blocks go from one layer to another, or what lies below a layer changes.
     changes: u64,
@@ -40,6 +43,31 @@ impl Family {
         self.merged.insert(record.layer, *record);
     }
 
+    /// True if it lies below another layer.
+    pub(super) fn is_below(&self, layer: LayerId) -> bool {
+        self.above.contains_key(&layer)
+    }
+
+    /// Says what lies below a layer; gives what did.
+    fn put_above(&mut self, layer: LayerId, parent: Option<LayerId>) -> Option<LayerId> {
+        let before = match parent {
+            Some(parent) => self.parents.insert(layer, parent),
+            None => self.parents.remove(&layer),
+        };
+        if let Some(before) = before
+            && let Some(above) = self.above.get_mut(&before)
+        {
+            *above -= 1;
+            if *above == 0 {
+                self.above.remove(&before);
+            }
+        }
+        if let Some(parent) = parent {
+            *self.above.entry(parent).or_default() += 1;
+        }
+        before
+    }
+
     pub(super) fn records(&self) -> impl Iterator<Item = &MergedRecord> {
         self.merged.values()
     }
@@ -49,10 +77,10 @@ impl Map {
     /// Says what lies below a layer.
     pub(crate) fn set_parent(&mut self, layer: LayerId, parent: Option<LayerId>) {
         self.family.changes += 1;
-        match parent {
-            Some(parent) => self.family.parents.insert(layer, parent),
-            None => self.family.parents.remove(&layer),
-        };
+        // One that is put above others anew has no shortcuts.
+        if self.family.put_above(layer, parent).is_some() {
+            self.shortcuts.forget();
+        }
     }
 
     /// What lies below a layer.
@@ -155,7 +183,7 @@ impl Map {
         self.family.changes
     }
 
-    /// The entry that a block of a layer shows, and the layer that it is in (the lowest if it is nowhere).
+    /// The entry that a block of a layer shows, and the layer that it is in, any one of them if it is in none.
     ///
     /// # Errors
     /// A node to be read first.
@@ -164,6 +192,29 @@ impl Map {
         layer: LayerId,
         block: u64,
     ) -> Result<(LayerId, MapEntry), Load> {
+        let entry = self.lookup_one(layer, block)?;
+        let Some(below) = self.parent(layer).filter(|_| entry.is_absent()) else { return Ok((layer, entry)) };
+        match self.shortcuts.get(layer, block) {
+            Some(Found::Nowhere) => return Ok((layer, entry)),
+            Some(Found::In(layer)) => {
+                let entry = self.lookup_one(layer, block)?;
+                if !entry.is_absent() {
+                    return Ok((layer, entry));
+                }
+            }
+            None => {}
+        }
+        let (at, entry) = self.look_below(below, block)?;
+        if entry.is_absent() {
+            self.shortcuts.set(layer, block, Found::Nowhere);
+        } else if at != below {
+            self.shortcuts.set(layer, block, Found::In(at));
+        }
+        Ok((at, entry))
+    }
+
+    /// Looks for a block in a layer and those below it, one after the other.
+    fn look_below(&mut self, layer: LayerId, block: u64) -> Result<(LayerId, MapEntry), Load> {
         let mut at = layer;
         loop {
             let entry = self.lookup_one(at, block)?;
@@ -185,6 +236,8 @@ impl Map {
     /// A layer is gone. What was merged into it goes by the layer that it was merged into itself, if it was. Segments from
     /// `newest` on cannot name it any more.
     pub(super) fn end_of_layer(&mut self, layer: LayerId, newest: Incarnation) {
+        // Its number may be used again.
+        self.shortcuts.forget();
         let heir = self.family.merged.get_mut(&layer).map(|merged| {
             merged.until = Some(newest);
             merged.into

@@ -9,6 +9,7 @@
 //! - M2: a clean node equals what its parent's entry points to; nothing but clean, unpinned, childless nodes is evicted.
 //! - M3: while a checkpoint runs, every node dirty at its start keeps that content until it is handed out to be written.
 //! - M4: an entry of an inner node changes only when its child was written, or turned out empty, never by user writes.
+//! - M5: a shortcut through layers passes none that has the block.
 //!
 //! Must not know: drives, the log, who asks.
 
@@ -17,6 +18,7 @@ mod evict;
 mod family;
 mod node;
 mod promise;
+mod shortcut;
 mod walk;
 
 use std::collections::{BTreeMap, HashMap};
@@ -77,6 +79,7 @@ pub(crate) struct Map {
     /// Layers dropped while a checkpoint runs.
     dropped: Vec<LayerId>,
     family: family::Family,
+    shortcuts: shortcut::Shortcuts,
     promises: promise::Promises,
     hand: usize,
 }
@@ -95,6 +98,7 @@ impl Map {
             loading: HashMap::new(),
             dropped: Vec::new(),
             family: family::Family::default(),
+            shortcuts: shortcut::Shortcuts::new(budget.clamp(64, usize::MAX / 2)),
             promises: promise::Promises::default(),
             hand: 0,
         }
@@ -142,9 +146,9 @@ impl Map {
             if entry.is_absent() {
                 continue;
             }
-            self.replace(from, slot, MapEntry::ABSENT);
+            self.set(from, slot, MapEntry::ABSENT);
             if self.entry(into, slot).is_absent() {
-                self.replace(into, slot, entry);
+                self.set(into, slot, entry);
             } else {
                 superseded.push(entry);
             }
@@ -213,6 +217,19 @@ impl Map {
 
     /// Changes a leaf's entry and gives the old one. The leaf was pinned by a walk.
     pub(crate) fn replace(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
+        let old = self.set(leaf, slot, entry);
+        // A write that was queued when its layer was put below another one.
+        if old.is_absent()
+            && !entry.is_absent()
+            && !self.shortcuts.is_empty()
+            && self.family.is_below(self.nodes[leaf].layer)
+        {
+            self.shortcuts.forget();
+        }
+        old
+    }
+
+    fn set(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
         self.touch(leaf);
         let node = &mut self.nodes[leaf];
         assert_eq!(node.level, 0, "M4: only leaves change by writes");

@@ -263,3 +263,103 @@ fn an_empty_layer_leaves_nothing_behind() {
     assert_eq!(harness.map.forget_dropped(), []);
     assert_eq!(harness.map.node_count(), 0);
 }
+
+/// What a block of `layer` shows, layer by layer.
+fn plainly(harness: &Harness, parents: &[(LayerId, LayerId)], layer: LayerId, at: u64) -> MapEntry {
+    let mut next = Some(layer);
+    while let Some(layer) = next {
+        if let Some(entry) = harness.model.get(&(layer, at)) {
+            return *entry;
+        }
+        next = parents.iter().find(|(above, _)| *above == layer).map(|(_, below)| *below);
+    }
+    MapEntry::ABSENT
+}
+
+impl Harness {
+    /// Merges a layer into the one above it.
+    fn merge(&mut self, from: LayerId, into: LayerId, at: u64) {
+        let mut pins = self.retry(|map| map.prepare_write(from, at, 1));
+        pins.extend(self.retry(|map| map.prepare_write(into, at, 1)));
+        self.map.merge_leaf(pins[0], pins[1]);
+        self.map.unpin(&pins);
+        let first = at / 256 * 256;
+        for block in first..first + 256 {
+            if let Some(entry) = self.model.remove(&(from, block)) {
+                self.model.entry((into, block)).or_insert(entry);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Through {
+    /// Writes to a layer of the chain, counted from the lowest: late ones go to those below, too.
+    Write(usize, u64),
+    Read(u64),
+    /// Merges a leaf of a layer into the one above.
+    Merge(usize, u64),
+    /// Puts a new layer on top.
+    Snapshot,
+    /// Merges all of a layer, and takes it out.
+    Delete(usize),
+}
+
+fn through() -> impl Strategy<Value = Through> {
+    // Few blocks, in three leaves: what is read once is read and written again.
+    let at = prop_oneof![0u64..4, 256u64..258, Just(600)];
+    prop_oneof![
+        3 => (0usize..8, at.clone()).prop_map(|(layer, at)| Through::Write(layer, at)),
+        8 => at.clone().prop_map(Through::Read),
+        1 => (0usize..8, at).prop_map(|(layer, at)| Through::Merge(layer, at)),
+        1 => Just(Through::Snapshot),
+        1 => (0usize..8).prop_map(Through::Delete),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn shortcuts_lead_where_a_plain_search_does(ops in prop::collection::vec(through(), 1..300)) {
+        let mut harness = Harness::new(4096);
+        let mut chain = vec![A];
+        let mut written = 0;
+        for op in ops {
+            let top = *chain.last().unwrap();
+            match op {
+                Through::Write(layer, at) => {
+                    written += 1;
+                    harness.write(chain[layer % chain.len()], at, block(written));
+                }
+                Through::Read(at) => {
+                    let parents: Vec<_> = chain.windows(2).map(|pair| (pair[1], pair[0])).collect();
+                    let (_, found) = harness.retry(|map| map.lookup_one_through(top, at));
+                    prop_assert_eq!(found, plainly(&harness, &parents, top, at));
+                }
+                Through::Merge(layer, at) if chain.len() > 1 => {
+                    let layer = layer % (chain.len() - 1);
+                    harness.merge(chain[layer], chain[layer + 1], at);
+                }
+                Through::Snapshot if chain.len() < 8 => {
+                    // Numbers are used again.
+                    let free = (20..).map(LayerId::new).find(|layer| !chain.contains(layer)).unwrap();
+                    harness.map.set_parent(free, Some(top));
+                    chain.push(free);
+                }
+                Through::Delete(layer) if chain.len() > 1 => {
+                    let layer = layer % (chain.len() - 1);
+                    for leaf in 0..3 {
+                        harness.merge(chain[layer], chain[layer + 1], leaf * 256);
+                    }
+                    let below = layer.checked_sub(1).map(|below| chain[below]);
+                    harness.map.set_parent(chain[layer + 1], below);
+                    harness.map.set_parent(chain[layer], None);
+                    harness.map.drop_layer(chain[layer], format::Incarnation::new(1));
+                    harness.map.forget_dropped();
+                    harness.map.forget_merged(format::Incarnation::new(2));
+                    chain.remove(layer);
+                }
+                _ => {}
+            }
+        }
+    }
+}

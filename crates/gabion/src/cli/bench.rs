@@ -49,6 +49,7 @@ It takes 11 GiB of memory: five drives of 2 GiB, and the volume's map.")]
     /// Checksums, parity and reconstruction on one core
     Codec(BenchArgs),
     Churn(ChurnArgs),
+    Snapshots(SnapshotsArgs),
     /// Disks over vhost-user: a pool on memory drives, or whatever serves a socket, alone or beside another one
     #[command(after_long_help = "\
 Examples:
@@ -171,6 +172,33 @@ pub(crate) enum DistributionArg {
     Uniform,
     /// By Zipf's law
     Zipf,
+}
+
+/// What snapshots cost: taking and deleting them, the pause of a busy volume's writes, reads through 1, 10 and 100 of them
+///
+/// One reactor core, memory drives, as in 'bench engine'. Every part has a fresh pool. The pause is the longest time in which none of
+/// 16 writes under way ended, beside that in stretches of the same length without a snapshot; reads through snapshots
+/// are measured in turns with reads of a volume that has none.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench snapshots
+  gabion bench snapshots --snapshots 1000 --changes 256 --json > snapshots.json
+
+It takes 5 GiB of memory at a time.")]
+pub(crate) struct SnapshotsArgs {
+    /// Snapshots that are taken and deleted, and taken of the busy volume
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) snapshots: u32,
+    /// Blocks that are overwritten between one snapshot and the next
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub(crate) changes: u32,
+    /// How long each job of reads runs in each round, in seconds
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// How often each job of reads is run, in turns; medians count
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
 }
 
 /// What the others understand.

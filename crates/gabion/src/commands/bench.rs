@@ -28,6 +28,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
         BenchCommand::Engine(arguments) => alone(global, arguments, true),
         BenchCommand::Codec(arguments) => alone(global, arguments, false),
         BenchCommand::Churn(arguments) => super::bench_churn::run(global, arguments),
+        BenchCommand::Snapshots(arguments) => super::bench_snapshots::run(global, arguments),
         BenchCommand::Vhost(arguments) => super::bench_vhost::run(global, arguments),
         BenchCommand::List { suite } => suites::list(global, suite.as_deref()),
         BenchCommand::Plan(arguments) => suites::plan(global, arguments),

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_churn;
+mod bench_snapshots;
 mod bench_vhost;
 mod drive;
 mod event;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 pub(crate) use bench::{sample, sample_header};
 pub(crate) use bench_churn::{churn, churn_header, churn_window};
+pub(crate) use bench_snapshots::snapshots_measured;
 pub(crate) use bench_vhost::{line, line_header, shares};
 pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use event::{event, events};

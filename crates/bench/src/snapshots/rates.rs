@@ -1,0 +1,67 @@
+//! How fast snapshots are taken and deleted.
+
+use std::time::{Duration, Instant};
+
+use engine::Pool;
+use reactor::Reactor;
+use serde::Serialize;
+
+use super::{Options, change, draw, filled};
+use crate::sample::Recorder;
+
+/// How often is looked whether what was deleted is gone.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rates {
+    /// Snapshots of one volume.
+    pub snapshots: u32,
+    /// Blocks overwritten between one and the next.
+    pub changed_blocks: u32,
+    /// Snapshots taken a second, one after the other.
+    pub taken_per_s: f64,
+    /// Median time of taking one, in microseconds.
+    pub take_p50_us: f64,
+    /// 99th percentile of it, in microseconds.
+    pub take_p99_us: f64,
+    /// Deletions answered a second, one after the other: the snapshot cannot be seen any more.
+    pub deleted_per_s: f64,
+    /// Snapshots gone a second, with what they alone held given back, from the first deletion to the last one's end.
+    pub gone_per_s: f64,
+}
+
+pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<Rates> {
+    let volume = filled(pool, "volume", options).await?;
+    let mut draw = draw(&volume);
+    let name = |number: u32| format!("volume@{number}");
+    let mut taking = Recorder::new();
+    let mut took = Duration::ZERO;
+    for number in 0..options.snapshots {
+        change(&volume, &mut draw, options.changes).await?;
+        let start = Instant::now();
+        pool.snapshot_volume(&name(number), 0).await?;
+        let time = start.elapsed();
+        took += time;
+        taking.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+    let start = Instant::now();
+    for number in 0..options.snapshots {
+        pool.delete_volume(&name(number)).await?;
+    }
+    let answered = start.elapsed();
+    while pool.volumes().await?.iter().any(|info| info.snapshot) {
+        Reactor::current().sleep(LOOK).await;
+    }
+    let gone = start.elapsed();
+    let per_second = |time: Duration| f64::from(options.snapshots) / time.as_secs_f64().max(1e-9);
+    Ok(Rates {
+        snapshots: options.snapshots,
+        changed_blocks: options.changes,
+        taken_per_s: per_second(took),
+        take_p50_us: taking.percentile_us(0.5),
+        take_p99_us: taking.percentile_us(0.99),
+        deleted_per_s: per_second(answered),
+        gone_per_s: per_second(gone),
+    })
+}

@@ -1,0 +1,82 @@
+//! Which of many layers a block was found in, so that it is not looked for in all of them each time.
+//!
+//! A block of a volume with a hundred snapshots may lie below all of them. Who has looked for it through the layers notes where it was; who
+//! looks for it next goes there at once. Only where there is more than one layer below: one is as quickly looked at.
+//!
+//! Always true (M5): no layer between the two has the block. That stays so when layers are merged, because what a layer gets then comes
+//! from one below it, which is without it from then on; so a block that is not where a shortcut leads must only be looked for. All
+//! are forgotten when a layer that lies below another one gets a block otherwise, when other layers lie below one, and when a layer is gone.
+
+use std::collections::HashMap;
+
+use format::{LayerId, NODE_ENTRIES};
+
+use super::{LEVEL_BITS, slot_at};
+
+/// Memory of a page, as a share of a node's with what belongs to that.
+const PAGES_PER_NODE: usize = 4;
+/// One part in this many of the map's memory is for pages.
+const PART: usize = 8;
+
+/// Where a block was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// In this layer.
+    In(LayerId),
+    /// In none.
+    Nowhere,
+}
+
+/// Shortcuts of as many blocks as a leaf has: the number of the layer and one, 0 for none known.
+type Page = Box<[u32; NODE_ENTRIES]>;
+
+/// In place of a layer's number: the block is in none.
+const NOWHERE: u32 = u32::MAX;
+
+/// See the module.
+pub(super) struct Shortcuts {
+    pages: HashMap<(LayerId, u64), Page>,
+    pages_max: usize,
+}
+
+impl Shortcuts {
+    /// For a map of so many nodes.
+    pub(super) fn new(nodes: usize) -> Self {
+        Self { pages: HashMap::new(), pages_max: (nodes / PART).saturating_mul(PAGES_PER_NODE).max(8) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Where below `layer` a block was found.
+    pub(super) fn get(&self, layer: LayerId, block: u64) -> Option<Found> {
+        let page = self.pages.get(&(layer, block >> LEVEL_BITS))?;
+        match *page.get(slot_at(block, 0))? {
+            0 => None,
+            NOWHERE => Some(Found::Nowhere),
+            number => Some(Found::In(LayerId::new(number - 1))),
+        }
+    }
+
+    /// Notes where it was found. With too many pages all are forgotten: which of them are used is not known.
+    pub(super) fn set(&mut self, layer: LayerId, block: u64, found: Found) {
+        let number = match found {
+            Found::Nowhere => NOWHERE,
+            Found::In(layer) if layer.get() < NOWHERE - 1 => layer.get() + 1,
+            Found::In(_) => return,
+        };
+        if self.pages.len() >= self.pages_max {
+            self.pages.clear();
+        }
+        let page =
+            self.pages.entry((layer, block >> LEVEL_BITS)).or_insert_with(|| Box::new([0; NODE_ENTRIES]));
+        if let Some(place) = page.get_mut(slot_at(block, 0)) {
+            *place = number;
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.pages.clear();
+    }
+}
