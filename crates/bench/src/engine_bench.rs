@@ -52,6 +52,15 @@ pub enum BenchError {
     /// Memory for the drives could not be had.
     #[error("no memory for the drives: {0}")]
     Memory(reactor::IoError),
+    /// Files for drives could not be made.
+    #[error("no files for the drives: {0}")]
+    Files(#[from] std::io::Error),
+    /// A file could not be opened as a drive.
+    #[error("{0}")]
+    Drive(#[from] reactor::OpenDriveError),
+    /// The reactor has no way to do I/O.
+    #[error("no way to do I/O: {0}")]
+    Platform(reactor::PlatformError),
 }
 
 /// Runs every job whose name contains `only` for `seconds`, on fresh drives; calls `done` after each.

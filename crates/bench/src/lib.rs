@@ -26,6 +26,7 @@ pub mod report;
 mod result;
 pub mod run;
 mod sample;
+pub mod scale;
 pub mod snapshots;
 mod suite;
 pub mod system;

@@ -60,6 +60,17 @@ pub(crate) async fn pool_on(
     zone_bytes: Option<u64>,
     reactors: Vec<Remote>,
 ) -> engine::Result<Pool> {
+    pool_tuned(drives, scheme, zone_bytes, reactors, Tuning::default()).await
+}
+
+/// The same with settings of its own.
+pub(crate) async fn pool_tuned(
+    drives: &[Arc<dyn DriveSource>],
+    scheme: format::Scheme,
+    zone_bytes: Option<u64>,
+    reactors: Vec<Remote>,
+    tuning: Tuning,
+) -> engine::Result<Pool> {
     let options = CreateOptions {
         name: "bench".into(),
         scheme,
@@ -69,6 +80,6 @@ pub(crate) async fn pool_on(
         entropy: [0x5A; 32],
     };
     engine::create(drives, &options).await?;
-    let options = OpenOptions { tuning: Tuning::default(), reactors, nonce: 1, now: || 0 };
+    let options = OpenOptions { tuning, reactors, nonce: 1, now: || 0 };
     Ok(engine::open(drives, &options).await?.0)
 }

@@ -6,13 +6,14 @@ use super::{Map, NodeRef};
 const LOOK: usize = 64;
 
 impl Map {
-    /// Makes room for one more node if the budget is used up and something can go.
+    /// Makes room for one more node if the budget is used up and something can go; for more than one after nothing could, so that what is
+    /// beyond the budget is given back.
     pub(super) fn make_room(&mut self) {
-        if self.nodes.len() < self.budget {
-            return;
-        }
         let bound = self.nodes.bound();
         for _ in 0..LOOK.min(2 * bound) {
+            if self.nodes.len() < self.budget {
+                return;
+            }
             self.hand = if self.hand + 1 >= bound { 0 } else { self.hand + 1 };
             let Some((at, node)) = self.nodes.at(self.hand) else { continue };
             if !node.is_evictable() {
@@ -22,7 +23,6 @@ impl Map {
                 continue;
             }
             self.evict(at);
-            return;
         }
     }
 

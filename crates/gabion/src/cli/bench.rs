@@ -50,6 +50,8 @@ It takes 11 GiB of memory: five drives of 2 GiB, and the volume's map.")]
     Codec(BenchArgs),
     Churn(ChurnArgs),
     Snapshots(SnapshotsArgs),
+    Map(MapArgs),
+    Recovery(RecoveryArgs),
     /// Disks over vhost-user: a pool on memory drives, or whatever serves a socket, alone or beside another one
     #[command(after_long_help = "\
 Examples:
@@ -199,6 +201,52 @@ pub(crate) struct SnapshotsArgs {
     /// How often each job of reads is run, in turns; medians count
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
+}
+
+/// A large volume that is written anywhere, with little memory for the map of its blocks: what it costs, and how long writes pause
+///
+/// One reactor core, memory drives, as in 'bench engine'; 32 writes of 4 KiB under way. The pause is the longest time in which none of them
+/// ended, and beside it what of that the thread itself computed: the rest is the machine's other load.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench map
+  gabion bench map --volume 4T --map-memory 256M --json > map.json
+
+It takes the memory of its drives, five of --drive-size, and that of the map.")]
+pub(crate) struct MapArgs {
+    /// Size of the volume
+    #[arg(long, default_value = "1T", value_name = "SIZE")]
+    pub(crate) volume: Size,
+    /// Memory for the map
+    #[arg(long, default_value = "64M", value_name = "SIZE")]
+    pub(crate) map_memory: Size,
+    /// Size of each memory drive
+    #[arg(long, default_value = "2G", value_name = "SIZE")]
+    pub(crate) drive_size: Size,
+    /// Blocks that are written
+    #[arg(long, default_value_t = 600_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) writes: u64,
+}
+
+/// How long an opening takes after a crash, with files as drives: all that was written since the last checkpoint is replayed
+///
+/// One reactor core, a pool of five files and one shard. Blocks are written anywhere in a large volume, with no checkpoint between; then nothing is
+/// closed, and the pool is opened anew. Every block is read and looked at afterwards.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench recovery
+  gabion bench recovery --directory /mnt/nvme --log 4G --json
+
+The files take one and a half times --log, and are deleted at the end.")]
+pub(crate) struct RecoveryArgs {
+    /// Where the files go: what is measured is the file system and the device there
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Bytes written before the crash
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) log: Size,
 }
 
 /// What the others understand.

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{
-    BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, PlanArgs, ReportArgs,
-    ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs, VhostArgs,
+    BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, MapArgs, PlanArgs,
+    RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs, VhostArgs,
 };
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};

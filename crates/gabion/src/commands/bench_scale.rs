@@ -1,0 +1,79 @@
+//! `gabion bench map` and `gabion bench recovery`.
+
+use anyhow::{Context, Result, bail};
+use bench::scale::{MapOptions, RecoveryOptions, measure_map, measure_recovery};
+use indicatif::ProgressBar;
+
+use crate::cli::{Global, MapArgs, RecoveryArgs};
+use crate::failure::Outcome;
+use crate::output;
+
+const MAP_PROMISES: &str = "\
+map: one reactor core, memory drives, in-process load. Every write is logged with header, MAC, checksums and parity; nodes of the
+map are verified when they are read back. Memory drives keep what they are given, so nothing is flushed.";
+
+const RECOVERY_PROMISES: &str = "\
+recovery: one reactor core, five files as drives, direct I/O. What was written was flushed before the crash; the opening verifies headers
+by their MAC, and the end of the log whole.";
+
+/// Measures a large map and prints.
+///
+/// # Errors
+/// When the benchmark cannot run, or a block does not hold what was written.
+pub(crate) fn map(global: &Global, arguments: &MapArgs) -> Result<Outcome> {
+    let options = MapOptions {
+        volume_bytes: arguments.volume.0,
+        map_bytes: arguments.map_memory.0,
+        drive_bytes: usize::try_from(arguments.drive_size.0).context("the size of a drive")?,
+        writes: arguments.writes,
+    };
+    let spinner = begin(global, MAP_PROMISES)?;
+    let cost =
+        measure_map(&options, |share| tell(&spinner, "writing", share)).context("measuring the map")?;
+    spinner.finish_and_clear();
+    if global.json {
+        super::print(&super::to_json(&cost)?)?;
+    } else if !global.quiet {
+        super::print(&output::map_cost(&cost))?;
+    }
+    end(cost.wrong)
+}
+
+/// Measures an opening after a crash and prints.
+///
+/// # Errors
+/// When the benchmark cannot run, or a block does not hold what was written.
+pub(crate) fn recovery(global: &Global, arguments: &RecoveryArgs) -> Result<Outcome> {
+    let options = RecoveryOptions { directory: arguments.directory.clone(), log_bytes: arguments.log.0 };
+    let spinner = begin(global, RECOVERY_PROMISES)?;
+    let recovery = measure_recovery(&options, |share| tell(&spinner, "writing", share));
+    spinner.finish_and_clear();
+    let recovery =
+        recovery.with_context(|| format!("measuring a recovery in {}", arguments.directory.display()))?;
+    if global.json {
+        super::print(&super::to_json(&recovery)?)?;
+    } else if !global.quiet {
+        super::print(&output::recovery(&recovery))?;
+    }
+    end(recovery.wrong)
+}
+
+fn begin(global: &Global, promises: &str) -> Result<ProgressBar> {
+    if !global.json && !global.quiet {
+        super::print(&format!("{promises}\nmachine: {}\n", bench::machine()))?;
+    }
+    Ok(if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() })
+}
+
+/// No ticking thread: it would take its time from what is measured.
+fn tell(spinner: &ProgressBar, what: &str, share: f64) {
+    spinner.set_message(format!("{what}: {:.0} %", share * 100.0));
+    spinner.tick();
+}
+
+fn end(wrong: u64) -> Result<Outcome> {
+    if wrong > 0 {
+        bail!("{wrong} blocks did not hold what was written: the figures mean nothing");
+    }
+    Ok(Outcome::Done)
+}
