@@ -57,14 +57,20 @@ impl Catalogue {
         let end = end.min(size.div_ceil(BLOCK as u64));
         let slices = Slices::new(self.shards.len());
         let mut changes = Vec::new();
-        for (index, shard) in self.shards.iter().enumerate() {
-            let between = between.clone();
-            let (from, to) = (slices.local_bound(index, first), slices.local_bound(index, end));
-            let find = move |shard: Rc<Shard>| async move { shard.changed(shows, &between, from, to).await };
-            for run in shard.call(find).await?? {
-                for (block, count) in slices.global(index, run.block, run.count) {
-                    let (offset, length) = (block * BLOCK as u64, count * BLOCK as u64);
-                    changes.push(Change { offset, length, data: run.data });
+        // Behind the end of the other one there is nothing, whatever layers they share: one that was made smaller may still
+        // have something there, if a crash came before it was freed.
+        let both = base_size.div_ceil(BLOCK as u64).clamp(first, end.max(first));
+        for (from, to, layers) in [(first, both, between), (both, end, self.chain(shows))] {
+            for (index, shard) in self.shards.iter().enumerate() {
+                let layers = layers.clone();
+                let (from, to) = (slices.local_bound(index, from), slices.local_bound(index, to));
+                let find =
+                    move |shard: Rc<Shard>| async move { shard.changed(shows, &layers, from, to).await };
+                for run in shard.call(find).await?? {
+                    for (block, count) in slices.global(index, run.block, run.count) {
+                        let (offset, length) = (block * BLOCK as u64, count * BLOCK as u64);
+                        changes.push(Change { offset, length, data: run.data });
+                    }
                 }
             }
         }
