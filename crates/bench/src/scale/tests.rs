@@ -1,3 +1,5 @@
+//! A large map and a recovery, at a small scale.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! All parts, at a small scale.
+
 use super::*;
 
 #[test]
