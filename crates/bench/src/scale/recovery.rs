@@ -1,19 +1,16 @@
 //! How long an opening takes after a crash, with files as drives: everything that was written since the last checkpoint is read and replayed.
 
-use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
-use engine::{DriveSource, OpenOptions, Tuning};
+use engine::{OpenOptions, Tuning};
 use format::limits::BLOCK_BYTES;
-use reactor::{Backend, Clock, Drive, DriveHandle, DriveOptions, FileDrive, Platform, Reactor, SystemClock};
 use serde::Serialize;
 
 use super::load;
 use crate::engine_bench::BenchError;
-use crate::memory_pool;
+use crate::{file_pool, memory_pool};
 
 /// Writes kept under way.
 const DEPTH: u32 = 64;
@@ -46,28 +43,6 @@ pub struct Recovery {
     pub wrong: u64,
 }
 
-thread_local! {
-    /// Of the reactor of this thread.
-    static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
-}
-
-struct Source {
-    handle: DriveHandle,
-}
-
-impl DriveSource for Source {
-    fn open(&self) -> Rc<dyn Drive> {
-        match PLATFORM.with_borrow(Clone::clone) {
-            Some(platform) => self.handle.open_on(&platform),
-            None => panic!("drives are opened on the reactor's thread"),
-        }
-    }
-
-    fn path(&self) -> String {
-        self.handle.path().to_string_lossy().into_owned()
-    }
-}
-
 /// Measures.
 ///
 /// # Errors
@@ -76,12 +51,10 @@ pub fn measure_recovery(options: &RecoveryOptions, tell: impl FnMut(f64)) -> Res
     let place = tempfile::tempdir_in(&options.directory)?;
     let scheme = memory_pool::scheme();
     let bytes = options.log_bytes / u64::from(scheme.data()) * 2 + ZONES * ZONE;
-    for index in 0..scheme.width() {
-        std::fs::File::create_new(file(place.path(), index))?.set_len(bytes)?;
-    }
+    let files = file_pool::make(place.path(), scheme.width().into(), bytes)?;
     let tuning = Tuning { checkpoint_bytes: u64::MAX, ..Tuning::default() };
-    on_a_reactor(async |reactor| {
-        let drives = open(place.path(), scheme)?;
+    file_pool::on_a_reactor(async |reactor| {
+        let drives = file_pool::open(&files)?;
         let pool = memory_pool::pool_tuned(&drives, scheme, Some(ZONE), Vec::new(), tuning).await?;
         pool.create_volume("crashing", options.log_bytes * SPREAD, 4096, 0).await?;
         let volume = Rc::new(pool.open_volume("crashing").await?.attach());
@@ -92,8 +65,8 @@ pub fn measure_recovery(options: &RecoveryOptions, tell: impl FnMut(f64)) -> Res
         reactor.shut_down();
         Ok(())
     })?;
-    on_a_reactor(async |_| {
-        let drives = open(place.path(), scheme)?;
+    file_pool::on_a_reactor(async |_| {
+        let drives = file_pool::open(&files)?;
         let start = Instant::now();
         let opening = OpenOptions { tuning, reactors: Vec::new(), nonce: 2, now: || 0 };
         let (pool, report) = engine::open(&drives, &opening).await?;
@@ -103,28 +76,4 @@ pub fn measure_recovery(options: &RecoveryOptions, tell: impl FnMut(f64)) -> Res
         pool.close().await?;
         Ok(Recovery { log_bytes: options.log_bytes, records: report.replayed as u64, seconds, wrong })
     })
-}
-
-/// A reactor as a daemon has it, which ends with this.
-fn on_a_reactor<T>(work: impl AsyncFnOnce(Reactor) -> Result<T, BenchError>) -> Result<T, BenchError> {
-    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
-    let platform = Platform::new(Backend::Auto, clock.clone()).map_err(BenchError::Platform)?;
-    PLATFORM.set(Some(platform.clone()));
-    let reactor = Reactor::new(platform, clock);
-    let result = reactor.run(work(reactor.clone()));
-    reactor.shut_down();
-    PLATFORM.set(None);
-    result
-}
-
-fn file(directory: &Path, index: u8) -> PathBuf {
-    directory.join(format!("drive-{index}"))
-}
-
-fn open(directory: &Path, scheme: format::Scheme) -> Result<Vec<Arc<dyn DriveSource>>, BenchError> {
-    let one = |index| {
-        let handle = FileDrive::open(file(directory, index), DriveOptions::default())?;
-        Ok(Arc::new(Source { handle }) as Arc<dyn DriveSource>)
-    };
-    (0..scheme.width()).map(one).collect()
 }

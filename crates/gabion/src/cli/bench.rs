@@ -50,6 +50,7 @@ It takes 11 GiB of memory: five drives of 2 GiB, and the volume's map.")]
     Codec(BenchArgs),
     Churn(ChurnArgs),
     Snapshots(SnapshotsArgs),
+    Rebuild(RebuildArgs),
     Map(MapArgs),
     Recovery(RecoveryArgs),
     /// Disks over vhost-user: a pool on memory drives, or whatever serves a socket, alone or beside another one
@@ -200,6 +201,42 @@ pub(crate) struct SnapshotsArgs {
     pub(crate) seconds: f64,
     /// How often each job of reads is run, in turns; medians count
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+}
+
+/// How fast what a lost drive held is written to the others, beside what the drives allow, and what users notice meanwhile
+///
+/// The bound is measured on the same drives: the same reads and writes, with nothing computed. One drive is lost and rebuilt while nobody uses the
+/// pool; then another one while users read blocks at random, if there are drives enough. One reactor core. Every block is read and looked at afterwards.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench rebuild
+  gabion bench rebuild --directory /mnt/nvme --drive-size 4G
+  gabion bench rebuild --drives /dev/loop1,/dev/loop2,/dev/loop3,/dev/loop4,/dev/loop5,/dev/loop6,/dev/loop7 --overwrite --json
+
+Without --directory or --drives it takes the memory of its drives, seven of --drive-size.")]
+pub(crate) struct RebuildArgs {
+    /// Protection, as k+m
+    #[arg(long, default_value = "4+1", value_name = "K+M")]
+    pub(crate) scheme: bench::churn::Scheme,
+    /// How many drives, if they are made: more than the scheme has columns, two more for the part with users
+    #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
+    pub(crate) count: u16,
+    /// Size of each drive, if they are made
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) drive_size: Size,
+    /// Files in this directory as drives, which are deleted at the end, instead of memory
+    #[arg(long, value_name = "DIR", conflicts_with = "drives")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Devices or files as drives
+    #[arg(long, value_name = "PATHS", value_delimiter = ',', requires = "overwrite")]
+    pub(crate) drives: Vec<PathBuf>,
+    /// Destroy what is on them
+    #[arg(long, requires = "drives")]
+    pub(crate) overwrite: bool,
+    /// How often the bound is measured; the best counts
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
 }
 

@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{
     BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, MapArgs, PlanArgs,
-    RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs, VhostArgs,
+    RebuildArgs, RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs, VhostArgs,
 };
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};

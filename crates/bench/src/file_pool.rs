@@ -1,0 +1,70 @@
+//! Files and devices as a pool's drives, on a reactor of this thread with the platform's I/O: what benchmarks run on that measure drives.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::DriveSource;
+use reactor::{Backend, Clock, Drive, DriveHandle, DriveOptions, FileDrive, Platform, Reactor, SystemClock};
+
+use crate::engine_bench::BenchError;
+
+thread_local! {
+    /// Of the reactor of this thread.
+    static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
+}
+
+struct Source {
+    handle: DriveHandle,
+}
+
+impl DriveSource for Source {
+    fn open(&self) -> Rc<dyn Drive> {
+        match PLATFORM.with_borrow(Clone::clone) {
+            Some(platform) => self.handle.open_on(&platform),
+            None => panic!("drives are opened on the reactor's thread"),
+        }
+    }
+
+    fn path(&self) -> String {
+        self.handle.path().to_string_lossy().into_owned()
+    }
+}
+
+/// Opens drives; they are locked until all that was made of this is gone.
+pub(crate) fn open(paths: &[impl AsRef<Path>]) -> Result<Vec<Arc<dyn DriveSource>>, BenchError> {
+    let one = |path: &dyn AsRef<Path>| {
+        let handle = FileDrive::open(path.as_ref(), DriveOptions::default())?;
+        Ok(Arc::new(Source { handle }) as Arc<dyn DriveSource>)
+    };
+    paths.iter().map(|path| one(path)).collect()
+}
+
+/// Works on a reactor as a daemon has it, which ends with this: what was not closed is as after a crash.
+pub(crate) fn on_a_reactor<T>(
+    work: impl AsyncFnOnce(Reactor) -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+    let platform = Platform::new(Backend::Auto, clock.clone()).map_err(BenchError::Platform)?;
+    PLATFORM.set(Some(platform.clone()));
+    let reactor = Reactor::new(platform, clock);
+    let result = reactor.run(work(reactor.clone()));
+    reactor.shut_down();
+    PLATFORM.set(None);
+    result
+}
+
+/// Makes empty files of this size.
+pub(crate) fn make(
+    directory: &Path,
+    count: usize,
+    bytes: u64,
+) -> Result<Vec<std::path::PathBuf>, BenchError> {
+    let one = |index| {
+        let path = directory.join(format!("drive-{index}"));
+        std::fs::File::create_new(&path)?.set_len(bytes)?;
+        Ok(path)
+    };
+    (0..count).map(one).collect()
+}

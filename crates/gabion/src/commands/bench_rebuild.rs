@@ -1,0 +1,69 @@
+//! `gabion bench rebuild`.
+
+use anyhow::{Context, Result, bail};
+use bench::rebuild::{Drives, Options};
+use indicatif::ProgressBar;
+
+use crate::cli::{Global, RebuildArgs};
+use crate::failure::Outcome;
+use crate::output;
+
+const PROMISES: &str = "\
+rebuild: one reactor core, in-process load. What is written anew is compared with the checksums of what it holds and flushed before it
+counts; every read of users is verified against its checksum and looked at.";
+
+/// Measures and prints.
+///
+/// # Errors
+/// When the benchmark cannot run, or a block does not hold what was written.
+pub(crate) fn run(global: &Global, arguments: &RebuildArgs) -> Result<Outcome> {
+    let drives = match &arguments.directory {
+        _ if !arguments.drives.is_empty() => Drives::Paths(arguments.drives.clone()),
+        Some(directory) => Drives::Files(directory.clone()),
+        None => Drives::Memory,
+    };
+    let count = match &drives {
+        Drives::Paths(paths) => paths.len(),
+        Drives::Memory | Drives::Files(_) => arguments.count.into(),
+    };
+    let width = usize::from(arguments.scheme.width());
+    if count <= width {
+        bail!(
+            "{count} drives: {} needs at least {} for a lost one to be rebuilt",
+            arguments.scheme,
+            width + 1
+        );
+    }
+    if arguments.scheme.parity() == 0 {
+        bail!("{} bears no loss: there is nothing to rebuild from", arguments.scheme);
+    }
+    let options = Options {
+        scheme: arguments.scheme,
+        count,
+        drives,
+        drive_bytes: arguments.drive_size.0,
+        rounds: arguments.rounds,
+    };
+    let table = !global.json && !global.quiet;
+    if table {
+        super::print(&format!("{PROMISES}\nmachine: {}\n", bench::machine()))?;
+    }
+    let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    let mut tell = |step: &str| {
+        spinner.set_message(step.to_owned());
+        // No ticking thread: it would take its time from what is measured.
+        spinner.tick();
+    };
+    let rebuilt = bench::rebuild::run(&options, &mut tell).context("measuring a rebuild");
+    spinner.finish_and_clear();
+    let rebuilt = rebuilt?;
+    if global.json {
+        super::print(&super::to_json(&rebuilt)?)?;
+    } else if table {
+        super::print(&output::rebuilt(&rebuilt))?;
+    }
+    if rebuilt.wrong > 0 {
+        bail!("{} blocks did not hold what was written: the figures mean nothing", rebuilt.wrong);
+    }
+    Ok(Outcome::Done)
+}
