@@ -77,8 +77,8 @@ impl Map {
     /// Says what lies below a layer.
     pub(crate) fn set_parent(&mut self, layer: LayerId, parent: Option<LayerId>) {
         self.family.changes += 1;
-        // One that is put above others anew has no shortcuts.
-        if self.family.put_above(layer, parent).is_some() {
+        // A new one that has none above it has no shortcuts, and nobody has any through it.
+        if self.family.put_above(layer, parent).is_some() || self.family.is_below(layer) {
             self.shortcuts.forget();
         }
     }

@@ -87,10 +87,11 @@ pub(crate) struct Map {
 impl Map {
     /// An empty map that wants to keep at most `budget` nodes of 4 KiB in memory, and at most `dirty_max` of them dirty.
     pub(crate) fn new(budget: usize, dirty_max: usize) -> Self {
+        let budget = budget.clamp(64, usize::MAX / 2);
         Self {
             layers: BTreeMap::new(),
             nodes: Nodes::default(),
-            budget: budget.clamp(64, usize::MAX / 2),
+            budget,
             dirty_max,
             period: 1,
             dirty: Vec::new(),
@@ -98,7 +99,7 @@ impl Map {
             loading: HashMap::new(),
             dropped: Vec::new(),
             family: family::Family::default(),
-            shortcuts: shortcut::Shortcuts::new(budget.clamp(64, usize::MAX / 2)),
+            shortcuts: shortcut::Shortcuts::new(budget),
             promises: promise::Promises::default(),
             hand: 0,
         }
@@ -140,6 +141,7 @@ impl Map {
     pub(crate) fn merge_leaf(&mut self, from: NodeRef, into: NodeRef) -> Vec<MapEntry> {
         assert_eq!(self.nodes[from].index, self.nodes[into].index, "leaves of the same blocks are merged");
         self.begin_merge(self.nodes[from].layer, self.nodes[into].layer);
+        self.shortcuts.forget_leaf(self.nodes[from].index);
         let mut superseded = Vec::new();
         for slot in 0..NODE_ENTRIES {
             let entry = self.entry(from, slot);

@@ -3,11 +3,13 @@
 //! A block of a volume with a hundred snapshots may lie below all of them. Who has looked for it through the layers notes where it was; who
 //! looks for it next goes there at once. Only where there is more than one layer below: one is as quickly looked at.
 //!
-//! Always true (M5): no layer between the two has the block. That stays so when layers are merged, because what a layer gets then comes
-//! from one below it, which is without it from then on; so a block that is not where a shortcut leads must only be looked for. All
-//! are forgotten when a layer that lies below another one gets a block otherwise, when other layers lie below one, and when a layer is gone.
+//! Only reads of single blocks use them: a longer read looks at every layer, once for all of its blocks.
+//!
+//! Always true (M5): no layer between the two has the block. So the shortcuts of a leaf's blocks are forgotten when blocks of that leaf go
+//! from one layer to another; and all, when a layer that lies below another one gets a block otherwise, when other layers lie below one,
+//! and when a layer is gone.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use format::{LayerId, NODE_ENTRIES};
 
@@ -30,19 +32,22 @@ pub(super) enum Found {
 /// Shortcuts of as many blocks as a leaf has: the number of the layer and one, 0 for none known.
 type Page = Box<[u32; NODE_ENTRIES]>;
 
+/// A leaf's number within each layer, and the layer that is read: the pages of a leaf's blocks lie together.
+type Place = (u64, LayerId);
+
 /// In place of a layer's number: the block is in none.
 const NOWHERE: u32 = u32::MAX;
 
 /// See the module.
 pub(super) struct Shortcuts {
-    pages: HashMap<(LayerId, u64), Page>,
+    pages: BTreeMap<Place, Page>,
     pages_max: usize,
 }
 
 impl Shortcuts {
     /// For a map of so many nodes.
     pub(super) fn new(nodes: usize) -> Self {
-        Self { pages: HashMap::new(), pages_max: (nodes / PART).saturating_mul(PAGES_PER_NODE).max(8) }
+        Self { pages: BTreeMap::new(), pages_max: (nodes / PART).saturating_mul(PAGES_PER_NODE).max(8) }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -51,7 +56,7 @@ impl Shortcuts {
 
     /// Where below `layer` a block was found.
     pub(super) fn get(&self, layer: LayerId, block: u64) -> Option<Found> {
-        let page = self.pages.get(&(layer, block >> LEVEL_BITS))?;
+        let page = self.pages.get(&(block >> LEVEL_BITS, layer))?;
         match *page.get(slot_at(block, 0))? {
             0 => None,
             NOWHERE => Some(Found::Nowhere),
@@ -70,7 +75,7 @@ impl Shortcuts {
             self.pages.clear();
         }
         let page =
-            self.pages.entry((layer, block >> LEVEL_BITS)).or_insert_with(|| Box::new([0; NODE_ENTRIES]));
+            self.pages.entry((block >> LEVEL_BITS, layer)).or_insert_with(|| Box::new([0; NODE_ENTRIES]));
         if let Some(place) = page.get_mut(slot_at(block, 0)) {
             *place = number;
         }
@@ -78,5 +83,14 @@ impl Shortcuts {
 
     pub(super) fn forget(&mut self) {
         self.pages.clear();
+    }
+
+    /// Forgets where the blocks of leaf `index` are, from whatever layer on.
+    pub(super) fn forget_leaf(&mut self, index: u64) {
+        let leaf = (index, LayerId::new(0))..=(index, LayerId::new(u32::MAX));
+        while let Some((place, _)) = self.pages.range(leaf.clone()).next() {
+            let place = *place;
+            self.pages.remove(&place);
+        }
     }
 }

@@ -301,8 +301,12 @@ enum Through {
     Merge(usize, u64),
     /// Puts a new layer on top.
     Snapshot,
+    /// Puts a layer below all others, which has a block.
+    Found(u64),
     /// Merges all of a layer, and takes it out.
     Delete(usize),
+    /// Takes a layer out with what it has.
+    Skip(usize),
 }
 
 fn through() -> impl Strategy<Value = Through> {
@@ -311,55 +315,119 @@ fn through() -> impl Strategy<Value = Through> {
     prop_oneof![
         3 => (0usize..8, at.clone()).prop_map(|(layer, at)| Through::Write(layer, at)),
         8 => at.clone().prop_map(Through::Read),
-        1 => (0usize..8, at).prop_map(|(layer, at)| Through::Merge(layer, at)),
+        1 => (0usize..8, at.clone()).prop_map(|(layer, at)| Through::Merge(layer, at)),
         1 => Just(Through::Snapshot),
+        1 => at.prop_map(Through::Found),
         1 => (0usize..8).prop_map(Through::Delete),
+        1 => (0usize..8).prop_map(Through::Skip),
     ]
+}
+
+/// Layers one above the other, and the numbers of those that nobody reads any more and that still have blocks.
+struct Tower {
+    harness: Harness,
+    chain: Vec<LayerId>,
+    skipped: Vec<LayerId>,
+    written: u32,
+}
+
+impl Tower {
+    fn new() -> Self {
+        Self { harness: Harness::new(4096), chain: vec![A], skipped: Vec::new(), written: 0 }
+    }
+
+    fn top(&self) -> LayerId {
+        *self.chain.last().unwrap()
+    }
+
+    /// A layer that is not in use; its number may have been.
+    fn free(&self) -> LayerId {
+        let used = |layer: &LayerId| self.chain.contains(layer) || self.skipped.contains(layer);
+        (20..).map(LayerId::new).find(|layer| !used(layer)).unwrap()
+    }
+
+    fn below(&self, layer: usize) -> Option<LayerId> {
+        layer.checked_sub(1).map(|below| self.chain[below])
+    }
+
+    fn write(&mut self, layer: LayerId, at: u64) {
+        self.written += 1;
+        self.harness.write(layer, at, block(self.written));
+    }
+
+    /// Takes a layer that is not on top out of the chain.
+    fn take_out(&mut self, layer: usize) -> LayerId {
+        let below = self.below(layer);
+        self.harness.map.set_parent(self.chain[layer + 1], below);
+        self.harness.map.set_parent(self.chain[layer], None);
+        self.chain.remove(layer)
+    }
+
+    fn apply(&mut self, op: Through) {
+        let below_top = self.chain.len() - 1;
+        match op {
+            Through::Write(layer, at) => self.write(self.chain[layer % self.chain.len()], at),
+            Through::Read(at) => {
+                let parents: Vec<_> = self.chain.windows(2).map(|pair| (pair[1], pair[0])).collect();
+                let top = self.top();
+                let (_, found) = self.harness.retry(|map| map.lookup_one_through(top, at));
+                assert_eq!(found, plainly(&self.harness, &parents, top, at));
+            }
+            Through::Merge(layer, at) if below_top > 0 => {
+                let layer = layer % below_top;
+                self.harness.merge(self.chain[layer], self.chain[layer + 1], at);
+            }
+            Through::Snapshot if self.chain.len() < 8 => {
+                let new = self.free();
+                self.harness.map.set_parent(new, Some(self.top()));
+                self.chain.push(new);
+            }
+            Through::Found(at) if self.chain.len() < 8 => {
+                let new = self.free();
+                self.write(new, at);
+                self.harness.map.set_parent(self.chain[0], Some(new));
+                self.chain.insert(0, new);
+            }
+            Through::Delete(layer) if below_top > 0 => {
+                let layer = layer % below_top;
+                for leaf in 0..3 {
+                    self.harness.merge(self.chain[layer], self.chain[layer + 1], leaf * 256);
+                }
+                let empty = self.take_out(layer);
+                self.harness.map.drop_layer(empty, format::Incarnation::new(1));
+                self.harness.map.forget_dropped();
+                self.harness.map.forget_merged(format::Incarnation::new(2));
+            }
+            Through::Skip(layer) if below_top > 0 && self.skipped.len() < 8 => {
+                let layer = layer % below_top;
+                // A layer that is being merged into it must go into it.
+                if self.below(layer).is_none_or(|below| self.harness.map.heirs(below).len() == 1) {
+                    let skipped = self.take_out(layer);
+                    self.skipped.push(skipped);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 proptest! {
     #[test]
     fn shortcuts_lead_where_a_plain_search_does(ops in prop::collection::vec(through(), 1..300)) {
-        let mut harness = Harness::new(4096);
-        let mut chain = vec![A];
-        let mut written = 0;
-        for op in ops {
-            let top = *chain.last().unwrap();
-            match op {
-                Through::Write(layer, at) => {
-                    written += 1;
-                    harness.write(chain[layer % chain.len()], at, block(written));
-                }
-                Through::Read(at) => {
-                    let parents: Vec<_> = chain.windows(2).map(|pair| (pair[1], pair[0])).collect();
-                    let (_, found) = harness.retry(|map| map.lookup_one_through(top, at));
-                    prop_assert_eq!(found, plainly(&harness, &parents, top, at));
-                }
-                Through::Merge(layer, at) if chain.len() > 1 => {
-                    let layer = layer % (chain.len() - 1);
-                    harness.merge(chain[layer], chain[layer + 1], at);
-                }
-                Through::Snapshot if chain.len() < 8 => {
-                    // Numbers are used again.
-                    let free = (20..).map(LayerId::new).find(|layer| !chain.contains(layer)).unwrap();
-                    harness.map.set_parent(free, Some(top));
-                    chain.push(free);
-                }
-                Through::Delete(layer) if chain.len() > 1 => {
-                    let layer = layer % (chain.len() - 1);
-                    for leaf in 0..3 {
-                        harness.merge(chain[layer], chain[layer + 1], leaf * 256);
-                    }
-                    let below = layer.checked_sub(1).map(|below| chain[below]);
-                    harness.map.set_parent(chain[layer + 1], below);
-                    harness.map.set_parent(chain[layer], None);
-                    harness.map.drop_layer(chain[layer], format::Incarnation::new(1));
-                    harness.map.forget_dropped();
-                    harness.map.forget_merged(format::Incarnation::new(2));
-                    chain.remove(layer);
-                }
-                _ => {}
-            }
-        }
+        let mut tower = Tower::new();
+        ops.into_iter().for_each(|op| tower.apply(op));
     }
+}
+
+/// A block goes up out of the layer to which a shortcut leads, and an older one comes into that from below.
+#[test]
+fn a_shortcut_never_leads_to_what_came_after() {
+    let mut tower = Tower::new();
+    (0..4).for_each(|_| tower.apply(Through::Snapshot));
+    tower.apply(Through::Write(1, 1));
+    tower.apply(Through::Write(2, 1));
+    tower.apply(Through::Read(1));
+    tower.apply(Through::Merge(2, 0));
+    tower.apply(Through::Merge(1, 0));
+    tower.apply(Through::Read(1));
 }
