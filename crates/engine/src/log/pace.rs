@@ -48,8 +48,12 @@ pub(crate) struct Pace {
     rested_at: Cell<u32>,
     /// Who waits for space: how often since it last wrote a record.
     tries: Cell<PerStream<u32>>,
-    /// How often repair has found no space since it last found some, and what lived when nothing was cleaned for it any more.
+    /// Repair waits for space.
+    repair_waits: Cell<bool>,
+    /// How often it has found none since it last had less to do than ever before, and how little that was.
     repair_tries: Cell<u32>,
+    repair_least: Cell<u64>,
+    /// What lived when nothing was cleaned for it any more.
     repair_gave_up: Cell<u64>,
     /// Another shard waits for space, and whether the last one that did got some.
     helping: Cell<bool>,
@@ -68,7 +72,9 @@ impl Pace {
             cleaning: Cell::new(false),
             rested_at: Cell::new(u32::MAX),
             tries: Cell::default(),
+            repair_waits: Cell::default(),
             repair_tries: Cell::default(),
+            repair_least: Cell::new(u64::MAX),
             repair_gave_up: Cell::default(),
             helping: Cell::new(false),
             help_gained: Cell::new(false),
@@ -146,26 +152,38 @@ impl Pace {
         self.debt.set((self.debt.get() - blocks as f32).max(0.0));
     }
 
-    /// Repair found no space: it is cleaned for, but not for ever. What cleaning gains may all go to headers and checkpoints, in
-    /// a pool whose drives that are left are too small; there it is tried again when a good deal has been deleted.
-    pub(crate) fn repair_found_none(&self) {
-        let (tries, live) = (self.repair_tries.get() + 1, self.space.live());
+    /// Repair found no space for the `left` blocks that are missing: it is cleaned for, but not for ever. What cleaning gains may all go to
+    /// headers and checkpoints, in a pool whose drives that are left are too small, or to segments that miss a column themselves, which
+    /// repair completes with what was gained. So only having less to do than ever before counts as progress; without that it is tried again
+    /// when a good deal has been deleted.
+    pub(crate) fn repair_found_none(&self, left: u64) {
+        let progressed = left < self.repair_least.replace(left.min(self.repair_least.get()));
+        let tries = if progressed { 1 } else { self.repair_tries.get() + 1 };
+        let live = self.space.live();
         if tries > REPAIR_TRIES_MAX && live + self.space.segment_payload() > self.repair_gave_up.get() {
             return;
         }
         self.repair_gave_up.set(live);
         self.repair_tries.set(if tries > REPAIR_TRIES_MAX { 1 } else { tries });
+        self.repair_waits.set(true);
         self.wake();
     }
 
-    /// Repair found space, or needs none.
+    /// Repair found space.
+    pub(crate) fn repair_found_some(&self) {
+        self.repair_waits.set(false);
+    }
+
+    /// Repair needs no space, or begins with something else.
     pub(crate) fn repair_served(&self) {
+        self.repair_waits.set(false);
         self.repair_tries.set(0);
+        self.repair_least.set(u64::MAX);
     }
 
     /// True while segments are cleaned for repair.
     pub(super) fn cleans_for_repair(&self) -> bool {
-        (1..REPAIR_TRIES_MAX).contains(&self.repair_tries.get())
+        self.repair_waits.get() && self.repair_tries.get() < REPAIR_TRIES_MAX
     }
 
     /// Another shard waits for space: segments are cleaned for it.
@@ -235,3 +253,7 @@ impl Pace {
         self.rested_at.set(self.space.free_for_users() + u32::try_from(coming).unwrap_or(u32::MAX));
     }
 }
+
+#[cfg(test)]
+#[path = "pace_tests.rs"]
+mod tests;

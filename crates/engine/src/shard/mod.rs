@@ -116,7 +116,7 @@ impl Shard {
             return Ok(());
         }
         self.rows.drives.lose(drive);
-        self.repair.forget_told();
+        self.repair_anew();
         let concerned = {
             let mut segments = self.rows.segments.borrow_mut();
             let concerned = segments.drive_lost(drive);
@@ -152,7 +152,7 @@ impl Shard {
     /// A drive joins the pool, as the superblocks say by now: from here on it is read and written.
     pub(crate) fn join_drive(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
         self.rows.drives.join(index, drive);
-        self.repair.forget_told();
+        self.repair_anew();
         tracing::debug!(shard = %self.identity.shard, drive = %index, "a drive joins");
     }
 

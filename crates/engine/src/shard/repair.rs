@@ -94,11 +94,6 @@ impl Repairer {
         self.changed.wake_all();
     }
 
-    /// A drive came or went: what the control was told counts no more.
-    pub(super) fn forget_told(&self) {
-        self.told.set(None);
-    }
-
     fn set_state(&self, state: RepairState) {
         self.state.set(state);
         self.changed.wake_all();
@@ -106,6 +101,12 @@ impl Repairer {
 }
 
 impl Shard {
+    /// A drive came or went: what repair knew of how far it is counts no more.
+    pub(super) fn repair_anew(&self) {
+        self.repair.told.set(None);
+        self.log.pace.repair_served();
+    }
+
     /// Has repair look for segments that miss columns.
     pub(crate) fn repair_soon(&self) {
         self.repair.asked.set(self.repair.asked.get() + 1);
@@ -199,7 +200,7 @@ impl Shard {
             if !began && asked == self.repair.asked.get() {
                 self.repair.set_state(obstacle.last().copied().unwrap_or_default());
                 if self.repair.wants_space.get() {
-                    self.log.pace.repair_found_none();
+                    self.log.pace.repair_found_none(self.repair.left.get());
                 } else {
                     self.log.pace.repair_served();
                 }
@@ -226,7 +227,7 @@ impl Shard {
             let jobs = self.plan_batch(&mut waiting, &mut obstacles).await?;
             if !jobs.is_empty() {
                 began = true;
-                self.log.pace.repair_served();
+                self.log.pace.repair_found_some();
                 self.repair.set_state(RepairState::Working);
                 self.run_batch(jobs).await?;
             }
