@@ -24,6 +24,8 @@ struct DriveZones {
     cooling: Bits,
     zones: u32,
     online: bool,
+    /// It counts as lost, though it may be written again: nothing that is new may be there alone.
+    lost: bool,
     /// Columns that it has earned and not taken, in parts of [`COLUMN`].
     earned: i64,
 }
@@ -38,7 +40,7 @@ impl DriveZones {
         let none = Bits::new(zones);
         let mut clean = none.clone();
         (0..zones).for_each(|zone| assert!(clean.set(zone, true), "Z1: zone {zone} is free twice"));
-        Self { clean, warm: none.clone(), cooling: none, zones, online, earned: 0 }
+        Self { clean, warm: none.clone(), cooling: none, zones, online, lost: false, earned: 0 }
     }
 
     fn free(&self) -> u32 {
@@ -255,14 +257,15 @@ impl Zones {
     /// Zones of a new segment of `scheme`, on drives that [`Zones::choose`] takes; which column lies on which of them rotates.
     /// With too few drives in use the last parity columns stay holes, so that reads need no decoding. With too little room on
     /// them there is no segment, because one with fewer columns than it could have would be worse protected; unless drives are lost:
-    /// then it may miss as many columns as every other may.
+    /// then it may miss as many columns as every other may, those counted that lie on drives which count as lost.
     pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<Allocated> {
         let drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
         let width = usize::from(scheme.width());
-        let online = (0..self.drives.len()).filter(|drive| self.is_online(*drive)).count();
-        let least = width.min(online).min(width.saturating_sub(self.holes as usize));
-        if drives.len() < least.max(usize::from(scheme.data())) {
-            return None;
+        if drives.len() < self.columns(scheme) as usize {
+            let relied_on = drives.iter().filter(|drive| self.is_relied_on(**drive)).count();
+            if self.holes == 0 || relied_on < self.least(scheme, self.holes) as usize {
+                return None;
+            }
         }
         self.turn = self.turn.wrapping_add(1);
         let mut drives = self.choose(drives, width, scheme);
@@ -363,24 +366,42 @@ impl Zones {
         indexes.filter(|drive| !avoid.contains(drive))
     }
 
-    /// So many drives are lost: if there is no room for all columns of a segment, as many may be left out.
-    pub(crate) fn allow_holes(&mut self, lost: usize) {
-        self.holes = u32::try_from(lost).unwrap_or(u32::MAX);
+    /// Says of each drive whether it counts as lost. If there is no room for all columns of a segment, as many may be left out.
+    pub(crate) fn allow_holes(&mut self, lost: impl Iterator<Item = bool>) {
+        self.holes = 0;
+        for (drive, lost) in self.drives.iter_mut().zip(lost) {
+            drive.lost = lost;
+            self.holes += u32::from(lost);
+        }
     }
 
     /// Segments of `scheme` that could still be allocated, at least.
     pub(crate) fn available(&self, scheme: Scheme) -> u32 {
-        self.available_with(scheme, self.holes)
+        self.available_if(scheme, self.holes, |drive| !drive.lost)
     }
 
-    /// The same if up to so many columns of a segment were left out where there is no room for them.
-    pub(crate) fn available_with(&self, scheme: Scheme, holes: u32) -> u32 {
+    /// The same if only so many drives were lost, and none of those that are in use.
+    pub(crate) fn available_with(&self, scheme: Scheme, lost: u32) -> u32 {
+        self.available_if(scheme, lost, |_| true)
+    }
+
+    fn available_if(&self, scheme: Scheme, holes: u32, relied_on: impl Fn(&DriveZones) -> bool) -> u32 {
         let whole = self.whole(scheme);
         if holes == 0 {
             return whole;
         }
-        let width = u32::from(scheme.width()).saturating_sub(holes).max(scheme.data().into());
-        whole + fit(self.rooms().map(|room| room.saturating_sub(whole)), width.min(self.columns(scheme)))
+        // Those that miss columns take one on every drive that has room, as long as enough have.
+        let rest = self.drives.iter().filter(|drive| drive.online && relied_on(drive));
+        let mut rooms: Vec<u32> = rest.map(|drive| drive.free().saturating_sub(whole)).collect();
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        let last = self.least(scheme, holes).saturating_sub(1) as usize;
+        whole + rooms.get(last).copied().unwrap_or(0)
+    }
+
+    /// Columns that a segment of `scheme` must have if it may miss so many.
+    fn least(&self, scheme: Scheme, holes: u32) -> u32 {
+        let width = u32::from(scheme.width()).saturating_sub(holes);
+        width.min(self.columns(scheme)).max(scheme.data().into())
     }
 
     /// Segments of `scheme` that could still be allocated with all columns for which there are drives: the most for which those
@@ -426,6 +447,10 @@ impl Zones {
 
     fn is_online(&self, drive: usize) -> bool {
         self.drives.get(drive).is_some_and(|drive| drive.online)
+    }
+
+    fn is_relied_on(&self, drive: usize) -> bool {
+        self.drives.get(drive).is_some_and(|drive| !drive.lost)
     }
 
     /// Free zones that a new segment may use.

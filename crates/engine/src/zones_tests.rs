@@ -56,7 +56,7 @@ fn a_wider_pool_fills_evenly_and_counts_exactly() {
 fn columns_that_find_no_room_are_left_out_while_drives_are_lost() {
     let mut zones = Zones::new([(20, true), (20, false), (20, true), (3, true), (20, true)].into_iter());
     assert_eq!((zones.available(scheme("3+1")), zones.whole(scheme("3+1"))), (3, 3));
-    zones.allow_holes(1);
+    zones.allow_holes([false, true, false, false, false].into_iter());
     assert_eq!((zones.available(scheme("3+1")), zones.whole(scheme("3+1"))), (20, 3));
     for number in 0..20 {
         let columns = zones.allocate(scheme("3+1")).unwrap().columns;
@@ -65,6 +65,38 @@ fn columns_that_find_no_room_are_left_out_while_drives_are_lost() {
         assert!(columns[..3].iter().all(|column| column.zone.is_some()));
     }
     assert_eq!(zones.allocate(scheme("3+1")), None);
+}
+
+/// What is new never lies alone on a drive that has come back and is not complete yet: it may go once more.
+#[test]
+fn what_may_be_missing_counts_drives_that_have_come_back() {
+    let mut zones = Zones::new([(10, true), (4, true), (4, true)].into_iter());
+    zones.allow_holes([true, false, false].into_iter());
+    assert_eq!((zones.available(scheme("1+1")), zones.available_with(scheme("1+1"), 1)), (8, 10));
+    let mut others = 0;
+    while let Some(allocated) = zones.allocate(scheme("1+1")) {
+        let drives = allocated.columns.iter().filter_map(|column| column.zone).map(|(drive, _)| drive);
+        assert!(drives.filter(|drive| drive.index() > 0).count() > 0, "{allocated:?}");
+        others += 1;
+    }
+    assert_eq!(others, 8);
+    assert_eq!((zones.available(scheme("1+1")), zones.room(0)), (0, 2));
+}
+
+/// How many segments fit that miss columns is how many are given out, when more drives have room than they need.
+#[test]
+fn segments_that_miss_columns_are_counted_as_they_are_made() {
+    for rooms in [[9, 9, 9, 9, 9, 0], [9, 7, 7, 5, 5, 0], [2, 9, 9, 9, 1, 3], [8, 8, 8, 8, 2, 2]] {
+        let drives = rooms.into_iter().map(|room| (room, true)).chain([(9, false), (9, false)]);
+        let mut zones = Zones::new(drives);
+        zones.allow_holes((0..8).map(|drive| drive > 5));
+        let mut said = zones.available(scheme("4+2"));
+        while zones.allocate(scheme("4+2")).is_some() {
+            assert!(zones.available(scheme("4+2")) + 1 >= said, "{rooms:?}");
+            said = said.saturating_sub(1);
+        }
+        assert_eq!((said, zones.available(scheme("4+2"))), (0, 0), "{rooms:?}");
+    }
 }
 
 #[test]

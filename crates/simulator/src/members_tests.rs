@@ -70,10 +70,10 @@ fn a_drive_that_was_to_be_emptied_stays_if_it_is_kept() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// When too few others are left, a drive that was to be emptied stays.
+/// When another one is lost, a drive that was to be emptied stays, and none is emptied before the pool is whole again.
 #[test]
 fn a_drive_is_not_emptied_when_others_are_lost() {
-    let machine = machine(&Setup::small("2+1", 4), 4);
+    let machine = machine(&Setup::small("2+1", 5), 4);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 700, 3).await;
         pool.set_repair_limits(PAUSED).await.unwrap();
@@ -81,9 +81,12 @@ fn a_drive_is_not_emptied_when_others_are_lost() {
         pool.fail_drive(0).await.unwrap();
         let status = pool.status().await.unwrap();
         assert_eq!((state(&status, 0), state(&status, 3)), (DriveState::Failed, DriveState::Online));
+        assert_eq!(pool.evacuate_drive(3).await.unwrap_err().kind(), ErrorKind::Busy);
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
         let status = settled(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
+        pool.evacuate_drive(3).await.unwrap();
+        assert_eq!(state(&settled(pool).await, 3), DriveState::Removed);
         compare(pool, "v", 3).await;
     });
 }

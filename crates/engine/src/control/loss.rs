@@ -74,7 +74,7 @@ impl Control {
                 false
             } else {
                 state.mark_lost(drive, becomes);
-                state.keep_leaving_drives(self.geometry.scheme, &self.events);
+                state.keep_leaving_drives(&self.events);
                 true
             }
         };

@@ -139,7 +139,8 @@ impl Control {
     /// Has a drive emptied, to be removed from the pool then; or, if not `leaves`, keeps it after all, whatever its errors.
     ///
     /// # Errors
-    /// `NotFound` if it is not in use; `Invalid` if too few drives would be left; `Busy` if it has come back and is being completed.
+    /// `NotFound` if it is not in use; `Invalid` if too few drives would be left; `Busy` if it has come back and is being completed, or
+    /// another one counts as lost.
     pub(crate) async fn evacuate_drive(&self, drive: DriveIndex, leaves: bool) -> Result<()> {
         let _alone = self.begin_change().await?;
         if !leaves {
@@ -158,6 +159,13 @@ impl Control {
                 }
                 _ => return Err(Error::new(ErrorKind::NotFound, format!("drive {drive} is not in use"))),
             };
+            let lost = state.superblock.drives.iter().position(|record| record.state.counts_as_lost());
+            if let (true, Some(lost)) = (leaves, lost) {
+                let message = format!(
+                    "drive {lost} is lost or not complete yet: drive {drive} can be emptied when the pool is whole again"
+                );
+                return Err(Error::new(ErrorKind::Busy, message));
+            }
             let width = u32::from(self.geometry.scheme.width());
             if leaves && state.zones.drives() <= width {
                 let message = format!(

@@ -21,8 +21,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::{
-    DriveIndex, DriveState, EventKind, Incarnation, Scheme, SegmentClass, SegmentRecord, SegmentState,
-    Superblock, ZoneIndex,
+    DriveIndex, DriveState, EventKind, Generation, Incarnation, Scheme, SegmentClass, SegmentRecord,
+    SegmentState, Superblock, ZoneIndex,
 };
 use reactor::{Drive, Home, Notify, Semaphore, WaitList};
 
@@ -169,8 +169,8 @@ impl Control {
     fn count_space(&self) {
         {
             let mut state = self.state.borrow_mut();
-            let lost = state.superblock.drives.iter().filter(|record| record.state.counts_as_lost()).count();
-            state.zones.allow_holes(lost);
+            let State { superblock, zones, .. } = &mut *state;
+            zones.allow_holes(superblock.drives.iter().map(|record| record.state.counts_as_lost()));
         }
         let state = self.state.borrow();
         self.space.set_whole(state.zones.whole(self.geometry.scheme));
@@ -308,6 +308,26 @@ pub(crate) fn columns_missing(superblock: &Superblock) -> usize {
     lost.max(usize::from(superblock.scheme.width()).saturating_sub(in_use))
 }
 
+/// Drives that were to be emptied stay while others count as lost: what those held comes first, and wants the space. Gives those that stay.
+pub(crate) fn keep_leaving(
+    superblock: &mut Superblock,
+    since: Generation,
+    events: &Events,
+) -> Vec<DriveIndex> {
+    if !superblock.drives.iter().any(|record| record.state.counts_as_lost()) {
+        return Vec::new();
+    }
+    let numbered = (0..).map(DriveIndex::new).zip(&mut superblock.drives);
+    let mut kept = Vec::new();
+    for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Leaving) {
+        (record.state, record.since) = (DriveState::Online, since);
+        tracing::warn!(drive = %index, "a drive that was to be emptied stays: another one is lost");
+        events.say_of(index, EventKind::DriveKept, &format!("{}: another drive is lost", record.path));
+        kept.push(index);
+    }
+    kept
+}
+
 impl State {
     /// Columns that a segment of the pool may miss, as far as drives tell.
     fn lost(&self) -> usize {
@@ -339,23 +359,11 @@ impl State {
         self.zones.set_online(drive, false);
     }
 
-    /// Drives that were to be emptied stay if too few others are left for all columns of a segment.
-    fn keep_leaving_drives(&mut self, scheme: Scheme, events: &Events) {
-        if self.zones.drives() >= u32::from(scheme.width()) {
-            return;
-        }
+    /// A drive was lost: those that were to be emptied stay.
+    fn keep_leaving_drives(&mut self, events: &Events) {
         let since = self.superblock.generation;
-        for (index, record) in (0..).map(DriveIndex::new).zip(&mut self.superblock.drives) {
-            if record.state == DriveState::Leaving {
-                (record.state, record.since) = (DriveState::Online, since);
-                self.zones.set_online(index, true);
-                tracing::warn!(drive = %index, "a drive that was to be emptied stays: too few others are left");
-                events.say_of(
-                    index,
-                    EventKind::DriveKept,
-                    &format!("{}: too few others are left", record.path),
-                );
-            }
+        for index in keep_leaving(&mut self.superblock, since, events) {
+            self.zones.set_online(index, true);
         }
     }
 }

@@ -15,7 +15,7 @@ use super::catalogue::Catalogue;
 use super::create::short_path;
 use super::superblocks::{OnDrive, newest, read_superblocks};
 use super::{DriveSource, Inner, Journal, Pool, Tuning};
-use crate::control::{Control, columns_missing};
+use crate::control::{Control, columns_missing, keep_leaving};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::geometry::{Geometry, Slot};
@@ -298,15 +298,7 @@ fn begin_opening(
             None => {}
         }
     }
-    // Drives that were to be emptied stay if too few others are left for all columns of a segment.
-    let taking = superblock.drives.iter().filter(|record| record.state.takes_segments()).count();
-    if taking < usize::from(superblock.scheme.width()) {
-        let numbered = (0..).map(DriveIndex::new).zip(&mut superblock.drives);
-        for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Leaving) {
-            (record.state, record.since) = (DriveState::Online, Generation::new(1));
-            events.say_of(index, EventKind::DriveKept, &record.path);
-        }
-    }
+    keep_leaving(superblock, Generation::new(1), events);
     returned
 }
 
