@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Effect, Request, Stream};
-use crate::map::Pins;
+use crate::map::{Map, Pins};
 
 /// Leaves that one unmap record changes at most: an item for each still fits one header block.
 const UNMAP_LEAVES: usize = 128;
@@ -51,7 +51,7 @@ impl Shard {
             Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Nothing, reply: None };
         let mut pins = Pins::new();
         for block in written.iter().map(|(block, _)| block).chain(gone) {
-            match self.prepare_unlocked(layer, *block, 1).await {
+            match self.prepare_system(layer, *block).await {
                 Ok(more) => pins.extend(more),
                 Err(error) => {
                     self.unpin(&pins);
@@ -92,11 +92,7 @@ impl Shard {
             if let Some(place) = buffer.as_mut_slice().get_mut(offset..offset + data.len()) {
                 data.copy_to(0, place);
             }
-            let pins = self.prepare_unlocked(layer, block, 1).await?;
-            if !self.writes_to(volume, layer) {
-                self.unpin(&pins);
-                continue;
-            }
+            let Some(pins) = self.prepare_in(volume, layer, block, 1).await? else { continue };
             let request = write_request(layer, block, &buffer.span(), pins, self.trimmed(layer));
             let request = self.admit(layer, block, 1, request)?;
             return self.log.commit(Stream::User, request).await.map(|_| ());
@@ -127,7 +123,14 @@ impl Shard {
                     self.end_of_leaves(layer, found, end.min(found.saturating_add(most))).await?
                 }
             };
-            let pins = self.prepare_trim(layer, found, until - found, mode).await?;
+            let pins = match mode {
+                UnmapMode::Absent => self.prepare_unmap(layer, found, until - found).await?,
+                // What lies below must be covered everywhere.
+                UnmapMode::Zero => match self.prepare_in(volume, layer, found, until - found).await? {
+                    Some(pins) => pins,
+                    None => continue,
+                },
+            };
             let held = self.locks.any_held(volume, found, until - found);
             if held || !self.writes_to(volume, layer) || self.trimmed(layer) != mode {
                 self.unpin(&pins);
@@ -178,7 +181,7 @@ impl Shard {
             let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? else { return Ok(()) };
             let until = end.min((found / most + 1) * most);
             let mode = UnmapMode::Absent;
-            let pins = self.prepare_trim(layer, found, until - found, mode).await?;
+            let pins = self.prepare_unmap(layer, found, until - found).await?;
             self.commit_unmap(stream, (layer, found, until - found, mode), pins).await?;
             next = until;
         }
@@ -206,14 +209,6 @@ impl Shard {
             until += leaf;
         }
         Ok(until.min(end))
-    }
-
-    async fn prepare_trim(&self, layer: LayerId, block: u64, count: u64, mode: UnmapMode) -> Result<Pins> {
-        match mode {
-            UnmapMode::Absent => self.prepare_unmap(layer, block, count).await,
-            // What lies below must be covered everywhere.
-            UnmapMode::Zero => self.walk(|map| map.prepare_write(layer, block, count)).await,
-        }
     }
 
     async fn commit_unmap(
@@ -324,27 +319,35 @@ impl Shard {
     async fn prepare_waiting(&self, volume: VolumeId, block: u64, count: u64) -> Result<(LayerId, Pins)> {
         loop {
             let layer = self.layer_for_writing(volume).await?;
-            let pins = self.prepare_unlocked(layer, block, count).await?;
-            let held = self.locks.any_held(volume, block, count);
-            if !held && self.writes_to(volume, layer) {
+            let Some(pins) = self.prepare_in(volume, layer, block, count).await? else { continue };
+            if !self.locks.any_held(volume, block, count) {
                 return Ok((layer, pins));
             }
             self.unpin(&pins);
-            if held {
-                self.locks.wait(volume, block, count).await;
-            }
+            self.locks.wait(volume, block, count).await;
         }
     }
 
-    pub(super) async fn prepare_unlocked(&self, layer: LayerId, block: u64, count: u64) -> Result<Pins> {
-        if self.ledger.map.borrow().is_checkpoint_due() {
-            self.wait_for_map().await;
-        }
-        let found = self.ledger.map.borrow_mut().prepare_write(layer, block, count);
-        match found {
-            Ok(pins) => Ok(pins),
-            Err(_) => self.walk(|map| map.prepare_write(layer, block, count)).await,
-        }
+    /// Pins of the leaves of a range in the layer that a volume writes to; `None` if it writes to another one by now. The former may be
+    /// gone then, and making a leaf would make it anew.
+    async fn prepare_in(
+        &self,
+        volume: VolumeId,
+        layer: LayerId,
+        block: u64,
+        count: u64,
+    ) -> Result<Option<Pins>> {
+        self.make_room_in_map().await;
+        let prepare = |map: &mut Map| {
+            self.writes_to(volume, layer).then(|| map.prepare_write(layer, block, count)).transpose()
+        };
+        self.walk(prepare).await
+    }
+
+    /// The same in a layer that is always there.
+    async fn prepare_system(&self, layer: LayerId, block: u64) -> Result<Pins> {
+        self.make_room_in_map().await;
+        self.walk(|map| map.prepare_write(layer, block, 1)).await
     }
 }
 
