@@ -27,6 +27,7 @@ mod platform;
 mod prefetch;
 mod remote;
 mod shared;
+mod stream;
 mod sync;
 mod target;
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl Drive for MemoryDrive {
     fn write(&self, offset: u64, from: &[Span]) -> Io {
         self.each(offset, from, |at, span| {
             // SAFETY: as in `read`.
-            unsafe { std::ptr::copy_nonoverlapping(span.as_ptr(), at, span.len()) }
+            unsafe { crate::stream::copy(span.as_ptr(), at, span.len()) }
         })
     }
 

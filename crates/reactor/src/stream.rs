@@ -1,0 +1,78 @@
+//! Copying past the caches, as a device does that moves data by itself.
+//!
+//! An ordinary store fetches the line that it overwrites, which for memory that nobody has used for long is a third more to
+//! move, and leaves in the caches what nobody wants soon. Where the processor has no such stores for us, and for few bytes, this is
+//! an ordinary copy. Must not know what is copied.
+#![allow(unsafe_code)]
+
+/// From so many bytes on it pays: below, what is written is likely to be read again soon, or was lately.
+const PAST_CACHES_MIN: usize = 32 << 10;
+
+/// Copies `length` bytes. When it returns, whoever is told by an ordinary store that it has been done sees all of them.
+///
+/// # Safety
+/// `source` is valid for reads and `target` for writes of `length` bytes, and they do not overlap. Others may be changing the
+/// source.
+pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if length >= PAST_CACHES_MIN && target.addr().is_multiple_of(LINE) && length.is_multiple_of(LINE) {
+        // SAFETY: the caller's contract; aligned whole lines.
+        return unsafe { copy_lines(source, target, length) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { std::ptr::copy_nonoverlapping(source, target, length) };
+}
+
+/// Bytes of a line of the caches.
+#[cfg(any(target_arch = "x86_64", test))]
+const LINE: usize = 64;
+
+/// # Safety
+/// As [`copy`], and `target` and `length` are multiples of [`LINE`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn copy_lines(source: *const u8, target: *mut u8, length: usize) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    for at in (0..length).step_by(LINE) {
+        // SAFETY: the line lies within both ranges, and the target's is aligned.
+        unsafe {
+            let from = source.add(at).cast::<__m128i>();
+            let to = target.add(at).cast::<__m128i>();
+            let line = [0, 1, 2, 3].map(|quarter| _mm_loadu_si128(from.add(quarter)));
+            for (quarter, bytes) in (0..).zip(line) {
+                _mm_stream_si128(to.add(quarter), bytes);
+            }
+        }
+    }
+    // SAFETY: every such processor has it. Streamed stores come late, and in any order; after this they have come.
+    unsafe { _mm_sfence() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_arrive_whatever_their_number_and_place() {
+        let most = 4 * PAST_CACHES_MIN;
+        let source: Vec<u8> = (0..most + 128).map(|at| (at * 7 + at / 251) as u8).collect();
+        for length in [0, 1, 4096, PAST_CACHES_MIN - 64, PAST_CACHES_MIN, PAST_CACHES_MIN + 1, 99 * 1024] {
+            for (from, to) in [(0, 0), (5, 0), (0, 64), (3, 17), (64, 8)] {
+                let mut target = vec![0xEE; most + 256];
+                let start = target.as_ptr().align_offset(LINE) + to;
+                assert!(start + length <= target.len() && from + length <= source.len());
+                // SAFETY: both are longer than the length behind their start.
+                unsafe { copy(source.as_ptr().add(from), target.as_mut_ptr().add(start), length) };
+                assert_eq!(
+                    target[start..start + length],
+                    source[from..from + length],
+                    "{length} bytes to {to}"
+                );
+                let outside = target[..start].iter().chain(&target[start + length..]);
+                assert!(
+                    outside.copied().all(|byte| byte == 0xEE),
+                    "{length} bytes to {to}: and nothing else"
+                );
+            }
+        }
+    }
+}
