@@ -2,7 +2,7 @@
 //!
 //! Must not know: what becomes of it. Whoever says something neither waits nor fails.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use format::limits::EVENT_TEXT_MAX;
 use format::{DriveIndex, Event, EventKind};
@@ -10,17 +10,19 @@ use reactor::{Home, Reactor};
 
 use crate::pool::Journal;
 
+/// The time of day, in seconds since 1970, which may jump in either direction.
+pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 /// See the module. Shared by the reactors of a pool.
 pub(crate) struct Events {
-    /// Seconds since 1970.
-    now: fn() -> u64,
+    now: WallClock,
     queued: Mutex<Vec<Event>>,
     /// Set when the pool is open; what is said before waits.
     journal: OnceLock<Home<Journal>>,
 }
 
 impl Events {
-    pub(crate) fn new(now: fn() -> u64) -> Self {
+    pub(crate) fn new(now: WallClock) -> Self {
         Self { now, queued: Mutex::default(), journal: OnceLock::new() }
     }
 

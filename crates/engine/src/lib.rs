@@ -32,6 +32,7 @@ pub use control::SpaceCounters;
 pub use format::{Event, EventKind, ScrubTally, VolumeService};
 
 pub use error::{Error, ErrorKind, Place, Result};
+pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{
     Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, Member, OpenOptions, OpenReport, Pool,

@@ -27,7 +27,7 @@ pub struct ScrubRecord {
     pub running: bool,
     /// It reads the segments up to this one.
     pub until: Incarnation,
-    /// What it has found so far; nothing if none is under way.
+    /// What it has found so far; if none is under way, no more than when the last one began that was called off.
     pub current: ScrubTally,
     /// What the last one found that came to its end.
     pub last: ScrubTally,

@@ -24,6 +24,8 @@ mod members_tests;
 #[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
+mod schedule_tests;
+#[cfg(test)]
 mod scrub_tests;
 #[cfg(test)]
 mod tests;

@@ -175,7 +175,7 @@ impl Machine {
             scheme,
             shards: self.setup.shards,
             zone_bytes: Some(self.setup.zone_bytes),
-            now: 0,
+            now: self.world.wall_clock()(),
             entropy,
         };
         engine::create(&self.sources(), &options).await.map(|_| ())
@@ -188,7 +188,8 @@ impl Machine {
     pub async fn open(&self) -> engine::Result<(Pool, OpenReport)> {
         self.openings.set(self.openings.get() + 1);
         let nonce = mix(self.openings.get() ^ self.random.bits());
-        let options = OpenOptions { tuning: self.setup.tuning, reactors: Vec::new(), nonce, now: || 0 };
+        let now = self.world.wall_clock();
+        let options = OpenOptions { tuning: self.setup.tuning, reactors: Vec::new(), nonce, now };
         engine::open(&self.sources(), &options).await
     }
 

@@ -57,6 +57,8 @@ pub struct Stats {
     pub scrubs: u64,
     /// See above.
     pub damaged: u64,
+    /// Scrubs that began by themselves, because it was time.
+    pub scheduled: u64,
 }
 
 impl Stats {
@@ -77,6 +79,7 @@ impl Stats {
         self.failing += other.failing;
         self.scrubs += other.scrubs;
         self.damaged += other.damaged;
+        self.scheduled += other.scheduled;
     }
 }
 
@@ -85,6 +88,8 @@ struct Life {
     plan: Plan,
     machine: Machine,
     random: Random,
+    /// Decides what came to be decided later, so that seeds keep what they had.
+    later: Random,
     /// One logical clock for the model.
     clock: Cell<u64>,
     volumes: RefCell<BTreeMap<String, VolumeModel>>,
@@ -120,7 +125,8 @@ struct Life {
 /// What went wrong, for people.
 pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
     let random = Random::new(seed);
-    let plan = plan::plan(&random, &Random::new(mix(seed ^ 0x5EED)));
+    let later = Random::new(mix(seed ^ 0x5EED));
+    let plan = plan::plan(&random, &later);
     if verbose {
         println!("{:?}\nweights {:?} victims {:?} {:?}", plan.setup, plan.weights, plan.victims, plan.faults);
     }
@@ -130,6 +136,7 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
         plan,
         machine,
         random,
+        later,
         clock: Cell::new(1),
         volumes: RefCell::default(),
         victims: RefCell::new(victims),
@@ -286,6 +293,7 @@ impl Life {
         self.reconcile_snapshots(&pool).await?;
         self.reconcile(&pool).await?;
         self.look_at_settings(&pool).await?;
+        self.schedule_scrubs(&pool).await;
         let names: Vec<String> = self.volumes.borrow().keys().cloned().collect();
         for name in names {
             let volume = pool.open_volume(&name).await.map_err(|error| format!("open {name}: {error:?}"))?;
@@ -327,6 +335,9 @@ impl Life {
     }
 
     async fn operate(&self, pool: &Pool) {
+        if self.plan.days_pass > 0 && self.later.once_in(self.plan.days_pass) {
+            self.let_days_pass(pool).await;
+        }
         let at = self.random.weighted(&self.plan.weights);
         let op = OPS.get(at).map_or(Op::Read, |(op, _)| *op);
         match op {

@@ -1,12 +1,15 @@
-//! Simulated time: a queue of events, in order of their moments. It is the reactor's driver and clock.
+//! Simulated time: a queue of events, in order of their moments. It is the reactor's driver and clock, and the time of day, which goes
+//! along with it and jumps besides.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
+use engine::WallClock;
 use reactor::{Clock, Driver, Instant, Rouse};
 
 /// Something that happens at its moment.
@@ -25,7 +28,20 @@ pub struct World {
     stuck: Cell<u32>,
     /// Cycles of the executor since something last happened.
     busy: Cell<u32>,
+    day: Arc<TimeOfDay>,
 }
+
+/// The time of day, for whoever may be on any thread.
+#[derive(Default)]
+struct TimeOfDay {
+    /// Nanoseconds since the beginning of time, as of the last event.
+    now: AtomicU64,
+    /// Seconds that have passed besides.
+    passed: AtomicU64,
+}
+
+/// Seconds between 1970 and the beginning of time.
+const BEGINNING: u64 = 1_600_000_000;
 
 struct Entry {
     due: u64,
@@ -101,6 +117,25 @@ impl World {
         self.stuck.set(0);
     }
 
+    /// The time of day.
+    pub fn wall_clock(&self) -> WallClock {
+        let day = self.day.clone();
+        Arc::new(move || {
+            let seconds = day.now.load(Ordering::Relaxed) / 1_000_000_000;
+            BEGINNING + seconds + day.passed.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Lets so many seconds pass at once in which nothing happens, as if the machine had been asleep.
+    pub fn pass(&self, seconds: u64) {
+        self.day.passed.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    /// Somebody sets the time of day back: by no more than has passed at once.
+    pub fn set_back(&self, seconds: u64) {
+        self.day.passed.fetch_sub(seconds, Ordering::Relaxed);
+    }
+
     fn next_due(&self) -> Option<u64> {
         self.queue.borrow().peek().map(|Reverse(entry)| entry.due)
     }
@@ -144,6 +179,7 @@ impl Driver for World {
         };
         self.stuck.set(0);
         self.now.set(self.now.get().max(next));
+        self.day.now.store(self.now.get(), Ordering::Relaxed);
     }
 
     fn rouser(&self) -> Arc<dyn Rouse> {

@@ -74,9 +74,10 @@ impl Control {
         let is_due = {
             let state = self.state.borrow();
             let scrub = &state.superblock.scrub;
-            // What is new has just been written.
-            let last = scrub.last.began.max(state.superblock.created);
-            scrub.every > 0 && !scrub.running && self.events.now().saturating_sub(last) >= scrub.every
+            // What is new has just been written; one that was called off is not begun again at once.
+            let last = scrub.last.began.max(scrub.current.began).max(state.superblock.created);
+            // A beginning far in the future was noted by a clock that was wrong.
+            scrub.every > 0 && !scrub.running && self.events.now().abs_diff(last) >= scrub.every
         };
         if is_due { self.start_scrub().await } else { Ok(false) }
     }
@@ -195,8 +196,9 @@ impl Control {
         }
         self.scrubbing.shared.next_run();
         self.publish(|superblock| {
-            superblock.scrub.running = false;
-            superblock.scrub.current = ScrubTally::default();
+            let scrub = &mut superblock.scrub;
+            scrub.running = false;
+            scrub.current = ScrubTally { began: scrub.current.began, ..ScrubTally::default() };
         })
         .await?;
         self.events.say(EventKind::ScrubCancelled, 0, "");

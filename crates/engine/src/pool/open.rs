@@ -17,7 +17,7 @@ use super::superblocks::{OnDrive, newest, read_superblocks};
 use super::{DriveSource, Inner, Journal, Pool, Tuning};
 use crate::control::{Control, columns_missing, keep_leaving};
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::Events;
+use crate::events::{Events, WallClock};
 use crate::geometry::{Geometry, Slot};
 use crate::log::Identity;
 use crate::repair::Repair;
@@ -35,8 +35,8 @@ pub struct OpenOptions {
     pub reactors: Vec<Remote>,
     /// A random number: tells this opening from every other.
     pub nonce: u64,
-    /// The seconds since 1970, for the event log.
-    pub now: fn() -> u64,
+    /// The time of day: when something happened, and when it is time to scrub.
+    pub now: WallClock,
 }
 
 /// What opening a pool found.
@@ -177,7 +177,7 @@ async fn open_parts(
 ) -> Result<(Pool, OpenReport)> {
     let Assembled { mut superblock, sources, slots } = assemble(drives).await?;
     let mut report = OpenReport { clean: superblock.clean, ..OpenReport::default() };
-    let events = Arc::new(Events::new(options.now));
+    let events = Arc::new(Events::new(options.now.clone()));
     report.returned = begin_opening(&mut superblock, &sources, options.nonce, &events);
 
     let reactors = if options.reactors.is_empty() {

@@ -47,7 +47,7 @@ pub(super) fn create_options(scheme: &str) -> CreateOptions {
 }
 
 pub(super) fn open_options() -> OpenOptions {
-    OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce: 5, now: || 1_700_000_000 }
+    OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce: 5, now: Arc::new(|| 1_700_000_000) }
 }
 
 pub(super) fn pattern(seed: u64, length: usize) -> Buffer {

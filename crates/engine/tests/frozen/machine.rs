@@ -61,8 +61,12 @@ impl Machine {
 
     /// Opens the pool on the drives. Call it within [`run`].
     pub(crate) async fn open(&self, nonce: u64) -> engine::Result<(Pool, OpenReport)> {
-        let options =
-            OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce, now: || 1_700_000_000 };
+        let options = OpenOptions {
+            tuning: Tuning::default(),
+            reactors: Vec::new(),
+            nonce,
+            now: Arc::new(|| 1_700_000_000),
+        };
         engine::open(&self.sources(), &options).await
     }
 

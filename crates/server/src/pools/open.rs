@@ -147,7 +147,8 @@ impl Pools {
         let Some(home) = reactors.first().cloned() else {
             return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
         };
-        let options = OpenOptions { tuning: self.tuning, reactors, nonce: request::random()?, now };
+        let options =
+            OpenOptions { tuning: self.tuning, reactors, nonce: request::random()?, now: Arc::new(now) };
         let sources = as_sources(&drives);
         let (pool, report) =
             home.call(move || async move { engine::open(&sources, &options).await }).await??;

@@ -12,6 +12,9 @@ use reactor::Reactor;
 use super::Life;
 use super::plan::repair_rate;
 
+/// Seconds.
+pub(super) const DAY: u64 = 86_400;
+
 impl Life {
     /// Loses a drive: it dies, or somebody takes it out.
     pub(super) async fn lose_drive(&self, pool: &Pool) {
@@ -86,6 +89,31 @@ impl Life {
         };
         self.say(|| format!("scrub: {result:?}"));
         self.tolerate("scrub", result);
+        self.count_scrub(pool).await;
+    }
+
+    /// Has scrubs begin as often as the plan says.
+    pub(super) async fn schedule_scrubs(&self, pool: &Pool) {
+        let every = self.plan.scrub_days * DAY;
+        if self.plan.days_pass > 0 && pool.status().await.is_ok_and(|status| status.scrub.every != every) {
+            let result = pool.set_scrub_every(every).await;
+            self.say(|| format!("scrubs begin every {every} s: {result:?}"));
+            self.tolerate("set_scrub_every", result);
+        }
+    }
+
+    /// Days pass, and somebody looks whether it is time to scrub.
+    pub(super) async fn let_days_pass(&self, pool: &Pool) {
+        self.machine.world.pass(self.later.below(40) * DAY);
+        let result = pool.start_scrub_if_due().await;
+        self.say(|| format!("days pass; a scrub begins by itself: {result:?}"));
+        if matches!(result, Ok(true)) {
+            self.count(|stats| stats.scheduled += 1);
+        }
+        self.tolerate("scrub if due", result.map(|_| ()));
+    }
+
+    async fn count_scrub(&self, pool: &Pool) {
         if let Ok(status) = pool.status().await
             && status.scrub.last.bytes > 0
             && !status.scrub.running

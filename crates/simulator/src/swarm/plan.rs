@@ -80,6 +80,10 @@ pub(super) struct Plan {
     pub(super) volume_bytes: u64,
     pub(super) write_bytes: u64,
     pub(super) stretch: Stretch,
+    /// Days pass once in so many operations; 0 for never.
+    pub(super) days_pass: u64,
+    /// Days from one scrub to the next.
+    pub(super) scrub_days: u64,
 }
 
 /// A seed's plan. Whatever came to be planned later is drawn from `other`, so that seeds keep what they had.
@@ -154,6 +158,8 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         volume_bytes: *random.choose(&[256 << 10, 2 << 20, 12 << 20]),
         write_bytes: *random.choose(&[16 << 10, 128 << 10, 1 << 20]),
         stretch: Stretch(*random.choose(&[1, 1, 64])),
+        days_pass: *other.choose(&[0, 20, 100]),
+        scrub_days: *other.choose(&[0, 1, 30]),
     }
 }
 
