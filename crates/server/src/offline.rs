@@ -69,7 +69,8 @@ fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
     CheckReport {
         pool: report.name,
         id: report.pool.to_string(),
-        sound: report.findings.is_empty() && report.missing.is_empty(),
+        sound: report.findings.is_empty(),
+        degraded: !report.missing.is_empty(),
         clean: report.clean,
         missing: report.missing,
         volumes: report.volumes,

@@ -111,15 +111,18 @@ pub(crate) enum Command {
     ///
     /// Reads everything that the pool stores: every checksum, every row of parity, every record and table, and that no
     /// two owners share a block. The pool must not be open: close it first. Needs no daemon.
+    ///
+    /// Drives may be missing, as many as the pool bears: what they held is computed from the others and compared. If all of
+    /// it could be, the pool is degraded but sound; with --json, 'sound' and 'degraded' say so.
     #[command(after_long_help = "\
 Examples:
   gabion pool close fast
   gabion check /dev/nvme{0..4}n1
 
 Exit status:
-  0  the pool is sound
+  0  the pool is sound, and all its drives are there
   1  it could not be verified
-  3  damage was found, or drives are missing")]
+  3  damage was found, or drives are missing: the first line says which")]
     Check {
         /// The pool's drives, in any order
         #[arg(required = true, value_name = "DRIVE")]

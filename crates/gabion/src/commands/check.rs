@@ -28,5 +28,5 @@ pub(crate) fn run(global: &Global, drives: &[PathBuf]) -> Result<Outcome> {
         (false, false) => output::check_report(&report),
     };
     super::print(&text)?;
-    Ok(if report.sound { Outcome::Done } else { Outcome::Unwell })
+    Ok(if report.sound && !report.degraded { Outcome::Done } else { Outcome::Unwell })
 }

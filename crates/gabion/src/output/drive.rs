@@ -90,7 +90,12 @@ fn identified_one(drive: &IdentifiedDrive) -> String {
 /// What the verifier saw.
 pub(crate) fn check_report(report: &CheckReport) -> String {
     let mut lines = Vec::new();
-    let verdict = if report.sound { "sound" } else { "NOT sound" };
+    let verdict = match (report.sound, report.degraded) {
+        (true, false) => "sound",
+        (true, true) => "degraded but sound: everything could be computed without the missing drives",
+        (false, false) => "NOT sound",
+        (false, true) => "NOT sound, and degraded",
+    };
     lines.push(format!("pool '{}' ({}) is {verdict}", report.pool, report.id));
     let worst = |damage| report.findings.iter().filter(|finding| finding.damage == damage).count();
     for (damage, meaning) in [

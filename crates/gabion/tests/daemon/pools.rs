@@ -171,4 +171,27 @@ fn a_closed_pool_is_checked_and_damage_is_found() {
     assert_eq!(std::fs::read(&drives[1]).unwrap(), bytes, "a check writes nothing");
     let ran = run(&mut command(&check[..4]));
     assert_eq!(ran.code, Some(1), "{ran:?}");
+
+    // Another drive is missing besides, and a block of data is damaged: it cannot be computed now.
+    let data = super::nbd::pattern(3, 1 << 20);
+    let block = before.chunks(4096).position(|block| data.chunks(4096).any(|of| of == block)).unwrap();
+    let mut bytes = before.clone();
+    bytes[block * 4096] ^= 0xA5;
+    std::fs::write(&drives[1], &bytes).unwrap();
+    let without_last = |json: bool| {
+        let mut check = command(&check[..5]);
+        let ran = run(if json { check.arg("--json") } else { &mut check });
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        ran.out
+    };
+    let said = without_last(false);
+    assert!(said.contains("is NOT sound, and degraded") && said.contains("data is lost"), "{said}");
+    // One drive is missing, and nothing else is wrong.
+    std::fs::write(&drives[1], &before).unwrap();
+    let said = without_last(false);
+    assert!(said.contains("is degraded but sound") && said.contains("drive missing"), "{said}");
+    assert!(said.contains("fast-4.drive") && said.contains("8 MiB of data in 1 volumes"), "{said}");
+    let report: serde_json::Value = serde_json::from_str(&without_last(true)).unwrap();
+    assert_eq!((&report["sound"], &report["degraded"]), (&true.into(), &true.into()));
+    assert_eq!(report["findings"].as_array().unwrap().len(), 0);
 }

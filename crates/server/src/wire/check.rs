@@ -32,8 +32,10 @@ pub struct CheckReport {
     pub pool: String,
     /// Its identity.
     pub id: String,
-    /// True if nothing is wrong and no drive is missing.
+    /// True if nothing is wrong: every block was read as it was written, or computed from the other drives where its own is missing.
     pub sound: bool,
+    /// True if drives are missing or out of use. What they held is as safe as the drives that are left.
+    pub degraded: bool,
     /// True if it was closed in order.
     pub clean: bool,
     /// Drives that are missing or out of use.
