@@ -1,6 +1,6 @@
 //! Repair, step by step: what it promises, and what it says when it cannot go on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -365,5 +365,86 @@ fn a_pool_is_closed_in_the_middle_of_a_rebuild() {
         });
         judge(&machine.check().unwrap(), &[]).unwrap();
         with_pool(&machine, async |pool| compare(pool, "v", 1).await);
+    }
+}
+
+/// A rebuild that comes upon damage has it healed: nobody has to wait for a scrub.
+#[test]
+fn damage_that_a_rebuild_meets_is_healed() {
+    for spoil in [false, true] {
+        let setup = Setup { spares: vec![16 << 20], ..Setup::small("2+2", 4) };
+        let setup = Setup { tuning: engine::Tuning { retire_after: 0, ..setup.tuning }, ..setup };
+        let machine = machine(&setup, 11);
+        with_pool(&machine, async |pool| fill(pool, "v", 700, 7).await);
+        let rotten = &machine.disks[1];
+        for page in rotten.pages().into_iter().filter(|page| *page >= 1024 && page.is_multiple_of(3)) {
+            if spoil {
+                rotten.spoil(page);
+            } else {
+                assert!(rotten.flip(page, usize::try_from(page).unwrap() * 77));
+            }
+        }
+        let damaged = || {
+            let report = machine.check().unwrap();
+            judge(&report, &[1]).unwrap();
+            report.findings.len()
+        };
+        let before = damaged();
+        let retried = with_pool(&machine, async |pool| {
+            machine.add(pool, 4).await.unwrap();
+            pool.fail_drive(0).await.unwrap();
+            let status = settled(pool).await;
+            assert_eq!((state(&status, 0), status.repair.damaged_rows), (DriveState::Removed, 0));
+            assert_eq!((status.repair.state, status.scrub.unhealed), (RepairState::Whole, 0));
+            compare(pool, "v", 7).await;
+            status.repair.bytes_done
+        });
+        // Whatever was read is whole now. Parity that nothing was computed from was not read.
+        let after = damaged();
+        assert!(before > 40 && after * 2 < before, "{before} {after}, {retried} bytes written");
+    }
+}
+
+/// Segments that were being written when a drive was lost are ended and completed; nobody is told that space is wanted.
+#[test]
+fn repair_does_not_ask_for_space_that_it_has() {
+    for seed in 20..24 {
+        let setup = Setup { shards: 2, ..Setup::small("2+1", 5) };
+        let machine = machine(&setup, seed);
+        with_pool(&machine, async |pool| {
+            fill(pool, "v", 700, 5).await;
+            let (stop, said) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
+            let (watched, stopped, seen) = (pool.clone(), stop.clone(), said.clone());
+            let watch = Reactor::current().spawn(async move {
+                while !stopped.get() {
+                    let state = watched.status().await.unwrap().repair.state;
+                    if seen.borrow().last() != Some(&state) {
+                        seen.borrow_mut().push(state);
+                    }
+                    Reactor::current().sleep(Duration::from_micros(5)).await;
+                }
+            });
+            let (writer, stopped) = (pool.clone(), stop.clone());
+            let writes = Reactor::current().spawn(async move {
+                let volume = writer.open_volume("v").await.unwrap().attach();
+                let mut block = 0;
+                while !stopped.get() {
+                    let bytes = content(5, block, 4096);
+                    volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
+                    block = (block + 7) % 700;
+                }
+            });
+            for drive in [0, 1] {
+                Reactor::current().sleep(Duration::from_secs(1)).await;
+                pool.fail_drive(drive).await.unwrap();
+                assert_eq!(state(&settled(pool).await, drive.into()), DriveState::Removed);
+            }
+            stop.set(true);
+            watch.await;
+            writes.await;
+            let expected = [RepairState::Whole, RepairState::Working];
+            assert!(said.borrow().contains(&RepairState::Working), "{said:?}");
+            assert!(said.borrow().iter().all(|state| expected.contains(state)), "{said:?}");
+        });
     }
 }

@@ -154,6 +154,11 @@ impl Segments {
         lives.then(|| SegmentRecord { rows, ..segment.record.clone() })
     }
 
+    /// True if records are appended to a segment.
+    pub(crate) fn is_open(&self, id: SegmentId) -> bool {
+        self.get(id).life == Life::Open
+    }
+
     /// True if this life of a segment still needs its columns.
     pub(crate) fn needs_columns(&self, id: SegmentId, incarnation: Incarnation) -> bool {
         let segment = self.slots.get(super::slot(id)).and_then(Option::as_ref);

@@ -2,7 +2,8 @@
 //!
 //! Rows are read from as many columns as it takes, data before parity, in long pieces; what is only to be copied from there alone. The segment's own headers say what
 //! every data cell must be, live or dead: what is computed is compared with that, and where it does not fit, the row is
-//! computed anew from every choice of its cells. So damage that nobody had noticed is not made one with the new column.
+//! computed anew from every choice of its cells. So damage that nobody had noticed is not made one with the new column, and
+//! the column that it is in is told of.
 //!
 //! Always true: only zones that belong to no segment are written; the segment itself is not changed. Must not know: which
 //! segments, where to, how fast.
@@ -52,6 +53,8 @@ pub(super) struct Rebuild<'a> {
     ended: bool,
     /// Rows of which a cell could not be computed.
     pub(super) damaged: u64,
+    /// Columns that stay where they are, with cells that are not what they must be and could be computed.
+    pub(super) met: ColumnSet,
 }
 
 /// Some rows: the cells that were read, and those that are to be written.
@@ -59,6 +62,8 @@ struct Piece {
     read: RowSpan,
     /// The columns to be written, and data columns that are missing besides: with them, everything can be verified.
     computed: Vec<(u8, Buffer)>,
+    /// Columns on drives in use that were wanted and could not be read in one go.
+    unread: SmallVec<[u8; 4]>,
 }
 
 impl Piece {
@@ -84,7 +89,8 @@ impl<'a> Rebuild<'a> {
     /// Begins with a segment, whose `record` was taken when it was pinned.
     pub(super) fn new(shard: &'a Shard, job: &'a Job, record: &'a SegmentRecord) -> Self {
         let headers = HeaderReader::new(&shard.rows, &shard.identity, job.segment.id, record);
-        Self { shard, job, headers, current: None, known_to: Row::new(0), ended: false, damaged: 0 }
+        let (known_to, met) = (Row::new(0), ColumnSet::EMPTY);
+        Self { shard, job, headers, current: None, known_to, ended: false, damaged: 0, met }
     }
 
     /// Computes and writes the rows from `row` on. Pieces come in order.
@@ -100,6 +106,7 @@ impl<'a> Rebuild<'a> {
         } else if let Some(cells) = piece.cells(0) {
             self.headers.feed(row, Buffer::copy_of(cells.as_slice()));
         }
+        let damaged_before = self.damaged;
         for row in (0..count).map(|index| row.plus(index)) {
             self.find_record(row).await?;
             let fits = match &self.current {
@@ -114,21 +121,52 @@ impl<'a> Rebuild<'a> {
                 Reactor::current().yield_now().await;
             }
         }
+        if self.damaged == damaged_before {
+            self.look_at_unread(&piece).await;
+        }
         self.write(&piece).await
+    }
+
+    /// What could not be read in one go, and not row by row either, is damaged: everything else of these rows is known.
+    async fn look_at_unread(&mut self, piece: &Piece) {
+        let RowSpan { id, row, count, .. } = piece.read;
+        for column in piece.unread.iter().copied() {
+            for row in (0..count).map(|index| row.plus(index)) {
+                if self.met.contains(column) || !self.is_in_use(column, row) {
+                    break;
+                }
+                let mut one = RowSpan { id, row, count: 1, cells: Vec::new() };
+                self.shard.rows.read_columns(&mut one, &[column]).await;
+                if one.cells.is_empty() && self.is_in_use(column, row) {
+                    self.met.insert(column);
+                }
+            }
+        }
+    }
+
+    /// True if a column stays where it is and has a cell in `row`, on a drive in use.
+    fn is_in_use(&self, column: u8, row: Row) -> bool {
+        let cell = self.shard.rows.segments.borrow().cell_at(self.job.segment.id, Column::new(column), row);
+        !self.is_target(column) && cell.is_some_and(|cell| self.shard.rows.drives.is_online(cell.drive))
+    }
+
+    fn is_target(&self, column: u8) -> bool {
+        self.job.targets.iter().any(|target| target.column.get() == column)
     }
 
     /// Reads as many columns as it takes, others where some cannot be read.
     async fn read_piece(&self, row: Row, count: u32) -> Piece {
         let scheme = self.job.segment.scheme;
         let mut read = RowSpan { id: self.job.segment.id, row, count, cells: Vec::new() };
-        let target = |column: u8| self.job.targets.iter().any(|target| target.column.get() == column);
+        let mut tried = SmallVec::<[u8; 32]>::new();
         let wanted = (0..scheme.width())
-            .filter(|column| target(*column) || self.is_missing(*column) && *column < scheme.data());
+            .filter(|column| self.is_target(*column) || self.is_missing(*column) && *column < scheme.data());
         let wanted: Vec<u8> = wanted.collect();
         // Data that is there is copied: its own header verifies it. Parity is verified by the data only.
         let is_copied = |column: &u8| *column < scheme.data() && !self.is_missing(*column);
         if wanted.iter().all(is_copied) {
             self.shard.rows.read_columns(&mut read, &wanted).await;
+            tried.extend(wanted.iter().copied());
         }
         if read.cells.len() < wanted.len() || wanted.is_empty() {
             let there = (0..scheme.width()).filter(|column| !self.is_missing(*column));
@@ -139,11 +177,15 @@ impl<'a> Rebuild<'a> {
                 let needed = (usize::from(scheme.data()) - read.cells.len()).min(left.len());
                 let (next, rest) = left.split_at(needed);
                 self.shard.rows.read_columns(&mut read, next).await;
+                tried.extend(next.iter().copied());
                 left = rest;
             }
         }
         let computed = wanted.into_iter().map(|column| (column, Buffer::zeroed(count as usize * BLOCK)));
-        Piece { read, computed: computed.collect() }
+        let is_read = |column: &u8| read.cells.iter().any(|(of, _)| of == column);
+        let unread = tried.into_iter().filter(|column| !is_read(column) && self.is_in_use(*column, row));
+        let unread = unread.collect();
+        Piece { read, computed: computed.collect(), unread }
     }
 
     fn is_missing(&self, column: u8) -> bool {
@@ -153,7 +195,7 @@ impl<'a> Rebuild<'a> {
     /// Copies what was read and computes the rest, a stretch at a time: other tasks of the core get their turn in between. False if
     /// too few columns could be read in one piece.
     async fn decode(&self, piece: &mut Piece) -> bool {
-        let Piece { read, computed } = piece;
+        let Piece { read, computed, .. } = piece;
         let present: ColumnSet = read.cells.iter().map(|(column, _)| *column).collect();
         let (copied, wanted): (SmallVec<[u8; 32]>, SmallVec<[u8; 32]>) =
             computed.iter().map(|(column, _)| *column).partition(|column| present.contains(*column));
@@ -207,7 +249,7 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Computes a row from all of its cells, whatever gives what it must be. False if nothing does.
-    async fn mend_row(&self, piece: &mut Piece, row: Row) -> bool {
+    async fn mend_row(&mut self, piece: &mut Piece, row: Row) -> bool {
         let scheme = self.job.segment.scheme;
         let rows = &self.shard.rows;
         let there: Vec<u8> = (0..scheme.width()).filter(|column| !self.is_missing(*column)).collect();
@@ -233,18 +275,22 @@ impl<'a> Rebuild<'a> {
             });
         };
         let Some(repairs) = row_repairs(rows, found, &one, row) else { return false };
-        let mut mended = SmallVec::<[u8; 4]>::new();
+        let (mut mended, mut met) = (SmallVec::<[u8; 4]>::new(), SmallVec::<[u8; 4]>::new());
         for (column, cell) in repairs {
             match piece.computed.iter_mut().find(|(of, _)| *of == column.get()) {
                 Some((_, cells)) => place(cells, cell.as_slice()),
                 None => self.accuse(column, row, &one),
             }
             mended.push(column.get());
+            met.extend(Some(column.get()).filter(|column| self.is_in_use(*column, row)));
         }
         // What is to be copied and was read wrongly the first time.
         for (column, cells) in piece.computed.iter_mut().filter(|(column, _)| !mended.contains(column)) {
             let right = one.cells.iter().find(|(of, _)| of == column);
             right.into_iter().for_each(|(_, right)| place(cells, right.as_slice()));
+        }
+        for column in met {
+            self.met.insert(column);
         }
         true
     }

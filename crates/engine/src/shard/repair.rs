@@ -7,7 +7,7 @@
 //! Always true: a segment changes only when its new columns are flushed (Z3), and is pinned from when it was looked at.
 
 use format::limits::BLOCK_BYTES;
-use format::{DriveIndex, Incarnation, Row, SegmentId, ZoneIndex};
+use format::{Column, DriveIndex, Incarnation, Row, SegmentId, ZoneIndex};
 use reactor::{Notify, Reactor, Semaphore, WaitList};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -175,7 +175,7 @@ impl Shard {
 
     /// Again and again what is found to miss columns, until everything is whole or nothing can be done now.
     async fn repair_all(self: &Rc<Self>) {
-        let before = self.repair.done.get();
+        let mut wrote = false;
         while self.repair_goes_on() {
             let asked = self.repair.asked.get();
             let Some(waiting) = self.find_incomplete().await else { return };
@@ -184,9 +184,6 @@ impl Shard {
                 self.repair.wants_space.set(false);
                 self.repair.set_state(RepairState::Whole);
                 return self.link.repaired(true).await;
-            }
-            if self.repair.state.get() == RepairState::Whole {
-                self.repair.done.set(0);
             }
             if self.is_paused() {
                 self.wait_while_paused().await;
@@ -197,14 +194,16 @@ impl Shard {
                 Err(error) => return self.could_not(&error),
             };
             self.repair.wants_space.set(obstacle.contains(&RepairState::NeedsSpace));
-            if !began && asked == self.repair.asked.get() {
+            // Without an obstacle there are segments that have to land first.
+            wrote |= began;
+            if !began && !obstacle.is_empty() && asked == self.repair.asked.get() {
                 self.repair.set_state(obstacle.last().copied().unwrap_or_default());
                 if self.repair.wants_space.get() {
                     self.log.pace.repair_found_none(self.repair.left.get());
                 } else {
                     self.log.pace.repair_served();
                 }
-                if self.repair.done.get() > before {
+                if wrote {
                     self.log.checkpoint_due.notify();
                 }
                 return self.tell_how_complete().await;
@@ -260,6 +259,11 @@ impl Shard {
         self.rows.segments.borrow_mut().free_emptied();
         let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.standing(drive));
         let mut incomplete = look();
+        if !incomplete.is_empty() && self.repair.state.get() == RepairState::Whole {
+            self.repair.done.set(0);
+            let working = if self.is_paused() { RepairState::Paused } else { RepairState::Working };
+            self.repair.set_state(working);
+        }
         if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.settled) {
             // What is on its way lands, and what has landed becomes durable.
             self.log.settle().await;
@@ -300,9 +304,7 @@ impl Shard {
                 continue;
             }
             if !segment.settled {
-                // An open segment whose successor would be no better.
-                let has_drives = self.rows.drives.staying() >= usize::from(segment.scheme.width());
-                obstacles.insert(if has_drives { RepairState::NeedsSpace } else { RepairState::NeedsDrive });
+                obstacles.extend(self.why_open(&segment));
                 continue;
             }
             self.rows.segments.borrow_mut().pin(id);
@@ -320,6 +322,16 @@ impl Shard {
             }
         }
         Ok(jobs)
+    }
+
+    /// Why a segment cannot be ended: its successor would be no better. `None` for one that only has to land and to be flushed.
+    fn why_open(&self, segment: &Incomplete) -> Option<RepairState> {
+        let is_open = self.rows.segments.borrow().is_open(segment.id);
+        if self.rows.drives.staying() < usize::from(segment.scheme.width()) {
+            is_open.then_some(RepairState::NeedsDrive)
+        } else {
+            (is_open && !self.log.pace.space.has_whole()).then_some(RepairState::NeedsSpace)
+        }
     }
 
     /// Zones for the columns of a job, as far as there are any; `obstacles` are what stands in the way of the others.
@@ -397,11 +409,20 @@ impl Shard {
             self.wrote(u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES, begun).await;
         }
         self.report_gone().await;
+        self.heal_what_was_met(job, &rebuild);
         if rebuild.damaged > 0 {
             self.repair.damaged.set(self.repair.damaged.get() + rebuild.damaged);
             tracing::error!(shard = %self.identity.shard, segment = %job.segment.id, rows = rebuild.damaged, "rows could not be computed: too many of their cells are damaged");
         }
         Ok(true)
+    }
+
+    /// Has the columns written anew, too, in which there was damage on the way: nobody waits for a scrub to find it again.
+    fn heal_what_was_met(&self, job: &Job, rebuild: &Rebuild<'_>) {
+        for column in rebuild.met.iter() {
+            tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, column, "a column is damaged: it is written anew");
+            self.rows.segments.borrow_mut().mark_damaged(job.segment.id, Column::new(column));
+        }
     }
 
     /// Counts what was written, and leaves the drives to others for as long as the limits say.
