@@ -7,7 +7,6 @@
 //! Must not know: how the engine rebuilds.
 
 use std::cell::Cell;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use reactor::{Buffer, Drive, Io, Reactor};
 use serde::Serialize;
 
 use crate::churn::{Distribution, Draw};
+pub use crate::drives::Drives;
 use crate::engine_bench::BenchError;
 use crate::marks::{mark, wrong_blocks};
 use crate::sample::Recorder;
@@ -41,17 +41,6 @@ const USERS: u32 = 4;
 const QUIET: Duration = Duration::from_secs(2);
 /// How often is looked how far the rebuild is.
 const LOOK: Duration = Duration::from_millis(2);
-
-/// What the drives are.
-#[derive(Clone, Debug)]
-pub enum Drives {
-    /// Memory.
-    Memory,
-    /// New files in this directory, which are deleted at the end.
-    Files(PathBuf),
-    /// These devices or files, whose contents are lost.
-    Paths(Vec<PathBuf>),
-}
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -103,28 +92,16 @@ pub type Tell<'a> = &'a mut dyn FnMut(&str);
 /// # Errors
 /// When the drives cannot be had, a pool cannot be made of them, or an operation fails.
 pub fn run(options: &Options, tell: Tell<'_>) -> Result<Rebuilt, BenchError> {
-    let place = match &options.drives {
-        Drives::Files(directory) => Some(tempfile::tempdir_in(directory)?),
-        Drives::Memory | Drives::Paths(_) => None,
-    };
     file_pool::on_a_reactor(async |_| {
-        let drives = match (&options.drives, &place) {
-            (Drives::Paths(paths), _) => file_pool::open(paths)?,
-            (_, Some(place)) => {
-                file_pool::open(&file_pool::make(place.path(), options.count, options.drive_bytes)?)?
-            }
-            (_, None) => {
-                let bytes = usize::try_from(options.drive_bytes).unwrap_or(usize::MAX);
-                memory_pool::drives(options.count, bytes).map_err(BenchError::Memory)?
-            }
-        };
+        let opened = options.drives.open(options.count, options.drive_bytes)?;
+        let drives = &opened.drives;
         tell("measuring the drives");
         let mut bound = 0.0_f64;
         for _ in 0..options.rounds {
-            bound = bound.max(raw(&drives, options.scheme).await?);
+            bound = bound.max(raw(drives, options.scheme).await?);
         }
         let tuning = Tuning::default();
-        let pool = memory_pool::pool_tuned(&drives, options.scheme, None, Vec::new(), tuning).await?;
+        let pool = memory_pool::pool_tuned(drives, options.scheme, None, Vec::new(), tuning).await?;
         let rebuilt = measure(&pool, options, bound, tell).await?;
         pool.close().await?;
         Ok(rebuilt)

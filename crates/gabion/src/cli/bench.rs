@@ -51,6 +51,7 @@ It takes 11 GiB of memory: five drives of 2 GiB, and the volume's map.")]
     Churn(ChurnArgs),
     Snapshots(SnapshotsArgs),
     Rebuild(RebuildArgs),
+    Fairness(FairnessArgs),
     Map(MapArgs),
     Recovery(RecoveryArgs),
     /// Disks over vhost-user: a pool on memory drives, or whatever serves a socket, alone or beside another one
@@ -238,6 +239,46 @@ pub(crate) struct RebuildArgs {
     /// How often the bound is measured; the best counts
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
+}
+
+/// What a busy volume leaves another one: how long single reads and writes take beside many of another volume, and alone
+///
+/// Two volumes of one pool, used from one reactor core; parts run in turns, medians of the rounds are shown. What is measured is how the pool shares
+/// its drives: on drives as fast as memory, the processor is what is short, and the figures are those of its queue.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench fairness --directory /mnt/nvme
+  gabion bench fairness --depth 64 --directory /mnt/nvme --volume 4G --drive-size 4G
+  gabion bench fairness --drives /dev/loop1,/dev/loop2,/dev/loop3,/dev/loop4,/dev/loop5 --overwrite --json")]
+pub(crate) struct FairnessArgs {
+    /// Protection, as k+m
+    #[arg(long, default_value = "4+1", value_name = "K+M")]
+    pub(crate) scheme: bench::churn::Scheme,
+    /// Operations that the busy volume has under way
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) depth: u32,
+    /// How long each part runs in each round, in seconds
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// How often each part is run, in turns; medians count
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Size of each of the two volumes
+    #[arg(long, default_value = "512M", value_name = "SIZE")]
+    pub(crate) volume: Size,
+    /// Size of each drive, if they are made
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) drive_size: Size,
+    /// Files in this directory as drives, as many as the scheme has columns, which are deleted at the end
+    #[arg(long, value_name = "DIR", required_unless_present = "drives", conflicts_with = "drives")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Devices or files as drives
+    #[arg(long, value_name = "PATHS", value_delimiter = ',', requires = "overwrite")]
+    pub(crate) drives: Vec<PathBuf>,
+    /// Destroy what is on them
+    #[arg(long, requires = "drives")]
+    pub(crate) overwrite: bool,
 }
 
 /// A large volume that is written anywhere, with little memory for the map of its blocks: what it costs, and how long writes pause

@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{
-    BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, MapArgs, PlanArgs,
-    RebuildArgs, RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs, VhostArgs,
+    BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, FairnessArgs, MapArgs,
+    PlanArgs, RebuildArgs, RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs,
+    VhostArgs,
 };
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_churn;
+mod bench_fairness;
 mod bench_rebuild;
 mod bench_scale;
 mod bench_snapshots;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_churn;
+mod bench_fairness;
 mod bench_rebuild;
 mod bench_scale;
 mod bench_snapshots;
@@ -21,6 +22,7 @@ use serde::Serialize;
 
 pub(crate) use bench::{sample, sample_header};
 pub(crate) use bench_churn::{churn, churn_header, churn_window};
+pub(crate) use bench_fairness::fairness;
 pub(crate) use bench_rebuild::rebuilt;
 pub(crate) use bench_scale::{map_cost, recovery};
 pub(crate) use bench_snapshots::snapshots_measured;
