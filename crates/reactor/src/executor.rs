@@ -40,6 +40,8 @@ struct Inner {
     patience: Cell<Patience>,
     /// When something last happened.
     busy_at: Cell<Instant>,
+    /// How many of [`Rest`] there are.
+    resting: Cell<usize>,
 }
 
 thread_local! {
@@ -59,6 +61,7 @@ impl Reactor {
             alive: RefCell::default(),
             patience: Cell::new(Patience::new(Duration::ZERO)),
             busy_at,
+            resting: Cell::new(0),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -120,6 +123,12 @@ impl Reactor {
         self.sleep_until(self.now() + length)
     }
 
+    /// Waits for `length` asleep, unless something else is to be done: a reactor does not poll for anything meanwhile.
+    pub fn rest(&self, length: Duration) -> Rest {
+        self.inner.resting.set(self.inner.resting.get() + 1);
+        Rest { sleep: self.sleep(length) }
+    }
+
     /// Lets every task that is ready run before this one goes on.
     pub fn yield_now(&self) -> Yield {
         Yield { yielded: false }
@@ -170,7 +179,7 @@ impl Reactor {
         let mut worked = self.run_ready();
         worked |= shared.take_messages();
         let more = || shared.ready_len() > 0 || main_woken.load(Ordering::Acquire);
-        let may_sleep = self.inner.patience.get().length().is_zero() && !more();
+        let may_sleep = !self.polls() && !more();
         let driver = &self.inner.driver;
         worked |= if may_sleep { driver.poll_before_sleep() } else { driver.poll() };
         worked |= self.fire_timers();
@@ -203,10 +212,15 @@ impl Reactor {
         self.inner.busy_at.set(Instant::from_nanos(u64::MAX));
     }
 
+    /// True if an idle reactor looks for more work before it sleeps.
+    fn polls(&self) -> bool {
+        self.inner.resting.get() == 0 && !self.inner.patience.get().length().is_zero()
+    }
+
     /// True while the time since the last work is shorter than the polling time.
     fn keep_polling(&self) -> bool {
         let patience = self.inner.patience.get();
-        if patience.is_off() {
+        if patience.is_off() || self.inner.resting.get() > 0 {
             return false;
         }
         let now = self.now();
@@ -235,7 +249,9 @@ impl Reactor {
         if shared.fall_asleep() && !main_woken.load(Ordering::Acquire) {
             let until = self.inner.timers.borrow().next_due();
             self.inner.driver.sleep(until);
-            self.learn_from_pause();
+            if self.inner.resting.get() == 0 {
+                self.learn_from_pause();
+            }
         }
         shared.wake_up();
     }
@@ -286,6 +302,26 @@ struct Restore(Option<Reactor>);
 impl Drop for Restore {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
+    }
+}
+
+/// See [`Reactor::rest`].
+pub struct Rest {
+    sleep: Sleep,
+}
+
+impl Future for Rest {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.sleep).poll(context)
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        let resting = &self.sleep.reactor().inner.resting;
+        resting.set(resting.get() - 1);
     }
 }
 

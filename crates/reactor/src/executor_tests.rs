@@ -255,6 +255,18 @@ fn a_reactor_polls_for_the_set_time_after_work_and_then_sleeps() {
 }
 
 #[test]
+fn a_reactor_that_rests_does_not_poll() {
+    let (fake, reactor) = Fake::new(10);
+    reactor.set_poll_before_sleep(Duration::from_nanos(1000));
+    reactor.run(reactor.rest(Duration::from_nanos(900)));
+    assert_eq!(fake.sleeps.borrow().len(), 1);
+    assert!(fake.polls.get() <= 2, "{} polls", fake.polls.get());
+    // Afterwards it polls as before.
+    reactor.run(reactor.sleep(Duration::from_nanos(900)));
+    assert_eq!(fake.sleeps.borrow().len(), 1);
+}
+
+#[test]
 fn a_timer_that_nobody_waits_for_wakes_nobody() {
     let (fake, reactor) = Fake::new(0);
     let short = reactor.sleep(Duration::from_nanos(5));

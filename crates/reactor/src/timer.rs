@@ -67,6 +67,10 @@ impl Sleep {
     pub(crate) fn new(reactor: Reactor, due: Instant) -> Self {
         Self { reactor, due, timer: None }
     }
+
+    pub(crate) fn reactor(&self) -> &Reactor {
+        &self.reactor
+    }
 }
 
 impl Future for Sleep {

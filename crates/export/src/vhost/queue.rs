@@ -58,6 +58,8 @@ pub(super) struct Queue<V> {
     state: RefCell<State>,
     /// Requests that were taken and not handed back.
     under_way: Cell<usize>,
+    /// Requests that were taken since the beginning.
+    taken: Cell<u64>,
     /// Wakes the queue's task where it waits.
     pub(super) changed: Notify,
     /// No more requests are taken.
@@ -163,6 +165,7 @@ impl<V: Volume + 'static> Queue<V> {
             gathers: Reserve::new(GATHERS_BYTES),
             state: RefCell::new(state),
             under_way: Cell::new(0),
+            taken: Cell::new(0),
             changed: Notify::default(),
             stopping: Cell::new(false),
         };
@@ -181,6 +184,7 @@ impl<V: Volume + 'static> Queue<V> {
             if batch.is_empty() {
                 break;
             }
+            self.taken.set(self.taken.get() + batch.len() as u64);
             self.begin_all(batch, works);
             self.publish();
             worked = true;
@@ -333,6 +337,11 @@ impl<V: Volume + 'static> Queue<V> {
         let state = self.state.borrow();
         let done = state.unanswered.as_slice().is_empty() || !state.is_served();
         self.stopping.get() && done && self.under_way.get() == 0 && !state.ring.has_unpublished()
+    }
+
+    /// Requests that were taken since the beginning.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.get()
     }
 
     /// The available entry that comes next, for whoever goes on with the queue.

@@ -1,4 +1,5 @@
-//! The task of a queue: polls while requests come, sleeps until a notification when none do.
+//! The task of a queue: polls while requests come, or lets them gather if they leave much time between them, and sleeps until a
+//! notification when none do.
 //!
 //! Always true: a queue that sleeps has asked for a notification and has found nothing after that; an idle queue costs
 //! nothing. Must not know what a turn does.
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use reactor::{Instant, IoError, Notify, Patience, Platform, Reactor};
+use reactor::{Instant, IoError, Notify, Patience, Platform, Reactor, Thrift};
 use rustix::io::Errno;
 
 use super::queue::{Queue, Works};
@@ -28,6 +29,9 @@ pub(super) struct Kick {
     /// The descriptor is another one.
     replaced: Notify,
 }
+
+/// How long requests gather at most, and no longer than an idle queue is polled.
+const REST_MAX: Duration = Duration::from_micros(50);
 
 type Waiting = Pin<Box<dyn Future<Output = Result<(), IoError>>>>;
 
@@ -73,11 +77,14 @@ pub(super) async fn run<V: Volume + 'static>(queue: Rc<Queue<V>>, kick: Rc<Kick>
     let reactor = Reactor::current();
     let works = Works::new(Queue::carry_out);
     let mut patience = Patience::new(poll);
-    let mut idle_since: Option<Instant> = None;
+    let mut thrift = Thrift::new(REST_MAX.min(poll), reactor.now());
+    let mut idle: Option<Idle> = None;
     let mut waiting: Option<Waiting> = None;
     loop {
         if queue.turn(&works) {
-            idle_since = None;
+            if let Some(idle) = idle.take() {
+                thrift.idled(idle.length());
+            }
             reactor.yield_now().await;
             continue;
         }
@@ -86,18 +93,51 @@ pub(super) async fn run<V: Volume + 'static>(queue: Rc<Queue<V>>, kick: Rc<Kick>
         }
         if !patience.is_off() {
             let now = reactor.now();
-            if now.since(*idle_since.get_or_insert(now)) < patience.length() {
-                reactor.yield_now().await;
+            let idle = idle.get_or_insert(Idle { since: now, until: now });
+            idle.until = now;
+            if idle.length() < patience.length() {
+                match thrift.rest(now, queue.taken()) {
+                    None => reactor.yield_now().await,
+                    Some(length) => {
+                        rest(&queue, &reactor, length).await;
+                        idle.until = reactor.now();
+                    }
+                }
                 continue;
             }
         }
         // Woken by what it has done itself before, it goes on being idle.
         let slept = queue.arm() && sleep(&queue, &kick, &mut waiting).await;
         queue.disarm();
-        if slept && let Some(since) = idle_since.take() {
-            patience.slept_through(reactor.now().since(since));
+        if slept && let Some(mut idle) = idle.take() {
+            idle.until = reactor.now();
+            patience.slept_through(idle.length());
+            thrift.idled(idle.length());
         }
     }
+}
+
+/// A time without work.
+struct Idle {
+    since: Instant,
+    /// The last moment at which there was none.
+    until: Instant,
+}
+
+impl Idle {
+    fn length(&self) -> Duration {
+        self.until.since(self.since)
+    }
+}
+
+/// Lets requests gather for a while; what ends meanwhile is handed back at once.
+async fn rest<V: Volume + 'static>(queue: &Queue<V>, reactor: &Reactor, length: Duration) {
+    let mut changed = pin!(queue.changed.notified());
+    let mut rest = pin!(reactor.rest(length));
+    poll_fn(|context| {
+        if changed.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { rest.as_mut().poll(context) }
+    })
+    .await;
 }
 
 /// Waits until there may be something to do. The wait for the guest is kept when something else comes first. False if
