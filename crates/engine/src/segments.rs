@@ -6,22 +6,27 @@
 //! - S3: a freed segment's zones are given back only when a checkpoint that was begun after it was freed is durable
 //!   and no read of it is running.
 
+mod checkpoint;
 mod columns;
+mod places;
+mod recovery;
+mod worth;
 
 use format::{
-    Address, Column, DriveIndex, Incarnation, MapEntry, Row, SegmentClass, SegmentId, SegmentRecord,
-    SegmentState, ZoneIndex,
+    Address, DriveIndex, Incarnation, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ZoneIndex,
 };
 
 use crate::geometry::Geometry;
+pub(crate) use checkpoint::CheckpointMark;
 pub(crate) use columns::Incomplete;
+pub(crate) use places::Cell;
+use places::ColumnPlace;
+use worth::Age;
+pub use worth::Fullness;
 
 /// Blocks that the cleaner moves at once: writers wait for no more than that in between, and each such chunk may become a
 /// record of its own.
 pub(crate) const CHUNK_BLOCKS: u32 = 64;
-
-/// Sealed segments by how much of them lives: none of it, up to a tenth, and so on up to all.
-pub type Fullness = [u64; 11];
 
 /// What space is wanted for, the more needed the higher: each level may use what the ones below may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,42 +79,6 @@ pub(crate) struct Segment {
     cleaned: Option<u64>,
     /// Columns with cells that are not what they must be, a bit for each: they are to be written anew.
     damaged: u32,
-}
-
-/// When the data of a segment was written, in incarnations of segments: for data that was moved, the mean of where it
-/// came from.
-#[derive(Clone, Copy, Default)]
-struct Age {
-    moved: u64,
-    born: u64,
-}
-
-impl Age {
-    fn add(&mut self, born: u64) {
-        self.moved += 1;
-        self.born += born;
-    }
-
-    fn mean(&self, own: u64) -> u64 {
-        self.born.checked_div(self.moved).unwrap_or(own)
-    }
-}
-
-/// Where a cell lies on a drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cell {
-    /// The drive.
-    pub(crate) drive: DriveIndex,
-    /// Byte on the drive.
-    pub(crate) offset: u64,
-}
-
-/// A column as the read path wants it.
-#[derive(Clone, Copy)]
-struct ColumnPlace {
-    base: u64,
-    missing_from: u32,
-    drive: DriveIndex,
 }
 
 /// Room at the end of a segment.
@@ -188,70 +157,18 @@ impl Segments {
         self.put(id, segment);
     }
 
-    /// A segment that was just opened is never written on drives that are not in use.
-    pub(crate) fn never_written(&mut self, id: SegmentId, in_use: impl Fn(DriveIndex) -> bool) {
-        let columns = self.get_mut(id).record.columns.iter_mut();
-        for column in columns.filter(|column| column.zone.is_some_and(|(drive, _)| !in_use(drive))) {
-            column.missing_from = Row::new(0);
-        }
-        self.place_columns(id);
-    }
-
-    /// Puts a sealed segment back as it was stored. `replay_from` as in the superblock, if it is still listed there.
-    /// What lies before that row counts as applied; the rest is told by [`Segments::replayed`].
-    pub(crate) fn restore(&mut self, id: SegmentId, mut record: SegmentRecord, replay_from: Option<Row>) {
-        record.state = SegmentState::Sealed;
-        let end = Row::new(record.rows);
-        let segment = Segment {
-            record,
-            life: Life::Sealed,
-            in_flight: 0,
-            append: end,
-            applied: replay_from.unwrap_or(end),
-            flushed: end,
-            replay_from,
-            level: Privilege::User,
-            readers: 0,
-            age: Age::default(),
-            cleaned: None,
-            damaged: 0,
-        };
-        self.put(id, segment);
-    }
-
     fn put(&mut self, id: SegmentId, segment: Segment) {
         let index = slot(id);
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
             self.live.resize(index + 1, 0);
-            let nowhere = ColumnPlace { base: 0, missing_from: 0, drive: DriveIndex::new(0) };
-            self.places.resize((index + 1) * self.width(), nowhere);
+            self.places.resize((index + 1) * self.width(), ColumnPlace::NOWHERE);
         }
         if let Some(place) = self.slots.get_mut(index) {
             assert!(place.is_none(), "segment {id} is taken");
             *place = Some(segment);
         }
         self.place_columns(id);
-    }
-
-    fn width(&self) -> usize {
-        usize::from(self.geometry.table_width)
-    }
-
-    /// Brings the read path's view of a segment's columns up to date.
-    fn place_columns(&mut self, id: SegmentId) {
-        let (width, geometry) = (self.width(), self.geometry);
-        let Some(Some(segment)) = self.slots.get(slot(id)) else { return };
-        let places = self.places.iter_mut().skip(slot(id) * width);
-        for (place, column) in places.zip(&segment.record.columns) {
-            *place = match column.zone {
-                Some((drive, zone)) => {
-                    let base = geometry.zone_offset(zone);
-                    ColumnPlace { base, missing_from: column.missing_from.get(), drive }
-                }
-                None => ColumnPlace { base: 0, missing_from: 0, drive: DriveIndex::new(0) },
-            };
-        }
     }
 
     /// The segment.
@@ -281,21 +198,6 @@ impl Segments {
     pub(crate) fn record(&self, id: SegmentId) -> SegmentRecord {
         let segment = self.get(id);
         SegmentRecord { rows: segment.append.get(), ..segment.record.clone() }
-    }
-
-    /// Where a block's cell lies, if it was written there.
-    pub(crate) fn cell(&self, address: Address) -> Option<Cell> {
-        self.cell_at(address.segment(), address.column(), address.row())
-    }
-
-    /// Where the cell of `column` and `row` lies, if it was written.
-    pub(crate) fn cell_at(&self, id: SegmentId, column: Column, row: Row) -> Option<Cell> {
-        let place = self.places.get(slot(id) * self.width() + column.index())?;
-        if row.get() >= place.missing_from {
-            return None;
-        }
-        let offset = place.base + u64::from(row.get()) * format::limits::BLOCK_BYTES;
-        Some(Cell { drive: place.drive, offset })
     }
 
     /// The scheme of a segment.
@@ -381,28 +283,6 @@ impl Segments {
         }
     }
 
-    /// A recovery has replayed the record that ends before `end`.
-    pub(crate) fn replayed(&mut self, id: SegmentId, end: Row) {
-        let segment = self.get_mut(id);
-        segment.applied = segment.applied.max(end);
-    }
-
-    /// Sets where a recovery found a segment to end, and takes the rows from `from` on as missing in every column
-    /// whose drive is not in use: it did not take part in the recovery.
-    pub(crate) fn cut(&mut self, id: SegmentId, from: Row, end: Row, in_use: impl Fn(DriveIndex) -> bool) {
-        let segment = self.get_mut(id);
-        assert!(segment.life == Life::Sealed && segment.in_flight == 0, "only a recovery cuts segments");
-        segment.record.rows = end.get();
-        (segment.append, segment.flushed) = (end, end);
-        segment.applied = segment.applied.min(end);
-        for column in &mut segment.record.columns {
-            if column.zone.is_some_and(|(drive, _)| !in_use(drive)) {
-                column.missing_from = column.missing_from.min(from);
-            }
-        }
-        self.place_columns(id);
-    }
-
     /// Ends a segment: nothing is appended any more.
     pub(crate) fn seal(&mut self, id: SegmentId) {
         let segment = self.get_mut(id);
@@ -442,70 +322,6 @@ impl Segments {
         self.live_blocks
     }
 
-    /// A block was moved from one segment to another, which is no younger for it.
-    pub(crate) fn inherited(&mut self, from: SegmentId, to: SegmentId) {
-        let source = self.get(from);
-        let born = source.age.mean(source.record.incarnation.get());
-        self.get_mut(to).age.add(born);
-    }
-
-    /// The segment that is most worth cleaning, by cost and benefit (Rosenblum and Ousterhout, 1992): what it gives back,
-    /// weighted with how long its data has been left alone, over what moving its live blocks costs. None whose live
-    /// blocks would take more than `worth` of the zones that it gives back; with `of_map`, only one of nodes and tables. With what they
-    /// would take.
-    pub(crate) fn victim(&self, worth: f32, of_map: bool) -> Option<(SegmentId, f32)> {
-        let newest = self.newest();
-        let may_be = |id: &SegmentId| !of_map || self.get(*id).record.class == SegmentClass::Map;
-        let scored = self.ids().filter(may_be).filter_map(|id| {
-            let share = self.live_share(id).filter(|share| *share <= worth)?;
-            let segment = self.get(id);
-            let age = newest - segment.age.mean(segment.record.incarnation.get()).min(newest) + 1;
-            Some((id, share, benefit(share, age)))
-        });
-        scored.max_by(|(.., a), (.., b)| a.total_cmp(b)).map(|(id, share, _)| (id, share))
-    }
-
-    /// What the live blocks of a segment that may be cleaned would take elsewhere, headers and padding included, as a
-    /// share of its zones.
-    #[allow(clippy::cast_precision_loss)]
-    fn live_share(&self, id: SegmentId) -> Option<f32> {
-        let segment = self.get(id);
-        let live = self.live(id);
-        let landed = segment.in_flight == 0 && segment.applied == segment.append;
-        let again = segment.cleaned.is_none_or(|checkpoint| self.checkpoints > checkpoint + 1);
-        if segment.life != Life::Sealed || !landed || live == 0 || !again {
-            return None;
-        }
-        let scheme = self.geometry.scheme;
-        // A header for each chunk, with which it fills whole rows; the last record ends with its row.
-        let cells = (live + live.div_ceil(CHUNK_BLOCKS) + u32::from(scheme.data())) as f32;
-        let elsewhere =
-            cells * f32::from(scheme.width()) / (f32::from(scheme.data()) * self.geometry.rows() as f32);
-        Some(elsewhere / f32::from(segment.record.scheme.width()))
-    }
-
-    /// How many sealed segments are how full of what lives, by tenths of what they may hold: empty ones that wait for a checkpoint first,
-    /// then up to a tenth, and so on.
-    pub(crate) fn by_fullness(&self) -> Fullness {
-        let mut counts = Fullness::default();
-        let payload = self.geometry.segment_payload().max(1);
-        let sealed = self.ids().filter(|id| self.get(*id).life != Life::Open);
-        for id in sealed {
-            let tenth = (u64::from(self.live(id)) * 10).div_ceil(payload);
-            let at = usize::try_from(tenth).unwrap_or(usize::MAX).min(counts.len() - 1);
-            if let Some(count) = counts.get_mut(at) {
-                *count += 1;
-            }
-        }
-        counts
-    }
-
-    /// The cleaner has moved what it could; the rest goes with the next checkpoint.
-    pub(crate) fn cleaned(&mut self, id: SegmentId) {
-        let checkpoints = self.checkpoints;
-        self.get_mut(id).cleaned = Some(checkpoints);
-    }
-
     /// The segments that exist.
     pub(crate) fn ids(&self) -> impl Iterator<Item = SegmentId> + '_ {
         let taken = self.slots.iter().enumerate().filter(|(_, segment)| segment.is_some());
@@ -516,16 +332,6 @@ impl Segments {
     pub(crate) fn zones(&self) -> Vec<(DriveIndex, ZoneIndex)> {
         let segments = self.slots.iter().flatten();
         segments.flat_map(|segment| segment.record.columns.iter().filter_map(|column| column.zone)).collect()
-    }
-
-    /// Segments of which a recovery would have to read something: from which row, and how they are stored.
-    pub(crate) fn recent(&self) -> Vec<(SegmentId, Row, SegmentRecord)> {
-        self.ids().filter_map(|id| Some((id, self.get(id).replay_from?, self.record(id)))).collect()
-    }
-
-    /// Number of segments that [`Segments::recent`] would list.
-    pub(crate) fn recent_count(&self) -> usize {
-        self.slots.iter().flatten().filter(|segment| segment.replay_from.is_some()).count()
     }
 
     /// Everything written to the segments so far is durable up to what was applied at the time of `mark`.
@@ -564,44 +370,6 @@ impl Segments {
         changed
     }
 
-    /// The replay of what was found in the segments begins. What is written until it ends comes after all of that, so no
-    /// checkpoint on the way may leave it out: a recovery takes records up to the first gap.
-    pub(crate) fn begin_replay(&mut self) {
-        self.replaying = Some(self.newest());
-    }
-
-    /// The replay is over; every segment is to be looked at for [`Segments::free_emptied`], since nothing told of empty ones.
-    pub(crate) fn end_replay(&mut self) {
-        self.replaying = None;
-        let ids: Vec<_> = self.ids().collect();
-        self.emptied.extend(ids);
-    }
-
-    /// True for a segment that was opened while the log is being replayed.
-    fn is_ahead(&self, record: &SegmentRecord) -> bool {
-        self.replaying.is_some_and(|newest| record.incarnation.get() > newest)
-    }
-
-    /// Begins a checkpoint: the live counts now, and for each segment the row from which a recovery on top of the
-    /// checkpoint would have to look.
-    pub(crate) fn begin_checkpoint(&mut self) -> CheckpointMark {
-        self.checkpoints += 1;
-        let from = self.ids().filter_map(|id| {
-            let segment = self.get(id);
-            if self.is_ahead(&segment.record) {
-                return segment.replay_from.map(|row| (id, row));
-            }
-            let more = segment.life == Life::Open || segment.applied < segment.append;
-            more.then_some((id, segment.applied))
-        });
-        CheckpointMark {
-            checkpoint: self.checkpoints,
-            live: self.live.clone(),
-            from: from.collect(),
-            born: self.newest(),
-        }
-    }
-
     fn newest(&self) -> u64 {
         self.incarnations().max().unwrap_or(0)
     }
@@ -620,111 +388,11 @@ impl Segments {
         Incarnation::new(self.incarnations().min().unwrap_or(u64::MAX))
     }
 
-    /// The checkpoint begun at `mark` is about to be published: recoveries look from the mark on.
-    pub(crate) fn end_checkpoint(&mut self, mark: &CheckpointMark) {
-        for (index, segment) in self.slots.iter_mut().enumerate() {
-            let Some(segment) = segment else { continue };
-            if segment.record.incarnation.get() > mark.born {
-                continue;
-            }
-            let marked = mark.from.iter().find(|(id, _)| slot(*id) == index);
-            segment.replay_from = marked.map(|(_, row)| *row);
-        }
-    }
-
-    /// Segments that were freed before the checkpoint at `mark` began, which is durable now, are gone: gives their zones,
-    /// which may be used again, and those that columns had left before (S3).
-    pub(crate) fn release(&mut self, mark: &CheckpointMark) -> Vec<(DriveIndex, ZoneIndex)> {
-        let mut released = self.release_vacated(mark);
-        for place in &mut self.slots {
-            let gone = place.as_ref().is_some_and(|segment| {
-                let before =
-                    matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
-                before && segment.readers == 0
-            });
-            if gone && let Some(segment) = place.take() {
-                released.extend(segment.record.columns.iter().filter_map(|column| column.zone));
-            }
-        }
-        released
-    }
-
-    /// The segment table as the checkpoint at `mark` stores it.
-    pub(crate) fn stored(&self, mark: &CheckpointMark) -> Vec<Option<SegmentRecord>> {
-        let ids = 1..=u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        ids.map(SegmentId::new)
-            .map(|id| {
-                let segment = self.slots.get(slot(id))?.as_ref()?;
-                let gone =
-                    matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
-                (!gone).then(|| self.record(id))
-            })
-            .collect()
-    }
-
-    /// Sets a live count as a checkpoint stored it.
-    pub(crate) fn restore_live(&mut self, id: SegmentId, count: u32) {
-        if let Some(live) = self.live.get_mut(slot(id)) {
-            self.live_blocks = self.live_blocks + u64::from(count) - u64::from(*live);
-            *live = count;
-        }
-    }
-
     /// Freed segments that wait for a checkpoint.
     pub(crate) fn freed_count(&self) -> usize {
         let freed = |segment: &&Segment| matches!(segment.life, Life::Freed { .. });
         self.slots.iter().flatten().filter(freed).count()
     }
-}
-
-/// What a checkpoint remembers of the segments at its start.
-pub(crate) struct CheckpointMark {
-    checkpoint: u64,
-    /// Live counts, in segment order; adjusted as nodes are stored.
-    pub(crate) live: Vec<u32>,
-    from: Vec<(SegmentId, Row)>,
-    /// Incarnations above this were born later.
-    born: u64,
-}
-
-impl CheckpointMark {
-    /// Leaves the pointers of the tables out of the counts: storing the counts changes them. They are counted in again
-    /// when the tables are loaded.
-    pub(crate) fn leave_out(&mut self, tables: &[MapEntry]) {
-        for entry in tables {
-            self.replaced(*entry, MapEntry::ABSENT);
-        }
-    }
-
-    /// A node pointer of the frozen map changed.
-    pub(crate) fn replaced(&mut self, old: MapEntry, new: MapEntry) {
-        if let Some(address) = new.address() {
-            let index = slot(address.segment());
-            if self.live.len() <= index {
-                self.live.resize(index + 1, 0);
-            }
-            if let Some(live) = self.live.get_mut(index) {
-                *live += 1;
-            }
-        }
-        if let Some(address) = old.address()
-            && let Some(live) = self.live.get_mut(slot(address.segment()))
-        {
-            assert!(*live > 0, "S1: a stored node is not counted");
-            *live -= 1;
-        }
-    }
-}
-
-/// How much age counts. With 1, as in the paper, or 1/2, uniformly overwritten data is moved too often; with 1/4 or less, data of which a part
-/// is hot.
-const AGE_EXPONENT: f32 = 0.375;
-
-/// How much cleaning a segment is worth.
-#[allow(clippy::cast_precision_loss)]
-fn benefit(share: f32, age: u64) -> f32 {
-    // Reading the headers costs something even where nothing lives.
-    (1.0 - share) * (age as f32).powf(AGE_EXPONENT) / (0.05 + share)
 }
 
 fn slot(id: SegmentId) -> usize {

@@ -1,8 +1,10 @@
 //! Volumes: byte ranges over the shards.
 //!
-//! A volume's blocks are dealt out to the shards in slices of its address space. A request is cut at slice borders and at
-//! what one record takes; the pieces run side by side. A write of up to 256 KiB that lies within one slice is there
+//! A volume's blocks are dealt out to the shards ([`Slices`]). A request is cut at slice borders and at what one record takes; the pieces run side by side. A write of up to 256 KiB that lies within one slice is there
 //! whole after a crash, or not at all.
+
+mod extents;
+mod slices;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,80 +14,25 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use format::VolumeId;
-use format::limits::{BLOCK, SLICE};
+use format::limits::BLOCK;
 use reactor::{Buffer, Home, Reactor, Span};
-use smallvec::SmallVec;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::REQUEST_BLOCKS_MAX;
 use crate::pool::{Pool, VolumeShared};
 use crate::shard::Shard;
+pub use extents::Extent;
+use slices::Piece;
+pub(crate) use slices::Slices;
 
 /// Bytes of the largest piece that goes to a shard at once.
 const PIECE: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
-
-/// How a volume's blocks are dealt out to the shards.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slices {
-    shards: u64,
-}
-
-impl Slices {
-    pub(crate) fn new(shards: usize) -> Self {
-        assert!(shards > 0, "a pool has shards");
-        Self { shards: shards as u64 }
-    }
-
-    const BLOCKS: u64 = SLICE / BLOCK as u64;
-
-    /// The shard of a volume's block, and the block's number there.
-    pub(crate) fn place(&self, block: u64) -> (usize, u64) {
-        let slice = block / Self::BLOCKS;
-        let shard = usize::try_from(slice % self.shards).unwrap_or(0);
-        (shard, slice / self.shards * Self::BLOCKS + block % Self::BLOCKS)
-    }
-
-    /// The volume's blocks that a run of blocks in `shard` is, as runs.
-    pub(crate) fn global(&self, shard: usize, block: u64, count: u64) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        let mut next = block;
-        while next < block + count {
-            let (slice, within) = (next / Self::BLOCKS, next % Self::BLOCKS);
-            let until = ((slice + 1) * Self::BLOCKS).min(block + count);
-            runs.push(((slice * self.shards + shard as u64) * Self::BLOCKS + within, until - next));
-            next = until;
-        }
-        runs
-    }
-
-    /// The first block in `shard` at or behind the volume's block `block`.
-    pub(crate) fn local_bound(&self, shard: usize, block: u64) -> u64 {
-        let (slice, within) = (block / Self::BLOCKS, block % Self::BLOCKS);
-        let (round, turn) = (slice / self.shards, slice % self.shards);
-        let shard = shard as u64;
-        round * Self::BLOCKS
-            + match shard.cmp(&turn) {
-                std::cmp::Ordering::Less => Self::BLOCKS,
-                std::cmp::Ordering::Equal => within,
-                std::cmp::Ordering::Greater => 0,
-            }
-    }
-}
 
 /// A volume that is open. Usable from any thread; for input and output, [`Volume::attach`] it to a reactor.
 #[derive(Clone)]
 pub struct Volume {
     shared: Arc<VolumeShared>,
     pool: Pool,
-}
-
-/// A stretch of a volume that holds data, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Bytes.
-    pub length: u64,
-    /// True if it holds data; otherwise it reads as zeros.
-    pub data: bool,
 }
 
 impl Volume {
@@ -144,16 +91,6 @@ pub struct AttachedVolume {
     slices: Slices,
     shards: Vec<ShardAccess>,
     _pool: Pool,
-}
-
-/// A piece of a request, within one shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    shard: usize,
-    block: u64,
-    blocks: u64,
-    /// Byte of the request at which it starts.
-    at: u64,
 }
 
 impl AttachedVolume {
@@ -224,10 +161,10 @@ impl AttachedVolume {
     }
 
     async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
-        let pieces = self.cut(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PIECE);
+        let pieces = self.slices.cut(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PIECE);
         match pieces.as_slice() {
             [only] => self.read_piece(*only, into.clone()).await,
-            _ => all(pieces.iter().map(|piece| self.read_piece(*piece, part(into, piece)))).await,
+            _ => all(pieces.iter().map(|piece| self.read_piece(*piece, piece.part(into)))).await,
         }
     }
 
@@ -275,10 +212,10 @@ impl AttachedVolume {
     }
 
     async fn write_aligned(&self, offset: u64, data: &Span) -> Result<()> {
-        let pieces = self.cut(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PIECE);
+        let pieces = self.slices.cut(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PIECE);
         match pieces.as_slice() {
             [only] => self.write_piece(*only, data.clone()).await,
-            _ => all(pieces.iter().map(|piece| self.write_piece(*piece, part(data, piece)))).await,
+            _ => all(pieces.iter().map(|piece| self.write_piece(*piece, piece.part(data)))).await,
         }
     }
 
@@ -398,37 +335,6 @@ impl AttachedVolume {
         .await
     }
 
-    /// What of the range holds data, in order; the lengths add up to `length`.
-    ///
-    /// # Errors
-    /// `Invalid` beyond the end; those of reading the map.
-    pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>> {
-        self.check(offset, length)?;
-        let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
-        let mut extents: Vec<Extent> = Vec::new();
-        for piece in self.cut(first, end - first, SLICE) {
-            let volume = self.shared.id;
-            let found = match self.shard(piece.shard)? {
-                ShardAccess::Here(shard) => shard.extents(volume, piece.block, piece.blocks).await?,
-                ShardAccess::There(home) => {
-                    let look = move |shard: Rc<Shard>| async move {
-                        shard.extents(volume, piece.block, piece.blocks).await
-                    };
-                    home.call(look).await??
-                }
-            };
-            for (blocks, data) in found {
-                let length = blocks * BLOCK as u64;
-                match extents.last_mut() {
-                    Some(last) if last.data == data => last.length += length,
-                    _ => extents.push(Extent { length, data }),
-                }
-            }
-        }
-        trim_to(&mut extents, offset % BLOCK as u64, length);
-        Ok(extents)
-    }
-
     fn shard(&self, index: usize) -> Result<&ShardAccess> {
         self.shards.get(index).ok_or_else(|| Error::new(ErrorKind::Closed, "the pool was closed"))
     }
@@ -452,50 +358,10 @@ impl AttachedVolume {
         }
         self.check(offset, length)
     }
-
-    /// Cuts a range of blocks at slice borders, into pieces of at most `most` bytes.
-    fn cut(&self, block: u64, blocks: u64, most: u64) -> SmallVec<[Piece; 4]> {
-        let mut pieces = SmallVec::new();
-        let end = block + blocks;
-        let mut next = block;
-        while next < end {
-            let (shard, local) = self.slices.place(next);
-            let slice_end = (next / Slices::BLOCKS + 1) * Slices::BLOCKS;
-            let until = end.min(slice_end).min(next + most / BLOCK as u64);
-            pieces.push(Piece {
-                shard,
-                block: local,
-                blocks: until - next,
-                at: (next - block) * BLOCK as u64,
-            });
-            next = until;
-        }
-        pieces
-    }
 }
 
 fn is_aligned(offset: u64, length: usize) -> bool {
     offset.is_multiple_of(BLOCK as u64) && length.is_multiple_of(BLOCK)
-}
-
-/// The bytes of a request that belong to a piece.
-fn part(span: &Span, piece: &Piece) -> Span {
-    let at = usize::try_from(piece.at).unwrap_or(usize::MAX);
-    let length = usize::try_from(piece.blocks).unwrap_or(usize::MAX) * BLOCK;
-    span.slice(at..at + length)
-}
-
-/// Cuts `skip` bytes off the front of a list of extents and ends it after `length` more.
-fn trim_to(extents: &mut Vec<Extent>, skip: u64, length: u64) {
-    if let Some(first) = extents.first_mut() {
-        first.length -= skip;
-    }
-    let mut left = length;
-    for extent in &mut *extents {
-        extent.length = extent.length.min(left);
-        left -= extent.length;
-    }
-    extents.retain(|extent| extent.length > 0);
 }
 
 /// Runs futures side by side; gives the first error, after all have ended.

@@ -1,37 +1,24 @@
 //! Repair: completes the segments that miss columns, those first that bear the fewest losses, until all are whole.
 //!
-//! A batch of segments at a time: find zones on drives that the segment does not lie on; write the columns; flush; change
-//! the segments in memory. Nothing of that is noted anywhere: it becomes durable with the next checkpoint, as the segment's
-//! place, and a crash before that finds the segments as they were and the zones free. So there is nothing to resume.
+//! A batch of segments at a time, until nothing is left or something stands in the way; then it waits until that may have changed.
+//! Nothing of that is noted anywhere: it becomes durable with the next checkpoint, as the segments' place, and a crash before that
+//! finds the segments as they were and the zones free. So there is nothing to resume.
 //!
-//! Always true: a segment changes only when its new columns are flushed (Z3), and is pinned from when it was looked at.
+//! Must not know: how a batch is chosen and written.
+
+mod batch;
 
 use format::limits::BLOCK_BYTES;
-use format::{Column, DriveIndex, Incarnation, Row, SegmentId, ZoneIndex};
-use reactor::{Notify, Reactor, Semaphore, WaitList};
-use smallvec::SmallVec;
+use format::{DriveIndex, Incarnation, SegmentId, ZoneIndex};
+use reactor::{Notify, Reactor, WaitList};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::Shard;
-use super::rebuild::{Job, Rebuild, Target, gone};
-use crate::control::Spare;
 use crate::error::Result;
 use crate::repair::{RepairState, RepairStatus, Throttle};
 use crate::segments::Incomplete;
-
-/// Segments under way at once.
-const JOBS_AT_ONCE: usize = 4;
-/// Segments of a batch, which are flushed together, at most.
-const BATCH_JOBS: usize = 64;
-/// Bytes written from which on a batch is large enough.
-const BATCH_BYTES: u64 = 256 << 20;
-/// The same in time, if there is a limit to how fast repair may go.
-const BATCH_TIME: Duration = Duration::from_secs(2);
-/// Bytes written after which a checkpoint makes them last: what a crash makes repair do again at most, and a batch.
-const CHECKPOINT_BYTES: u64 = 1 << 30;
 
 /// How complete the segments of a shard are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -283,210 +270,6 @@ impl Shard {
         self.log.pace.repair_served();
         let goes_on = || !self.is_paused() || !self.repair_goes_on();
         self.repair.changed.until(|| goes_on().then_some(())).await;
-    }
-
-    /// Segments to complete next, pinned, with zones for their columns; `obstacles` are what stands in the way of others.
-    async fn plan_batch(
-        &self,
-        waiting: &mut Waiting,
-        obstacles: &mut BTreeSet<RepairState>,
-    ) -> Result<Vec<Job>> {
-        let (mut jobs, mut bytes) = (Vec::new(), 0);
-        // What is begun holds zones and pins: no more than is done soon.
-        let bytes_max = self.repair_limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
-        while jobs.len() < BATCH_JOBS && bytes < bytes_max && !obstacles.contains(&RepairState::NeedsSpace) {
-            let Some((id, incarnation)) = waiting.pop_front() else { break };
-            let standing = |drive| self.rows.drives.standing(drive);
-            let found = self.rows.segments.borrow().incomplete_still(id, incarnation, standing);
-            let Some(segment) = found else { continue };
-            if segment.missing.len() > usize::from(segment.scheme.parity()) {
-                obstacles.insert(RepairState::Lost);
-                continue;
-            }
-            if !segment.settled {
-                obstacles.extend(self.why_open(&segment));
-                continue;
-            }
-            self.rows.segments.borrow_mut().pin(id);
-            let mut job = Job { segment, targets: SmallVec::new() };
-            let found = self.find_zones(&mut job, obstacles).await;
-            if job.targets.is_empty() || found.is_err() {
-                self.give_up_job(&job);
-            } else {
-                bytes += job.bytes();
-                jobs.push(job);
-            }
-            if let Err(error) = found {
-                jobs.iter().for_each(|job| self.give_up_job(job));
-                return Err(error);
-            }
-        }
-        Ok(jobs)
-    }
-
-    /// Why a segment cannot be ended: its successor would be no better. `None` for one that only has to land and to be flushed.
-    fn why_open(&self, segment: &Incomplete) -> Option<RepairState> {
-        let is_open = self.rows.segments.borrow().is_open(segment.id);
-        if self.rows.drives.staying() < usize::from(segment.scheme.width()) {
-            is_open.then_some(RepairState::NeedsDrive)
-        } else {
-            (is_open && !self.log.pace.space.has_whole()).then_some(RepairState::NeedsSpace)
-        }
-    }
-
-    /// Zones for the columns of a job, as far as there are any; `obstacles` are what stands in the way of the others.
-    async fn find_zones(&self, job: &mut Job, obstacles: &mut BTreeSet<RepairState>) -> Result<()> {
-        for column in job.segment.wanted() {
-            let avoid = job.segment.avoid(column).chain(job.targets.iter().map(|target| target.zone.0));
-            match self.link.allocate_one(avoid.collect()).await? {
-                Spare::Zone(zone) => {
-                    self.repair.held.borrow_mut().insert(zone);
-                    job.targets.push(Target { column, zone });
-                }
-                Spare::NoSpace => _ = obstacles.insert(RepairState::NeedsSpace),
-                Spare::NoDrive => _ = obstacles.insert(RepairState::NeedsDrive),
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the columns of all jobs, and lets those whose columns are durable take effect.
-    async fn run_batch(self: &Rc<Self>, jobs: Vec<Job>) -> Result<()> {
-        let permits = Semaphore::new(JOBS_AT_ONCE);
-        let mut tasks = Vec::new();
-        for job in jobs {
-            let (shard, permits) = (self.clone(), permits.clone());
-            let task = async move {
-                let _permit = permits.acquire().await;
-                let written = shard.run_job(&job).await;
-                (job, written)
-            };
-            tasks.push(Reactor::current().spawn(task));
-        }
-        let (mut written, mut result) = (Vec::new(), Ok(()));
-        for task in tasks {
-            match task.await {
-                (job, Ok(true)) => written.push(job),
-                (job, Ok(false)) => self.give_up_job(&job),
-                (job, Err(error)) => {
-                    self.give_up_job(&job);
-                    tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, %error, "a segment was not completed");
-                    result = self.log.failure().map_or(Ok(()), Err);
-                }
-            }
-        }
-        let flushed = self.flush_targets(&written).await;
-        for job in written {
-            if flushed.is_ok() && self.take_effect(&job) {
-                self.rows.segments.borrow_mut().unpin(job.segment.id);
-            } else {
-                self.give_up_job(&job);
-            }
-        }
-        self.repair.changed.wake_all();
-        if self.repair.since_checkpoint.get() >= CHECKPOINT_BYTES {
-            self.repair.since_checkpoint.set(0);
-            self.log.checkpoint_due.notify();
-        }
-        flushed.and(result)
-    }
-
-    /// Writes the columns of one segment; false if they are not needed any more, or repair stops.
-    async fn run_job(&self, job: &Job) -> Result<bool> {
-        let record = self.rows.segments.borrow().record(job.segment.id);
-        let mut rebuild = Rebuild::new(self, job, &record);
-        let mut row = 0;
-        while row < job.segment.rows {
-            let needed = self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation);
-            // What is paused holds no space back: it begins anew.
-            if !needed || !self.repair_goes_on() || self.is_paused() {
-                return Ok(false);
-            }
-            let begun = Reactor::current().now();
-            let count = job.piece_rows().min(job.segment.rows - row);
-            rebuild.write_rows(Row::new(row), count).await?;
-            row += count;
-            self.wrote(u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES, begun).await;
-        }
-        self.report_gone().await;
-        self.heal_what_was_met(job, &rebuild);
-        if rebuild.damaged > 0 {
-            self.repair.damaged.set(self.repair.damaged.get() + rebuild.damaged);
-            tracing::error!(shard = %self.identity.shard, segment = %job.segment.id, rows = rebuild.damaged, "rows could not be computed: too many of their cells are damaged");
-        }
-        Ok(true)
-    }
-
-    /// Has the columns written anew, too, in which there was damage on the way: nobody waits for a scrub to find it again.
-    fn heal_what_was_met(&self, job: &Job, rebuild: &Rebuild<'_>) {
-        for column in rebuild.met.iter() {
-            tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, column, "a column is damaged: it is written anew");
-            self.rows.segments.borrow_mut().mark_damaged(job.segment.id, Column::new(column));
-        }
-    }
-
-    /// Counts what was written, and leaves the drives to others for as long as the limits say.
-    async fn wrote(&self, bytes: u64, begun: reactor::Instant) {
-        let repair = &self.repair;
-        repair.done.set(repair.done.get() + bytes);
-        repair.left.set(repair.left.get().saturating_sub(bytes));
-        repair.since_checkpoint.set(repair.since_checkpoint.get() + bytes);
-        let (reactor, limits) = (Reactor::current(), &self.repair_limits);
-        let mut until = repair.throttle.wrote(limits, bytes, begun, reactor.now());
-        loop {
-            if until > reactor.now() {
-                reactor.sleep_until(until).await;
-            }
-            match repair.throttle.waits(limits, reactor.now()) {
-                Some(longer) if self.repair_goes_on() && !self.is_paused() => until = longer,
-                _ => return,
-            }
-        }
-    }
-
-    /// Makes the columns that were written durable.
-    async fn flush_targets(&self, jobs: &[Job]) -> Result<()> {
-        let targets = jobs.iter().flat_map(|job| &job.targets);
-        let drives: BTreeSet<DriveIndex> = targets.map(|target| target.zone.0).collect();
-        let flushes: Vec<_> =
-            drives.into_iter().map(|drive| (drive, self.rows.drives.flush(drive))).collect();
-        for (drive, flush) in flushes {
-            let Some(flush) = flush else { continue };
-            if let Err(error) = flush.await {
-                self.link.drive_failed(drive, "a flush failed", error).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets columns that are durable in their new zones belong to their segment. False if they must not: the segment is free
-    /// by now, or a drive that took one is lost.
-    fn take_effect(&self, job: &Job) -> bool {
-        let mut segments = self.rows.segments.borrow_mut();
-        let needed = segments.needs_columns(job.segment.id, job.segment.incarnation);
-        let lost = job.targets.iter().find(|target| !self.rows.drives.is_online(target.zone.0));
-        if let Some(target) = lost {
-            self.could_not(&gone(target.zone.0));
-        }
-        if !needed || lost.is_some() {
-            return false;
-        }
-        for target in &job.targets {
-            segments.move_column(job.segment.id, target.column, target.zone);
-            self.repair.held.borrow_mut().remove(&target.zone);
-        }
-        tracing::debug!(shard = %self.identity.shard, segment = %job.segment.id, columns = job.targets.len(), "a segment was completed");
-        true
-    }
-
-    /// Gives back what a job holds.
-    fn give_up_job(&self, job: &Job) {
-        self.rows.segments.borrow_mut().unpin(job.segment.id);
-        let zones: Vec<_> = job.targets.iter().map(|target| target.zone).collect();
-        zones.iter().for_each(|zone| assert!(self.repair.held.borrow_mut().remove(zone), "Z1: not held"));
-        if !zones.is_empty() {
-            self.link.release(zones);
-        }
     }
 
     /// How complete everything is that a recovery could come upon (Z2); `None` if that cannot be told, or it is not whole and that

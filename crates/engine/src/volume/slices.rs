@@ -1,0 +1,94 @@
+//! How a volume's blocks are dealt out to the shards: in slices of its address space, in turns; and requests cut accordingly.
+//!
+//! Arithmetic only. Must not know: what a shard is, what is done with the pieces.
+
+use format::limits::{BLOCK, SLICE};
+use reactor::Span;
+use smallvec::SmallVec;
+
+/// How a volume's blocks are dealt out to the shards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slices {
+    shards: u64,
+}
+
+impl Slices {
+    pub(crate) fn new(shards: usize) -> Self {
+        assert!(shards > 0, "a pool has shards");
+        Self { shards: shards as u64 }
+    }
+
+    pub(super) const BLOCKS: u64 = SLICE / BLOCK as u64;
+
+    /// The shard of a volume's block, and the block's number there.
+    pub(crate) fn place(&self, block: u64) -> (usize, u64) {
+        let slice = block / Self::BLOCKS;
+        let shard = usize::try_from(slice % self.shards).unwrap_or(0);
+        (shard, slice / self.shards * Self::BLOCKS + block % Self::BLOCKS)
+    }
+
+    /// The volume's blocks that a run of blocks in `shard` is, as runs.
+    pub(crate) fn global(&self, shard: usize, block: u64, count: u64) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut next = block;
+        while next < block + count {
+            let (slice, within) = (next / Self::BLOCKS, next % Self::BLOCKS);
+            let until = ((slice + 1) * Self::BLOCKS).min(block + count);
+            runs.push(((slice * self.shards + shard as u64) * Self::BLOCKS + within, until - next));
+            next = until;
+        }
+        runs
+    }
+
+    /// The first block in `shard` at or behind the volume's block `block`.
+    pub(crate) fn local_bound(&self, shard: usize, block: u64) -> u64 {
+        let (slice, within) = (block / Self::BLOCKS, block % Self::BLOCKS);
+        let (round, turn) = (slice / self.shards, slice % self.shards);
+        let shard = shard as u64;
+        round * Self::BLOCKS
+            + match shard.cmp(&turn) {
+                std::cmp::Ordering::Less => Self::BLOCKS,
+                std::cmp::Ordering::Equal => within,
+                std::cmp::Ordering::Greater => 0,
+            }
+    }
+
+    /// Cuts a range of blocks at slice borders, into pieces of at most `most` bytes.
+    pub(super) fn cut(&self, block: u64, blocks: u64, most: u64) -> SmallVec<[Piece; 4]> {
+        let mut pieces = SmallVec::new();
+        let end = block + blocks;
+        let mut next = block;
+        while next < end {
+            let (shard, local) = self.place(next);
+            let slice_end = (next / Self::BLOCKS + 1) * Self::BLOCKS;
+            let until = end.min(slice_end).min(next + most / BLOCK as u64);
+            pieces.push(Piece {
+                shard,
+                block: local,
+                blocks: until - next,
+                at: (next - block) * BLOCK as u64,
+            });
+            next = until;
+        }
+        pieces
+    }
+}
+
+/// A piece of a request, within one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) shard: usize,
+    pub(super) block: u64,
+    pub(super) blocks: u64,
+    /// Byte of the request at which it starts.
+    pub(super) at: u64,
+}
+
+impl Piece {
+    /// The bytes of a request that belong to it.
+    pub(super) fn part(&self, span: &Span) -> Span {
+        let at = usize::try_from(self.at).unwrap_or(usize::MAX);
+        let length = usize::try_from(self.blocks).unwrap_or(usize::MAX) * BLOCK;
+        span.slice(at..at + length)
+    }
+}
