@@ -22,6 +22,7 @@ use crate::log::REQUEST_BLOCKS_MAX;
 use crate::pool::{Pool, VolumeShared};
 use crate::shard::Shard;
 pub use extents::Extent;
+pub(crate) use extents::Stored;
 use slices::Piece;
 pub(crate) use slices::Slices;
 

@@ -1,5 +1,6 @@
 //! Slices, pieces and extents: arithmetic over a volume's address space.
 
+use super::extents::trim_to;
 use super::*;
 
 #[test]

@@ -59,8 +59,9 @@ pub trait Volume {
     /// As [`Volume::write`].
     fn write_zeroes(&self, offset: u64, length: u64) -> impl Future<Output = Result<(), VolumeError>>;
 
-    /// What of a range holds data, in order; the lengths are not zero and add up to `length`. Neighbours may be of the
-    /// same kind. What is not known to be a hole is data.
+    /// What of a range, which is not empty, holds data, in order; the lengths are not zero and add up to `length`, or to less where
+    /// there is much to tell: never to nothing, and not to less than 64 MiB. Neighbours may be of the same kind. What is not known to
+    /// be a hole is data.
     ///
     /// # Errors
     /// As [`Volume::read`].

@@ -301,6 +301,8 @@ impl Pool {
 }
 
 #[cfg(test)]
+mod extents_tests;
+#[cfg(test)]
 mod journal_tests;
 #[cfg(test)]
 mod snapshot_tests;

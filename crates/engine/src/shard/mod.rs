@@ -49,6 +49,7 @@ use crate::repair::Repair;
 use crate::rows::Rows;
 use crate::scrub::Scrub;
 use crate::segments::Fullness;
+use crate::volume::Stored;
 
 /// Blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;
@@ -216,16 +217,16 @@ impl Shard {
         Ok(None)
     }
 
-    /// What of a range is stored, as (blocks, stored) in order.
+    /// What of a range is stored, and where behind it, below `end`, something may be.
     ///
     /// # Errors
     /// Those of reading the map.
     pub(crate) async fn extents(
         &self,
         volume: VolumeId,
-        block: u64,
-        blocks: u64,
-    ) -> Result<Vec<(u64, bool)>> {
+        (block, blocks): (u64, u64),
+        end: u64,
+    ) -> Result<Stored> {
         let layer = self.layer_of(volume)?;
         let mut entries = SmallVec::new();
         let count = usize::try_from(blocks).unwrap_or(usize::MAX);
@@ -238,7 +239,8 @@ impl Shard {
                 _ => extents.push((1, stored)),
             }
         }
-        Ok(extents)
+        let next = self.next_leaf_through(layer, block + blocks, end).await?;
+        Ok(Stored { extents, next })
     }
 
     /// What it counted.

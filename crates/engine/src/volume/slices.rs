@@ -18,6 +18,11 @@ impl Slices {
         Self { shards: shards as u64 }
     }
 
+    /// How many shards there are.
+    pub(super) fn shards(&self) -> usize {
+        usize::try_from(self.shards).unwrap_or(usize::MAX)
+    }
+
     pub(super) const BLOCKS: u64 = SLICE / BLOCK as u64;
 
     /// The shard of a volume's block, and the block's number there.
@@ -27,14 +32,18 @@ impl Slices {
         (shard, slice / self.shards * Self::BLOCKS + block % Self::BLOCKS)
     }
 
+    /// The volume's block that a block of a shard is.
+    pub(super) fn global_block(&self, shard: usize, block: u64) -> u64 {
+        (block / Self::BLOCKS * self.shards + shard as u64) * Self::BLOCKS + block % Self::BLOCKS
+    }
+
     /// The volume's blocks that a run of blocks in `shard` is, as runs.
     pub(crate) fn global(&self, shard: usize, block: u64, count: u64) -> Vec<(u64, u64)> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let mut next = block;
         while next < block + count {
-            let (slice, within) = (next / Self::BLOCKS, next % Self::BLOCKS);
-            let until = ((slice + 1) * Self::BLOCKS).min(block + count);
-            runs.push(((slice * self.shards + shard as u64) * Self::BLOCKS + within, until - next));
+            let until = ((next / Self::BLOCKS + 1) * Self::BLOCKS).min(block + count);
+            runs.push((self.global_block(shard, next), until - next));
             next = until;
         }
         runs
@@ -59,18 +68,19 @@ impl Slices {
         let end = block + blocks;
         let mut next = block;
         while next < end {
-            let (shard, local) = self.place(next);
-            let slice_end = (next / Self::BLOCKS + 1) * Self::BLOCKS;
-            let until = end.min(slice_end).min(next + most / BLOCK as u64);
-            pieces.push(Piece {
-                shard,
-                block: local,
-                blocks: until - next,
-                at: (next - block) * BLOCK as u64,
-            });
-            next = until;
+            let piece = self.first_piece(next, end - next, most);
+            pieces.push(Piece { at: (next - block) * BLOCK as u64, ..piece });
+            next += piece.blocks;
         }
         pieces
+    }
+
+    /// The first piece of a range of blocks.
+    pub(super) fn first_piece(&self, block: u64, blocks: u64, most: u64) -> Piece {
+        let (shard, local) = self.place(block);
+        let slice_end = (block / Self::BLOCKS + 1) * Self::BLOCKS;
+        let until = (block + blocks).min(slice_end).min(block + most / BLOCK as u64);
+        Piece { shard, block: local, blocks: until - block, at: 0 }
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use reactor::{Buffer, Span};
 
-use super::limits::{EXTENTS_STEP, ZERO_STEP};
+use super::limits::ZERO_STEP;
 use super::turns::Turns;
 use crate::{Volume, VolumeError, VolumeErrorKind};
 
@@ -168,8 +168,9 @@ impl<V: Volume> File<V> {
         }
         let mut next = offset - offset % self.sector();
         while next < size {
-            let step = (size - next).min(EXTENTS_STEP);
-            for extent in self.volume.extents(next, step).await? {
+            let extents = self.volume.extents(next, size - next).await?;
+            assert!(!extents.is_empty(), "a volume tells something of what it has");
+            for extent in extents {
                 if extent.data == (sought == Sought::Data) {
                     return Ok(Some(next.max(offset)));
                 }

@@ -12,9 +12,6 @@ pub(super) const REQUESTS_MAX: usize = 512;
 /// Bytes that these read and write. At least one request is always taken.
 pub(super) const BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a range that are asked for their extents at once: bounds the list that a volume makes.
-pub(super) const EXTENTS_STEP: u64 = 64 << 20;
-
 /// Bytes of a range that are zeroed at once.
 pub(super) const ZERO_STEP: u64 = 4 << 30;
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use reactor::{Buffer, Notify, Span};
 
 use super::budget::Charge;
-use super::limits::{DESCRIPTORS_MAX, EXTENTS_STEP};
+use super::limits::DESCRIPTORS_MAX;
 use super::outbox::Reply;
 use super::session::Session;
 use super::wire::{Cookie, Descriptor, ErrorNumber, Head, Range, Refusal, RequestHeader, descriptors};
@@ -102,11 +102,15 @@ impl<V: Volume + 'static> Session<V> {
         charge: Charge,
     ) {
         let mut status = Status { list: Vec::new(), max: if one { 1 } else { DESCRIPTORS_MAX } };
-        for step in range.pieces(EXTENTS_STEP) {
-            let extents = match self.agreement.volume.extents(step.offset, step.length.into()).await {
+        let end = range.offset + u64::from(range.length);
+        let mut next = range.offset;
+        while next < end {
+            let extents = match self.agreement.volume.extents(next, end - next).await {
                 Ok(extents) => extents,
                 Err(error) => return self.fail(cookie, &error, charge),
             };
+            assert!(!extents.is_empty(), "a volume tells something of what it has");
+            next += extents.iter().map(|extent| extent.length).sum::<u64>();
             if !extents.into_iter().all(|extent| status.append(extent)) {
                 break;
             }

@@ -30,9 +30,6 @@ pub(super) const BULK: u32 = 64 << 10;
 /// sent as zeros.
 pub(super) const HOLE_MIN: u32 = 64 << 10;
 
-/// Bytes of a range that are asked for their extents at once: bounds the list that a volume makes.
-pub(super) const EXTENTS_STEP: u32 = 64 << 20;
-
 /// The most descriptors in one answer to a block status request. Clients ask again from where the answer ended.
 pub(super) const DESCRIPTORS_MAX: usize = 4096;
 
