@@ -215,6 +215,10 @@ impl Disk for MemoryDisk {
         self.poll
     }
 
+    fn gather(&self) -> Duration {
+        self.poll
+    }
+
     fn platform(&self) -> Rc<Platform> {
         platform()
     }

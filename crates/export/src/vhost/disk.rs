@@ -39,6 +39,9 @@ pub trait Disk: Send + Sync + 'static {
     /// How long a queue without requests is polled before it waits for a notification.
     fn poll(&self) -> Duration;
 
+    /// How long requests gather at most where they keep a queue busy for a part of the time only; no longer than it is polled.
+    fn gather(&self) -> Duration;
+
     /// The platform of the reactor that runs on this thread, which is one of [`Disk::reactors`].
     fn platform(&self) -> Rc<Platform>;
 

@@ -30,9 +30,6 @@ pub(super) struct Kick {
     replaced: Notify,
 }
 
-/// How long requests gather at most, and no longer than an idle queue is polled.
-const REST_MAX: Duration = Duration::from_micros(50);
-
 type Waiting = Pin<Box<dyn Future<Output = Result<(), IoError>>>>;
 
 impl Kick {
@@ -73,11 +70,16 @@ impl Kick {
 }
 
 /// Serves a queue until it is told to stop, and everything that was begun has been handed back.
-pub(super) async fn run<V: Volume + 'static>(queue: Rc<Queue<V>>, kick: Rc<Kick>, poll: Duration) {
+pub(super) async fn run<V: Volume + 'static>(
+    queue: Rc<Queue<V>>,
+    kick: Rc<Kick>,
+    poll: Duration,
+    gather: Duration,
+) {
     let reactor = Reactor::current();
     let works = Works::new(Queue::carry_out);
     let mut patience = Patience::new(poll);
-    let mut thrift = Thrift::new(REST_MAX.min(poll), reactor.now());
+    let mut thrift = Thrift::new(gather.min(poll), reactor.now());
     let mut idle: Option<Idle> = None;
     let mut waiting: Option<Waiting> = None;
     loop {

@@ -69,7 +69,7 @@ impl<V: crate::Volume + 'static> Vring<V> {
             let queue = Queue::new(start, volume)?;
             let kick = Rc::new(Kick::new(disk.platform(), kick));
             let reactor = Reactor::current();
-            let task = reactor.spawn(run(queue.clone(), kick.clone(), disk.poll()));
+            let task = reactor.spawn(run(queue.clone(), kick.clone(), disk.poll(), disk.gather()));
             let running = Rc::new(Running { queue, kick, task: RefCell::new(Some(task)) });
             Ok::<_, VringError>(Home::settle(&reactor, running))
         });

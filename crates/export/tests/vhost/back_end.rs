@@ -158,6 +158,10 @@ impl Disk for TestDisk {
         self.options.poll
     }
 
+    fn gather(&self) -> Duration {
+        self.options.poll
+    }
+
     fn platform(&self) -> Rc<Platform> {
         PLATFORM.with_borrow(Clone::clone).unwrap()
     }

@@ -154,6 +154,17 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "daemon",
+        name: "gather",
+        value: "DURATION",
+        help: "How long requests of a machine's disk may gather, to be done together, where they keep a core busy for a \
+               part of the time only; no longer than 'poll'. Saves CPU time and costs as much latency under such load; \
+               0 does each at once.",
+        example: "20us",
+        set: |config, text| set(&mut config.gather, duration(text)),
+        show: |config| Shown::Text(show_duration(config.gather)),
+    },
+    Key {
+        section: "daemon",
         name: "io",
         value: "auto|io_uring|threads",
         help: "How drives and sockets are read and written. Threads are slower and work where io_uring is forbidden.",

@@ -34,6 +34,8 @@ pub(super) struct Vhost {
     reactors: Arc<Reactors>,
     /// How long a queue without requests is polled.
     poll: Duration,
+    /// How long requests may gather.
+    gather: Duration,
     served: Mutex<BTreeMap<Name, Home<Local>>>,
 }
 
@@ -50,6 +52,7 @@ struct MachineDisk {
     active: Arc<Active>,
     reactors: Vec<Remote>,
     poll: Duration,
+    gather: Duration,
 }
 
 impl Disk for MachineDisk {
@@ -87,6 +90,10 @@ impl Disk for MachineDisk {
         self.poll
     }
 
+    fn gather(&self) -> Duration {
+        self.gather
+    }
+
     fn platform(&self) -> Rc<Platform> {
         reactors::platform()
     }
@@ -103,7 +110,7 @@ impl Disk for MachineDisk {
 impl Vhost {
     pub(super) fn new(config: &Config, reactors: Arc<Reactors>) -> Self {
         let directory = config.vhost_directory.clone();
-        Self { directory, reactors, poll: config.poll, served: Mutex::default() }
+        Self { directory, reactors, poll: config.poll, gather: config.gather, served: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Home<Local>>> {
@@ -148,9 +155,10 @@ impl Vhost {
         let Some(first) = reactors.first().cloned() else {
             return Err(Error::new(ErrorKind::Internal, "the daemon runs no reactor"));
         };
-        let (name_of_it, manner, active, poll) = (name.clone(), manner.clone(), active.clone(), self.poll);
+        let (name_of_it, manner, active) = (name.clone(), manner.clone(), active.clone());
+        let (poll, gather) = (self.poll, self.gather);
         let (disk, path) =
-            (MachineDisk { name: name_of_it, manner, active, reactors, poll }, self.path(name));
+            (MachineDisk { name: name_of_it, manner, active, reactors, poll, gather }, self.path(name));
         let start = move || async move {
             let listener = listen_unix(&path, PURPOSE).await?;
             let reactor = Reactor::current();
