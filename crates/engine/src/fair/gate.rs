@@ -137,24 +137,14 @@ impl Gate {
             self.alone.set(Some(volume));
             return self.enter(volume, blocks);
         }
-        if let Some(other) = self.alone.take() {
-            let flow = Flow { under_way: self.under_way.get(), ..self.new_flow(other, now) };
-            self.flows.borrow_mut().push(flow);
-        }
+        let index = self.see(volume, now);
         let mut flows = self.flows.borrow_mut();
-        let index = match flows.iter().position(|flow| flow.volume == volume) {
-            Some(index) => index,
-            None => {
-                flows.push(self.new_flow(volume, now));
-                flows.len() - 1
-            }
-        };
         let fair = share(self.depth.get(), flows.len());
+        let is_left = flows.len() == 1;
         let flow = flows.get_mut(index)?;
-        flow.seen = now;
         let room = self.under_way.get() == 0 || to_f32(self.under_way.get() + units) <= self.depth.get();
         let within = flow.under_way == 0 || to_f32(flow.under_way + units) <= fair;
-        if !flow.waiting.is_empty() || !(room || within) {
+        if !flow.waiting.is_empty() || !(room || within || is_left) {
             return None;
         }
         let start = flow.finish.max(self.virtual_time.get());
@@ -164,6 +154,33 @@ impl Gate {
         self.under_way.set(self.under_way.get() + units);
         drop(flows);
         Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began: Some(now) })
+    }
+
+    /// Another gate before the same drives lets something of a volume in: who has something under way here is not alone.
+    pub(crate) fn notice(&self, volume: VolumeId) {
+        if self.alone.get() != Some(volume) && self.under_way.get() > 0 {
+            self.see_now(volume);
+        }
+    }
+
+    #[cold]
+    fn see_now(&self, volume: VolumeId) {
+        self.see(volume, now());
+    }
+
+    /// A volume that wants to, now: from here on several do. Gives its place among them.
+    fn see(&self, volume: VolumeId, now: u64) -> usize {
+        if let Some(other) = self.alone.take() {
+            let flow = Flow { under_way: self.under_way.get(), ..self.new_flow(other, now) };
+            self.flows.borrow_mut().push(flow);
+        }
+        let mut flows = self.flows.borrow_mut();
+        let index = flows.iter().position(|flow| flow.volume == volume).unwrap_or(flows.len());
+        match flows.get_mut(index) {
+            Some(flow) => flow.seen = now,
+            None => flows.push(self.new_flow(volume, now)),
+        }
+        index
     }
 
     fn new_flow(&self, volume: VolumeId, now: u64) -> Flow {
@@ -206,9 +223,12 @@ impl Gate {
                 let fair = share(self.depth.get(), flows.len());
                 let under_way = self.under_way.get();
                 let depth = self.depth.get();
+                // Whoever is left when the others have become quiet is as good as alone.
+                let is_left = flows.len() == 1;
                 let may = |flow: &&mut Flow| {
                     flow.waiting.front().is_some_and(|next| {
-                        under_way == 0
+                        is_left
+                            || under_way == 0
                             || to_f32(under_way + next.units) <= depth
                             || to_f32(flow.under_way + next.units) <= fair
                     })

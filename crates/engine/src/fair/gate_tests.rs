@@ -64,7 +64,9 @@ impl Drives {
 
 struct Load {
     gate: Rc<Gate>,
-    drives: Drives,
+    /// Another one before the same drives.
+    other: Rc<Gate>,
+    drives: Rc<Drives>,
     /// End of the load.
     end: u64,
 }
@@ -75,6 +77,7 @@ impl Load {
         let mut times = Vec::new();
         while now() < self.end {
             let start = now();
+            self.other.notice(volume);
             let _turn = match self.gate.enter(volume, 1) {
                 Some(turn) => turn,
                 None => self.gate.wait(volume, 1).await,
@@ -99,11 +102,11 @@ fn beside(
     let clock = || Rc::new(JumpingClock(jumping.clone()));
     let reactor = Reactor::new(Rc::new(JumpingDriver(jumping.clone())), clock());
     let result = reactor.run(async {
-        let gate = Gate::new(2);
+        let (gate, other) = (Gate::new(2), Gate::new(2));
         weights.iter().for_each(|(volume, weight)| gate.set_weight(*volume, *weight));
         let load = |end| {
-            let drives = Drives { free_at: RefCell::new(vec![0; channels]) };
-            Rc::new(Load { gate: gate.clone(), drives, end })
+            let drives = Rc::new(Drives { free_at: RefCell::new(vec![0; channels]) });
+            Rc::new(Load { gate: gate.clone(), other: other.clone(), drives, end })
         };
         // By itself for a while: what it takes is learnt.
         load(100_000_000).run(QUIET_ONE).await;
@@ -129,6 +132,55 @@ fn beside(
     });
     reactor.shut_down();
     result
+}
+
+/// Times of a volume's operations one at a time through a gate of their own, beside another one's at depth 256 through the other; and
+/// how many of those there were, before the first volume ended and after.
+fn beside_through_another(channels: usize) -> (Vec<u64>, usize, usize) {
+    let jumping = Rc::new(Jumping::default());
+    let clock = || Rc::new(JumpingClock(jumping.clone()));
+    let reactor = Reactor::new(Rc::new(JumpingDriver(jumping.clone())), clock());
+    let result = reactor.run(async {
+        let (writes, reads) = (Gate::new(2), Gate::new(2));
+        let drives = Rc::new(Drives { free_at: RefCell::new(vec![0; channels]) });
+        let load = |gate: &Rc<Gate>, other: &Rc<Gate>, end| {
+            Rc::new(Load { gate: gate.clone(), other: other.clone(), drives: drives.clone(), end })
+        };
+        load(&reads, &writes, 50_000_000).run(BUSY_ONE).await;
+        let reactor = Reactor::current();
+        let quiet = reactor.spawn(load(&writes, &reads, 2_000_000_000).run(QUIET_ONE));
+        let both = load(&reads, &writes, 2_000_000_000);
+        let busy: Vec<_> = (0..256).map(|_| reactor.spawn(both.clone().run(BUSY_ONE))).collect();
+        let mut beside = 0;
+        for task in busy {
+            beside += task.await.len();
+        }
+        let quiet = quiet.await;
+        let alone = load(&reads, &writes, 4_000_000_000);
+        let busy: Vec<_> = (0..256).map(|_| reactor.spawn(alone.clone().run(BUSY_ONE))).collect();
+        let mut after = 0;
+        for task in busy {
+            after += task.await.len();
+        }
+        assert_eq!((reads.under_way.get(), writes.under_way.get()), (0, 0));
+        assert_eq!((reads.alone.get(), reads.flows.borrow().len()), (Some(BUSY_ONE), 0));
+        (quiet, beside, after)
+    });
+    reactor.shut_down();
+    result
+}
+
+/// Reads of one volume and writes of another pass different gates, and wait for the same drives.
+#[test]
+fn a_volume_alone_at_its_gate_leaves_room_for_those_at_the_other() {
+    for channels in [1, 8, 64] {
+        let (quiet, beside, after) = beside_through_another(channels);
+        let p99 = percentile(quiet, 99);
+        assert!(p99 <= 3 * SERVICE, "{channels} at once: {} us", p99 / 1000);
+        let possible = channels * usize::try_from(1_950_000_000 / SERVICE).unwrap();
+        assert!(beside * 100 >= possible * if channels == 1 { 40 } else { 75 }, "{beside} of {possible}");
+        assert!(after * 100 >= possible * 99, "{after} of {possible}");
+    }
 }
 
 fn percentile(mut times: Vec<u64>, share: usize) -> u64 {

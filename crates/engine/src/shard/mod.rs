@@ -135,6 +135,7 @@ impl Shard {
 
     /// Waits until a volume may read, where others want to as well.
     async fn turn_to_read(&self, volume: VolumeId, blocks: usize) -> Turn {
+        self.writes.notice(volume);
         match self.reads.enter(volume, blocks) {
             Some(turn) => turn,
             // On the heap, as it is rare.
@@ -144,6 +145,7 @@ impl Shard {
 
     /// Waits until a volume may write.
     async fn turn_to_write(&self, volume: VolumeId, blocks: usize) -> Turn {
+        self.reads.notice(volume);
         match self.writes.enter(volume, blocks) {
             Some(turn) => turn,
             None => Box::pin(self.writes.wait(volume, blocks)).await,
