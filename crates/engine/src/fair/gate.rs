@@ -78,7 +78,14 @@ pub(crate) struct Turn {
     units: u32,
     size: u8,
     /// When it began, if it is timed.
-    began: Option<u64>,
+    began: Option<Began>,
+}
+
+/// When something began. What began beside others is never taken for what it takes by itself, whoever is left when it ends.
+#[derive(Clone, Copy)]
+enum Began {
+    ByItself(u64),
+    BesideOthers(u64),
 }
 
 impl Gate {
@@ -124,10 +131,10 @@ impl Gate {
     }
 
     /// One of a few is timed, where nothing else is under way.
-    fn begin_timed(&self) -> Option<u64> {
+    fn begin_timed(&self) -> Option<Began> {
         let count = self.count.get().wrapping_add(1);
         self.count.set(count);
-        count.is_multiple_of(TIMED).then(now)
+        count.is_multiple_of(TIMED).then(|| Began::ByItself(now()))
     }
 
     #[cold]
@@ -153,7 +160,8 @@ impl Gate {
         flow.under_way += units;
         self.under_way.set(self.under_way.get() + units);
         drop(flows);
-        Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began: Some(now) })
+        let began = Some(Began::BesideOthers(now));
+        Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began })
     }
 
     /// Another gate before the same drives lets something of a volume in: who has something under way here is not alone.
@@ -245,7 +253,7 @@ impl Gate {
                     volume: flow.volume,
                     units: next.units,
                     size: next.size,
-                    began: Some(now()),
+                    began: Some(Began::BesideOthers(now())),
                 };
                 (next.turn, turn)
             };
@@ -286,28 +294,27 @@ impl Gate {
         }
     }
 
-    /// Counts how long an operation took, by itself or in times of that.
+    /// Learns how long an operation takes by itself.
     #[allow(clippy::cast_precision_loss)]
-    fn note(&self, size: u8, nanos: u64, beside_others: bool) {
+    fn note_by_itself(&self, size: u8, nanos: u64) {
         let mut all = self.by_itself.get();
         let Some(known) = all.get_mut(usize::from(size)) else { return };
         let nanos = nanos as f32;
-        if beside_others {
-            if *known > 0.0 {
-                let (sum, count) = self.taken.get();
-                self.taken.set((sum + (nanos / *known).min(64.0), count + 1));
-            } else {
-                let (sum, count) = self.taken.get();
-                self.taken.set((sum + TARGET, count + 1));
-            }
-            return;
-        }
         if *known == 0.0 {
             *known = nanos;
         } else {
             *known += (nanos.min(*known * 4.0) - *known) / 16.0;
         }
         self.by_itself.set(all);
+    }
+
+    /// Counts how long an operation took, in times of what it takes by itself.
+    #[allow(clippy::cast_precision_loss)]
+    fn note_beside_others(&self, size: u8, nanos: u64) {
+        let known = self.by_itself.get().get(usize::from(size)).copied().unwrap_or(0.0);
+        let times = if known > 0.0 { (nanos as f32 / known).min(64.0) } else { TARGET };
+        let (sum, count) = self.taken.get();
+        self.taken.set((sum + times, count + 1));
     }
 }
 
@@ -319,8 +326,11 @@ impl Drop for Turn {
         // Everything ends together at the end of a reactor: nobody is let in any more.
         let Some(reactor) = Reactor::try_current() else { return };
         let alone = gate.alone.get().is_some();
-        if let Some(began) = self.began {
-            gate.note(self.size, reactor.now().as_nanos().saturating_sub(began), !alone);
+        let since = |began: u64| reactor.now().as_nanos().saturating_sub(began);
+        match self.began {
+            Some(Began::ByItself(began)) if alone => gate.note_by_itself(self.size, since(began)),
+            Some(Began::BesideOthers(began)) if !alone => gate.note_beside_others(self.size, since(began)),
+            _ => {}
         }
         if !alone {
             gate.leave_beside_others(self);

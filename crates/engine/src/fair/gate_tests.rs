@@ -164,6 +164,8 @@ fn beside_through_another(channels: usize) -> (Vec<u64>, usize, usize) {
         }
         assert_eq!((reads.under_way.get(), writes.under_way.get()), (0, 0));
         assert_eq!((reads.alone.get(), reads.flows.borrow().len()), (Some(BUSY_ONE), 0));
+        // What it takes by itself was not learnt from what was queued.
+        assert!(reads.by_itself.get()[0] <= 1.2 * SERVICE as f32, "{:?}", reads.by_itself.get());
         (quiet, beside, after)
     });
     reactor.shut_down();
