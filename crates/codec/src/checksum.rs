@@ -60,5 +60,20 @@ pub unsafe fn copy_crc32c_from(source: *const u8, destination: &mut [u8]) -> u32
     unsafe { Implementation::best().copy_crc32c(source, destination.as_mut_ptr(), destination.len(), source) }
 }
 
+/// Copies blocks of `block` bytes, as many as there are sums, and gives the CRC-32C of each copy. Many are written past the
+/// caches where the processor can do that, as a device writes them that moves data by itself.
+///
+/// # Safety
+/// `source` must be valid for reads and `destination` for writes of all blocks, and they must not overlap. Others may be writing
+/// to the source as [`copy_crc32c_from`] says; nobody reads the destination meanwhile, unless he takes what he finds.
+///
+/// # Panics
+/// If `block` is 0.
+pub unsafe fn copy_crc32c_blocks(source: *const u8, destination: *mut u8, block: usize, crcs: &mut [u32]) {
+    assert!(block > 0, "a block holds something");
+    // SAFETY: the caller's contract is the callee's.
+    unsafe { Implementation::best().copy_crc32c_blocks(source, destination, block, crcs) }
+}
+
 #[cfg(test)]
 mod tests;

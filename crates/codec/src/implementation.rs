@@ -13,6 +13,16 @@ use crate::scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::{avx2, avx512};
 
+/// From so many bytes on what is copied is written past the caches: below, it is likely to be read again soon.
+#[cfg(target_arch = "x86_64")]
+const PAST_CACHES_MIN: usize = 32 << 10;
+/// What the destination of such a copy is aligned to.
+#[cfg(target_arch = "x86_64")]
+const VECTOR_BYTES: usize = 64;
+/// What its blocks are multiples of.
+#[cfg(target_arch = "x86_64")]
+const LANES_BYTES: usize = 256;
+
 /// A way to compute parities and checksums. All give the same results. Having one means that this machine can run
 /// it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -134,6 +144,36 @@ impl Implementation {
             std::slice::from_raw_parts(destination, length)
         };
         self.crc32c_append(0, copy)
+    }
+
+    /// Copies blocks of `size` bytes, not 0, as many as there are sums, and gives the CRC-32C of each copy.
+    ///
+    /// # Safety
+    /// As [`Implementation::copy_crc32c`], for all of them together.
+    pub(crate) unsafe fn copy_crc32c_blocks(
+        self,
+        source: *const u8,
+        destination: *mut u8,
+        size: usize,
+        crcs: &mut [u32],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == Kind::Avx512
+            && size * crcs.len() >= PAST_CACHES_MIN
+            && size.is_multiple_of(LANES_BYTES)
+            && destination.addr().is_multiple_of(VECTOR_BYTES)
+        {
+            // SAFETY: the kind is made only where avx512::is_available(); the rest is the caller's contract, and checked.
+            return unsafe { avx512::stream_crc32c_blocks(source, destination, size, crcs) };
+        }
+        let last = crcs.len().saturating_sub(1) * size;
+        for (crc, at) in crcs.iter_mut().zip((0..).step_by(size)) {
+            // SAFETY: there are as many blocks as sums.
+            *crc = unsafe {
+                let next = source.add(last.min(at + size));
+                self.copy_crc32c(source.add(at), destination.add(at), size, next)
+            };
+        }
     }
 
     /// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.

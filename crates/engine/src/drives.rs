@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::DriveIndex;
-use reactor::{Drive, Io, Span};
+use reactor::{Drive, Io, Span, Window};
 
 use crate::bad_reads::BadReads;
 
@@ -30,17 +30,19 @@ struct Slot {
     /// Written since its last flush began.
     dirty: Cell<bool>,
     volatile: bool,
+    by_caller: bool,
 }
 
 impl Slot {
     fn new(drive: Option<Rc<dyn Drive>>) -> Self {
-        let volatile = drive.as_ref().is_some_and(|drive| drive.properties().volatile_cache);
+        let properties = drive.as_ref().map(|drive| drive.properties());
         Self {
             online: Cell::new(drive.is_some()),
             leaving: Cell::new(false),
             drive,
             dirty: Cell::new(false),
-            volatile,
+            volatile: properties.is_some_and(|properties| properties.volatile_cache),
+            by_caller: properties.is_some_and(|properties| properties.by_caller),
         }
     }
 
@@ -98,6 +100,11 @@ impl Drives {
         self.slots.borrow().iter().filter(stays).count()
     }
 
+    /// True if this thread moves what is written, to whatever drive.
+    pub(crate) fn are_written_by_caller(&self) -> bool {
+        self.slots.borrow().iter().all(|slot| slot.by_caller || slot.usable().is_none())
+    }
+
     /// These drives, and no others, are to be emptied.
     pub(crate) fn set_leaving(&self, leaving: &[DriveIndex]) {
         for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
@@ -114,6 +121,17 @@ impl Drives {
     /// Starts a read; `None` if the drive may not be used.
     pub(crate) fn read(&self, index: DriveIndex, offset: u64, into: &[Span]) -> Option<Io> {
         self.with(index, |_, drive| drive.read(offset, into))
+    }
+
+    /// What `look` makes of bytes that lie in this process's memory; `None` if they do not, or if the drive may not be used.
+    pub(crate) fn look<T>(
+        &self,
+        index: DriveIndex,
+        offset: u64,
+        length: usize,
+        look: impl FnOnce(Window<'_>) -> T,
+    ) -> Option<T> {
+        self.with(index, |_, drive| drive.window(offset, length).map(look)).flatten()
     }
 
     /// A read is about to begin.

@@ -6,6 +6,7 @@
 //!
 //! Must not know: layers and volumes, who asked, the log.
 
+mod direct;
 mod pieces;
 
 use std::cell::{Cell, RefCell};
@@ -116,6 +117,9 @@ impl Rows {
             into.len() == run.count as usize * BLOCK && crcs.len() == run.count as usize,
             "shape of a read"
         );
+        if self.copy_run(run, crcs, into) {
+            return Ok(Outcome::Direct);
+        }
         match self.start_read(run.address, std::slice::from_ref(into)) {
             Some((drive, io)) => self.finish_read(run, crcs, into, drive, io).await,
             // On the heap as in `finish_read`.

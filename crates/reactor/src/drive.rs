@@ -3,6 +3,8 @@
 //! The boundary between the engine and everything that stores. Implementations: [`crate::MemoryDrive`], io_uring and
 //! plain threads on block devices and files, and the simulator's.
 
+use std::marker::PhantomData;
+
 use crate::{Io, Span};
 
 /// What a drive is, fixed while it is open.
@@ -18,10 +20,40 @@ pub struct DriveProperties {
     pub volatile_cache: bool,
     /// True if [`Drive::discard`] gives space back.
     pub discard: bool,
+    /// True if the calling thread does the work, as with memory: better done in small steps, with what is still in the thread's caches, and
+    /// other work in between. A hint: what has been begun may end at any time all the same.
+    pub by_caller: bool,
     /// True if space is taken as it is written, and may run out: [`Drive::reserve`] takes it before.
     pub sparse: bool,
     /// True for drives with seek times.
     pub rotational: bool,
+}
+
+/// Bytes of a drive, as they lie in memory while the drive is borrowed. Others may be writing to them, as to any drive's: they are
+/// copied, never referenced.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    start: *const u8,
+    len: usize,
+    drive: PhantomData<&'a ()>,
+}
+
+impl<'a> Window<'a> {
+    /// A window on the `len` bytes at `start`, which must stay readable for `'a`.
+    pub(crate) fn new(start: *const u8, len: usize) -> Self {
+        Self { start, len, drive: PhantomData }
+    }
+
+    /// Where the first byte lies.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.start
+    }
+
+    /// Number of bytes.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks for nothing")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
 }
 
 /// A drive opened on one reactor. Operations may be submitted in any number; they complete in any order.
@@ -48,6 +80,13 @@ pub trait Drive {
     /// A read of this range is about to begin: a hint, for drives that can get ready for it.
     fn expect_read(&self, offset: u64, length: usize) {
         let _ = (offset, length);
+    }
+
+    /// The bytes of this range where they lie, if the drive is memory of this process: who copies them himself can look at them on
+    /// the way. Not for drives on which a device moves data.
+    fn window(&self, offset: u64, length: usize) -> Option<Window<'_>> {
+        let _ = (offset, length);
+        None
     }
 
     /// Makes sure that writes in this range will not run out of space (files: allocates; drives: nothing to do).

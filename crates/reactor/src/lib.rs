@@ -42,7 +42,7 @@ pub use buffer::{ALIGNMENT, Buffer, Span};
 pub use clock::{Clock, Instant, SystemClock};
 pub use command::{LONG_COMMAND, order_device};
 pub use completion::{Completer, Io, IoResult, completion};
-pub use drive::{Drive, DriveProperties};
+pub use drive::{Drive, DriveProperties, Window};
 pub use driver::{Driver, Rouse};
 pub use error::{IoError, IoErrorKind};
 pub use executor::{Reactor, Rest, Task, Yield};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Span};
+use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Span, Window};
 
 /// Bytes that are fetched ahead at most: once the first are being copied the rest comes by itself, and asking for all 4 KiB
 /// takes longer than it saves.
@@ -105,6 +105,7 @@ impl Drive for MemoryDrive {
             physical_sector: 4096,
             volatile_cache: false,
             discard: true,
+            by_caller: true,
             sparse: false,
             rotational: false,
         }
@@ -144,6 +145,10 @@ impl Drive for MemoryDrive {
         if let Some(at) = self.memory.at(offset, length) {
             crate::prefetch(at, length.min(EXPECTED_MAX));
         }
+    }
+
+    fn window(&self, offset: u64, length: usize) -> Option<Window<'_>> {
+        self.memory.at(offset, length).map(|start| Window::new(start, length))
     }
 
     fn reserve(&self, _offset: u64, _length: u64) -> Io {

@@ -213,6 +213,9 @@ impl Load {
         }
         let over = now >= end && self.has_counted(now, warm) || self.begun >= self.work.limit;
         if over && self.free.len() == self.slots.len() {
+            if self.counted.nanos == 0 {
+                self.counted.nanos = now.saturating_sub(warm);
+            }
             return Turn::Done;
         }
         if !over {

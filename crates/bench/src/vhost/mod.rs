@@ -41,6 +41,8 @@ pub struct Options {
     pub length: Duration,
     /// How long each job runs before it counts.
     pub warm_up: Duration,
+    /// Requests on each queue in each round, all of which count, instead of a time.
+    pub requests: Option<u64>,
     /// How often.
     pub rounds: u32,
     /// Bytes of the disk that are used.

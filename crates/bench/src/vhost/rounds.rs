@@ -19,6 +19,8 @@ use crate::suite::Job;
 const ENTRIES_MAX: u32 = 1024;
 /// Bytes of one request at most: what back ends take in one piece.
 const BLOCK_MAX: u64 = 1 << 20;
+/// What ends with its last request lasts as long as that takes.
+const FOR_EVER: Duration = Duration::from_secs(7 * 86_400);
 /// How a disk is filled.
 const FILL_DEPTH: u32 = 16;
 /// How long an idle queue of the pool on memory drives is polled: the daemon's default.
@@ -168,8 +170,7 @@ impl System {
             ..Job::random_read("filling the disk", BLOCK_MAX, FILL_DEPTH, 1)
         };
         let blocks = self.size / BLOCK_MAX;
-        let length = Duration::from_secs(3600);
-        self.measure(&job, None, Some(blocks), Duration::ZERO, length).map(drop)
+        self.measure(&job, None, Some(blocks), Duration::ZERO, FOR_EVER).map(drop)
     }
 
     /// Runs a job once.
@@ -330,7 +331,10 @@ fn run_job(job: &Job, systems: &mut [System], options: &Options) -> Result<Vec<L
             let (Some(system), Some(rounds)) = (systems.get_mut(index), rounds.get_mut(index)) else {
                 continue;
             };
-            rounds.push(system.measure(job, None, None, options.warm_up, options.length)?);
+            rounds.push(match options.requests {
+                None => system.measure(job, None, None, options.warm_up, options.length)?,
+                limit => system.measure(job, None, limit, Duration::ZERO, FOR_EVER)?,
+            });
         }
     }
     let first = rounds.first().cloned().unwrap_or_default();

@@ -15,6 +15,7 @@ fn options(jobs: Vec<Job>) -> Options {
         jobs,
         length: Duration::from_millis(20),
         warm_up: Duration::from_millis(5),
+        requests: None,
         rounds: 2,
         size: 16 << 20,
         overwrite: false,
@@ -62,6 +63,19 @@ fn a_pool_on_memory_is_measured_and_verified() {
         assert_eq!(report.lines.len(), 3);
         report.lines.iter().for_each(assert_sound);
         assert!(report.lines.iter().all(|line| line.rounds.len() == 2 && line.first_is_times.is_none()));
+    }
+}
+
+#[test]
+fn a_number_of_requests_is_an_end_too() {
+    let length = Duration::from_secs(3600);
+    let options = Options { requests: Some(200), length, warm_up: length, ..options(jobs()) };
+    let report = run(&options, |_| {}).unwrap();
+    for line in &report.lines {
+        assert_sound(line);
+        // The rates are of the time that they took: no more were under way than may be (Little's law).
+        let most = f64::from(line.depth * line.queues);
+        assert!(line.rounds.iter().all(|round| round.iops * round.mean_us / 1e6 <= most), "{line:?}");
     }
 }
 

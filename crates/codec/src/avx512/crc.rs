@@ -17,7 +17,9 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::fold::{FOUR, LANES, VECTOR, add_state, fold, merge_lanes, multiply, power_of_x, reduce};
+use super::fold::{
+    FOUR, LANES, TWO, VECTOR, add_state, fold, merge_lanes, merge_two, multiply, power_of_x, reduce,
+};
 
 /// Bytes of the block that has a kernel of its own.
 const BLOCK: usize = 4096;
@@ -65,9 +67,72 @@ fn append(crc: u32, data: &[u8], more: bool) -> u32 {
     let (vectors, rest) = rest.split_at(whole_lanes(rest.len()));
     // SAFETY: a slice is valid for reads of its length.
     let state = unsafe {
-        lanes::<false>(state, vectors.as_ptr(), std::ptr::null_mut(), vectors.len(), std::ptr::null())
+        lanes::<READ>(state, vectors.as_ptr(), std::ptr::null_mut(), vectors.len(), std::ptr::null())
     };
     !words(state, rest)
+}
+
+/// Copies blocks of `size` bytes, a multiple of 256, past the caches, and gives the CRC-32C of each copy. Four quarters of the
+/// blocks go side by side: that is more that is fetched at the same time than one place of memory gives.
+///
+/// # Safety
+/// As [`copy_crc32c`] for all of them together; `destination` is aligned to 64.
+#[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+pub(crate) unsafe fn stream_crc32c_blocks(
+    source: *const u8,
+    destination: *mut u8,
+    size: usize,
+    crcs: &mut [u32],
+) {
+    debug_assert!(whole_lanes(size) == size && destination.addr().is_multiple_of(VECTOR));
+    let quarter = crcs.len() / LANES;
+    for index in 0..quarter {
+        let blocks: [usize; LANES] = std::array::from_fn(|lane| lane * quarter + index);
+        // SAFETY: the caller's contract: there are as many blocks as sums.
+        let sums = unsafe { stream_four(source, destination, blocks.map(|block| block * size), size) };
+        for (block, sum) in blocks.into_iter().zip(sums) {
+            crcs[block] = sum;
+        }
+    }
+    for block in LANES * quarter..crcs.len() {
+        let at = block * size;
+        // SAFETY: as above.
+        unsafe {
+            let next = source.wrapping_add(at + AHEAD);
+            crcs[block] = !lanes::<STREAM>(!0, source.add(at), destination.add(at), size, next);
+        }
+    }
+    // Streaming stores are ordered with nothing: they must have happened before anyone is told of the copy.
+    _mm_sfence();
+}
+
+/// Copies the `size` bytes at each of four offsets past the caches, and gives the CRC-32C of each copy.
+///
+/// # Safety
+/// As [`stream_crc32c_blocks`], for these bytes.
+#[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+unsafe fn stream_four(
+    source: *const u8,
+    destination: *mut u8,
+    offsets: [usize; LANES],
+    size: usize,
+) -> [u32; LANES] {
+    let two = TWO.in_all_lanes();
+    let mut sums = [[_mm512_setzero_si512(); 2]; LANES];
+    for at in (0..size).step_by(2 * VECTOR) {
+        for (offset, sums) in offsets.into_iter().zip(&mut sums) {
+            for (half, sum) in sums.iter_mut().enumerate() {
+                let at = offset + at + half * VECTOR;
+                // SAFETY: the caller's contract.
+                let vector = unsafe { take::<STREAM>(source, destination, source.wrapping_add(AHEAD), at) };
+                *sum = fold(*sum, two, vector);
+            }
+        }
+        if at == 0 {
+            sums.iter_mut().for_each(|[first, _]| *first = add_state(*first, !0));
+        }
+    }
+    sums.map(|sums| !reduce(merge_two(sums)))
 }
 
 /// Copies `length` bytes and gives the CRC-32C of the copy. Meanwhile as many bytes from `next` on are fetched
@@ -86,7 +151,7 @@ pub(crate) unsafe fn copy_crc32c(
     let most = whole_lanes(length);
     // SAFETY: the caller's contract; `most` is at most `length`.
     unsafe {
-        let state = lanes::<true>(!0, source, destination, most, next);
+        let state = lanes::<COPY>(!0, source, destination, most, next);
         if most == length {
             return !state;
         }
@@ -180,20 +245,30 @@ impl Block<'_> {
     }
 }
 
-/// The 64 bytes `at` bytes from `source`. With COPY they are also written to `destination`, and those of `next`
+/// What is done with bytes that are summed: nothing else.
+const READ: u8 = 0;
+/// They are copied.
+const COPY: u8 = 1;
+/// They are copied past the caches.
+const STREAM: u8 = 2;
+/// How far ahead such a copy fetches, in bytes: into the second-level cache, since the first has not enough places for what is on
+/// its way. On a Xeon with AVX-512 a copy from memory took 108 us a MiB, 90 with this, and 75 in four places at once.
+const AHEAD: usize = 512;
+
+/// The 64 bytes `at` bytes from `source`. With COPY or STREAM they are also written to `destination`, and those of `next`
 /// fetched.
 ///
 /// # Safety
 /// As [`lanes`], for these 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn take<const COPY: bool>(
+unsafe fn take<const HOW: u8>(
     source: *const u8,
     destination: *mut u8,
     next: *const u8,
     at: usize,
 ) -> __m512i {
-    if !COPY {
+    if HOW == READ {
         // SAFETY: the caller's contract.
         return unsafe { _mm512_loadu_si512(source.add(at).cast()) };
     }
@@ -208,8 +283,14 @@ unsafe fn take<const COPY: bool>(
             at = in(reg) at,
             options(nostack, preserves_flags, readonly)
         );
-        _mm512_storeu_si512(destination.add(at).cast(), vector);
-        _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(at).cast());
+        let next = next.wrapping_add(at).cast();
+        if HOW == STREAM {
+            _mm512_stream_si512(destination.add(at).cast(), vector);
+            _mm_prefetch::<_MM_HINT_T1>(next);
+        } else {
+            _mm512_storeu_si512(destination.add(at).cast(), vector);
+            _mm_prefetch::<_MM_HINT_T0>(next);
+        }
     }
     vector
 }
@@ -217,10 +298,10 @@ unsafe fn take<const COPY: bool>(
 /// A state and `length` bytes more, a multiple of 256.
 ///
 /// # Safety
-/// `source` is valid for reads of `length` bytes; with COPY, `destination` is for writes.
+/// `source` is valid for reads of `length` bytes; with COPY or STREAM, `destination` is for writes, and with STREAM aligned to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-unsafe fn lanes<const COPY: bool>(
+unsafe fn lanes<const HOW: u8>(
     state: u32,
     source: *const u8,
     destination: *mut u8,
@@ -234,13 +315,13 @@ unsafe fn lanes<const COPY: bool>(
     let mut sums = [_mm512_setzero_si512(); LANES];
     for (lane, sum) in sums.iter_mut().enumerate() {
         // SAFETY: `length` is not zero, so at least LANES vectors.
-        *sum = unsafe { take::<COPY>(source, destination, next, lane * VECTOR) };
+        *sum = unsafe { take::<HOW>(source, destination, next, lane * VECTOR) };
     }
     sums[0] = add_state(sums[0], state);
     for at in (LANES * VECTOR..length).step_by(LANES * VECTOR) {
         for (lane, sum) in sums.iter_mut().enumerate() {
             // SAFETY: `at` and LANES vectors more are at most `length`, its multiple.
-            *sum = fold(*sum, four, unsafe { take::<COPY>(source, destination, next, at + lane * VECTOR) });
+            *sum = fold(*sum, four, unsafe { take::<HOW>(source, destination, next, at + lane * VECTOR) });
         }
     }
     reduce(merge_lanes(sums))

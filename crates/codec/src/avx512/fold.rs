@@ -49,7 +49,8 @@ impl Ahead {
 }
 
 const ONE: Ahead = Ahead::bytes(VECTOR);
-const TWO: Ahead = Ahead::bytes(2 * VECTOR);
+/// From a vector to the one after its next.
+pub(super) const TWO: Ahead = Ahead::bytes(2 * VECTOR);
 /// From a lane's vector to its next.
 pub(super) const FOUR: Ahead = Ahead::bytes(LANES * VECTOR);
 /// What moves the first, second and third 128 bits of a vector onto the last. Those stay: their factors are zero.
@@ -82,6 +83,13 @@ pub(super) fn merge_lanes(sums: [__m512i; LANES]) -> __m512i {
     let two = TWO.in_all_lanes();
     let (third, fourth) = (fold(sums[0], two, sums[2]), fold(sums[1], two, sums[3]));
     fold(third, ONE.in_all_lanes(), fourth)
+}
+
+/// Two sums of vectors that lie one after the other, as one in the place of the last.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+pub(super) fn merge_two([first, second]: [__m512i; 2]) -> __m512i {
+    fold(first, ONE.in_all_lanes(), second)
 }
 
 /// The state after the 64 bytes that `sum` stands for.

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use codec::Code;
-use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, SegmentId};
+use format::{Column, DriveIndex, Item, RecordPlace, Row, Scheme, SegmentClass, SegmentId};
 use reactor::{Io, IoResult};
 use smallvec::SmallVec;
 
 use super::pace::TRIES_MAX;
 use super::request::{Batch, REQUEST_BLOCKS_MAX, prefers_mirror};
-use super::stage::Stage;
+use super::stage::{Stage, Strip};
 use super::{Asked, Effect, Flight, Log, Stream};
 use crate::error::{Error, ErrorKind};
 use crate::geometry::RecordLayout;
@@ -240,15 +240,21 @@ impl Log {
             durable: self.durable.get(),
         };
         let code: Rc<Code> = self.rows.code(scheme);
-        let stage = Stage::new(&batch, scheme, &code, &place, &self.identity.key);
+        let mut stage = Stage::new(&batch, scheme, &code, layout);
+        let mut writes = Writes::new();
+        for rows in stage.strips(!self.rows.drives.are_written_by_caller()) {
+            let row = layout.row.plus(u32::try_from(rows.start).unwrap_or(u32::MAX));
+            let strip = stage.lay_out(rows, &place, &self.identity.key);
+            self.start_writes((segment, row), scheme, &strip, &mut writes);
+        }
+        let crcs = stage.crcs().to_vec();
         self.count(&batch, scheme, layout.rows, stream);
-        let writes = self.start_writes(segment, scheme, layout, &stage);
         let flight = Rc::new(Flight {
             sequence,
             segment,
             layout,
             header_blocks: batch.header_blocks,
-            crcs: stage.crcs,
+            crcs,
             batch: std::cell::RefCell::new(batch),
             stream,
             written: std::cell::Cell::new(false),
@@ -257,20 +263,19 @@ impl Log {
         self.finish_or_wait(flight, writes);
     }
 
-    /// Starts one write for each column that is on a drive in use.
+    /// Starts one write for each column that is on a drive in use, of some rows from `row` on.
     fn start_writes(
         &self,
-        segment: SegmentId,
+        (segment, row): (SegmentId, Row),
         scheme: Scheme,
-        layout: RecordLayout,
-        stage: &Stage,
-    ) -> Writes {
+        strip: &Strip,
+        writes: &mut Writes,
+    ) {
         let segments = self.rows.segments.borrow();
-        let columns = (0..scheme.width()).filter_map(|column| {
-            let cell = segments.cell_at(segment, Column::new(column), layout.row)?;
-            Some((cell.drive, self.rows.drives.write(cell.drive, cell.offset, &[stage.column(column)])?))
-        });
-        columns.collect()
+        writes.extend((0..scheme.width()).filter_map(|column| {
+            let cell = segments.cell_at(segment, Column::new(column), row)?;
+            Some((cell.drive, self.rows.drives.write(cell.drive, cell.offset, &[strip.column(column)])?))
+        }));
     }
 
     /// Finishes a record at once if its writes are done (memory drives), else in a task of its own.

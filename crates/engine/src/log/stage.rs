@@ -1,8 +1,11 @@
 //! A record in memory, ready to be written: header, payload and parity, column by column.
 //!
 //! The payload is copied exactly once, because its owner (a guest) may change it at any time: the CRC and the parity
-//! are those of the copy. Unused cells are zero, so that every row is a codeword (R2).
+//! are those of the copy. Unused cells are zero, so that every row is a codeword (R2). All of a record may be laid out at once, or some
+//! rows at a time, those of the header last, because it has the sums of all others.
 #![allow(unsafe_code)]
+
+use std::ops::Range;
 
 use codec::{Code, Source};
 use format::limits::BLOCK;
@@ -13,96 +16,152 @@ use smallvec::SmallVec;
 use super::request::Batch;
 use crate::geometry::RecordLayout;
 
-/// A record in memory.
-pub(super) struct Stage {
+/// Rows that are laid out at a time where the processor moves the data: all columns of them are in its second-level cache when they
+/// are written, and the pieces are long enough to go past it.
+pub(super) const STRIP_ROWS: usize = 16;
+
+/// A record that is laid out.
+pub(super) struct Stage<'a> {
+    batch: &'a Batch,
+    code: &'a Code,
+    shape: Shape,
+    /// What each data cell holds, in the order of the blocks, which is column by column.
+    cells: SmallVec<[Source; 512]>,
+    /// CRC32C of each, as far as they have been laid out.
+    sums: SmallVec<[u32; 512]>,
+}
+
+/// Some rows of a record.
+pub(super) struct Strip {
     buffer: Buffer,
-    /// CRC32C of each payload block.
-    pub(super) crcs: Vec<u32>,
     column_bytes: usize,
     /// A mirror's columns all hold the same bytes, which are kept once.
     mirrored: bool,
 }
 
-impl Stage {
-    /// Lays out a batch as a record of `scheme`.
-    pub(super) fn new(
-        batch: &Batch,
-        scheme: Scheme,
-        code: &Code,
-        place: &RecordPlace,
-        key: &PoolKey,
-    ) -> Self {
-        let layout = RecordLayout::new(scheme, place.row, batch.blocks());
-        let rows = layout.rows as usize;
-        let mirrored = scheme.data() == 1;
-        let columns = if mirrored { 1 } else { usize::from(scheme.width()) };
-        let mut stage = Self {
-            buffer: Buffer::new(columns * rows * BLOCK),
-            crcs: Vec::new(),
-            column_bytes: rows * BLOCK,
-            mirrored,
+impl<'a> Stage<'a> {
+    /// A batch as a record of `scheme`, nothing of it laid out.
+    pub(super) fn new(batch: &'a Batch, scheme: Scheme, code: &'a Code, layout: RecordLayout) -> Self {
+        let data = usize::from(scheme.data());
+        let shape = Shape {
+            rows: layout.rows as usize,
+            data,
+            columns: if data == 1 { 1 } else { usize::from(scheme.width()) },
+            header_blocks: batch.header_blocks as usize,
         };
-        let shape =
-            Shape { rows, data: usize::from(scheme.data()), header_blocks: batch.header_blocks as usize };
         let cells = shape.cells(batch);
-        if mirrored {
-            stage.copy(&shape, &cells, batch.payload as usize);
-            stage.write_header(batch, place, key, &shape);
-        } else {
-            stage.copy_and_encode(&shape, code, &cells, batch.payload as usize);
-            stage.write_header(batch, place, key, &shape);
-            stage.encode_header_rows(&shape, code);
-        }
-        stage
+        let sums = SmallVec::from_elem(0, cells.len());
+        Self { batch, code, shape, cells, sums }
     }
 
+    /// Parts of the record in the order in which they are to be laid out: all of it, or strips of about [`STRIP_ROWS`].
+    pub(super) fn strips(&self, at_once: bool) -> SmallVec<[Range<usize>; 8]> {
+        let (rows, first) = (self.shape.rows, self.shape.header_rows());
+        let count = (rows - first) / STRIP_ROWS;
+        if at_once || count < 2 {
+            return SmallVec::from_elem(0..rows, 1);
+        }
+        let start = |strip: usize| if strip < count { first + strip * STRIP_ROWS } else { rows };
+        (0..count).map(|strip| start(strip)..start(strip + 1)).chain(std::iter::once(0..first)).collect()
+    }
+
+    /// Lays out some rows. Those that hold the header come last, if not all at once.
+    pub(super) fn lay_out(&mut self, rows: Range<usize>, place: &RecordPlace, key: &PoolKey) -> Strip {
+        let column_bytes = rows.len() * BLOCK;
+        let mut buffer = Buffer::new(self.shape.columns * column_bytes);
+        let held = if rows.start == 0 { self.shape.header_rows() } else { 0 };
+        let mirrored = self.shape.data == 1;
+        if mirrored {
+            self.copy(rows, buffer.as_mut_slice());
+        } else {
+            self.copy_and_encode(rows, held, buffer.as_mut_slice());
+        }
+        if held > 0 {
+            self.write_header(place, key, buffer.as_mut_slice());
+            if !mirrored {
+                self.encode_rows(held, column_bytes, buffer.as_mut_slice());
+            }
+        }
+        Strip { buffer, column_bytes, mirrored }
+    }
+
+    /// CRC32C of each payload block, when everything has been laid out.
+    pub(super) fn crcs(&self) -> &[u32] {
+        let header = self.shape.header_blocks;
+        match self.sums.get(header..header + self.batch.payload as usize) {
+            Some(crcs) => crcs,
+            None => panic!("a record holds its whole payload"),
+        }
+    }
+
+    /// Writes the header into its cells, which are zero: the first ones of the first column, one below the other.
+    fn write_header(&self, place: &RecordPlace, key: &PoolKey, bytes: &mut [u8]) {
+        let items: SmallVec<[Item; 64]> =
+            self.batch.requests.iter().flat_map(|request| request.items.iter().copied()).collect();
+        let cells = bytes.get_mut(..self.shape.header_blocks * BLOCK);
+        let Some(cells) = cells else { panic!("a record has room for its header") };
+        Header::encode(place, &items, self.crcs(), key, cells);
+    }
+
+    /// Fills rows of the one column of a mirror: nothing is encoded.
+    fn copy(&mut self, rows: Range<usize>, bytes: &mut [u8]) {
+        let (cells, sums) = (self.cells.get(rows.clone()), self.sums.get_mut(rows));
+        let (Some(cells), Some(sums)) = (cells, sums) else { panic!("rows of a record") };
+        for ((cell, source), sum) in bytes.chunks_exact_mut(BLOCK).zip(cells).zip(sums) {
+            match source {
+                // SAFETY: each source is a whole block of a span that the batch keeps alive.
+                Source::Copy(at) => *sum = unsafe { codec::copy_crc32c_from(*at, cell) },
+                Source::Zero | Source::InPlace => cell.fill(0),
+            }
+        }
+    }
+
+    /// Fills all cells of some rows, zero where they are the header's or nobody's, and encodes all but the first `held` of them, which
+    /// hold the header.
+    fn copy_and_encode(&mut self, rows: Range<usize>, held: usize, bytes: &mut [u8]) {
+        let all = rows.len() == self.shape.rows;
+        let (mut data, mut parity) = columns(bytes, rows.len() * BLOCK, self.shape.data);
+        if all {
+            // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
+            unsafe {
+                let (cells, sums) = (&self.cells, &mut self.sums);
+                self.code.encode_record_copy(BLOCK, held, cells, &mut data, sums, &mut parity);
+            }
+            return;
+        }
+        let of_column = |column: usize| {
+            let first = column * self.shape.rows;
+            first + rows.start..first + rows.end
+        };
+        let cells: SmallVec<[Source; 128]> = (0..self.shape.data)
+            .flat_map(|column| self.cells.get(of_column(column)).unwrap_or(&[]))
+            .copied()
+            .collect();
+        let mut sums: SmallVec<[u32; 128]> = SmallVec::from_elem(0, cells.len());
+        // SAFETY: as above.
+        unsafe { self.code.encode_record_copy(BLOCK, held, &cells, &mut data, &mut sums, &mut parity) };
+        for (column, sums) in sums.chunks_exact(rows.len()).enumerate() {
+            if let Some(place) = self.sums.get_mut(of_column(column)) {
+                place.copy_from_slice(sums);
+            }
+        }
+    }
+
+    /// Encodes the first rows, which had to wait for the header.
+    fn encode_rows(&self, count: usize, column_bytes: usize, bytes: &mut [u8]) {
+        let rows = ..count * BLOCK;
+        let (data, mut parity) = columns(bytes, column_bytes, self.shape.data);
+        let inputs: SmallVec<[&[u8]; 32]> = data.iter().filter_map(|column| column.get(rows)).collect();
+        let mut outputs: Columns<'_> = parity.iter_mut().filter_map(|column| column.get_mut(rows)).collect();
+        self.code.encode(&inputs, &mut outputs);
+    }
+}
+
+impl Strip {
     /// What to write to a column.
     pub(super) fn column(&self, column: u8) -> Span {
         let start = if self.mirrored { 0 } else { usize::from(column) * self.column_bytes };
         self.buffer.span().slice(start..start + self.column_bytes)
-    }
-
-    /// Writes the header into its cells, which are zero: the first ones of the first column, one below the other.
-    fn write_header(&mut self, batch: &Batch, place: &RecordPlace, key: &PoolKey, shape: &Shape) {
-        let items: SmallVec<[Item; 64]> =
-            batch.requests.iter().flat_map(|request| request.items.iter().copied()).collect();
-        let cells = self.buffer.as_mut_slice().get_mut(..shape.header_blocks * BLOCK);
-        let Some(cells) = cells else { panic!("a record has room for its header") };
-        Header::encode(place, &items, &self.crcs, key, cells);
-    }
-
-    /// Fills the one column of a mirror: nothing is encoded.
-    fn copy(&mut self, shape: &Shape, cells: &[Source], payload: usize) {
-        self.crcs.reserve_exact(payload);
-        for (cell, source) in self.buffer.as_mut_slice().chunks_exact_mut(BLOCK).zip(cells) {
-            match source {
-                // SAFETY: each source is a whole block of a span that the batch keeps alive.
-                Source::Copy(at) => self.crcs.push(unsafe { codec::copy_crc32c_from(*at, cell) }),
-                Source::Zero | Source::InPlace => cell.fill(0),
-            }
-        }
-        assert_eq!(self.crcs.len(), payload, "a mirror of {} rows holds the whole payload", shape.rows);
-    }
-
-    /// Fills all cells, zero where they are the header's or nobody's, and encodes the rows that hold no header.
-    fn copy_and_encode(&mut self, shape: &Shape, code: &Code, cells: &[Source], payload: usize) {
-        let mut crcs: SmallVec<[u32; 512]> = SmallVec::from_elem(0, cells.len());
-        let (mut data, mut parity) = columns(self.buffer.as_mut_slice(), shape);
-        let held = shape.header_rows();
-        // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
-        unsafe { code.encode_record_copy(BLOCK, held, cells, &mut data, &mut crcs, &mut parity) };
-        let of_payload = crcs.get(shape.header_blocks..shape.header_blocks + payload);
-        self.crcs = of_payload.map(<[u32]>::to_vec).unwrap_or_default();
-        assert_eq!(self.crcs.len(), payload, "a record holds its whole payload");
-    }
-
-    /// Encodes the rows that had to wait for the header.
-    fn encode_header_rows(&mut self, shape: &Shape, code: &Code) {
-        let rows = ..shape.header_rows() * BLOCK;
-        let (data, mut parity) = columns(self.buffer.as_mut_slice(), shape);
-        let inputs: SmallVec<[&[u8]; 32]> = data.iter().filter_map(|column| column.get(rows)).collect();
-        let mut outputs: Columns<'_> = parity.iter_mut().filter_map(|column| column.get_mut(rows)).collect();
-        code.encode(&inputs, &mut outputs);
     }
 }
 
@@ -110,6 +169,8 @@ impl Stage {
 struct Shape {
     rows: usize,
     data: usize,
+    /// Columns that are laid out.
+    columns: usize,
     header_blocks: usize,
 }
 
@@ -138,11 +199,11 @@ impl Shape {
 
 type Columns<'a> = SmallVec<[&'a mut [u8]; 32]>;
 
-/// The data and parity columns of a record.
-fn columns<'a>(bytes: &'a mut [u8], shape: &Shape) -> (Columns<'a>, Columns<'a>) {
-    let mut data: Columns<'a> = bytes.chunks_exact_mut(shape.rows * BLOCK).collect();
-    let parity = data.drain(shape.data..).collect();
-    (data, parity)
+/// The data and parity columns of some rows.
+fn columns(bytes: &mut [u8], column_bytes: usize, data: usize) -> (Columns<'_>, Columns<'_>) {
+    let mut columns: Columns<'_> = bytes.chunks_exact_mut(column_bytes).collect();
+    let parity = columns.drain(data..).collect();
+    (columns, parity)
 }
 
 #[cfg(test)]

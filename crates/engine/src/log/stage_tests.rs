@@ -37,41 +37,67 @@ fn batch(blocks: u16, scheme: Scheme) -> (Batch, Vec<u8>) {
     (Batch::gather(&mut queue, scheme, 1 << 20, 64, false), bytes)
 }
 
-fn column(stage: &Stage, column: u8) -> Vec<u8> {
-    let span = stage.column(column);
-    let mut bytes = vec![0; span.len()];
-    span.copy_to(0, &mut bytes);
-    bytes
+/// The columns of a record as its drives would have them.
+fn columns_of(stage: &mut Stage<'_>, width: u8, rows: usize, at_once: bool) -> Vec<Vec<u8>> {
+    let mut columns = vec![vec![0xEE; rows * BLOCK]; usize::from(width)];
+    for strip in stage.strips(at_once) {
+        let laid = stage.lay_out(strip.clone(), &place(), &KEY);
+        for (index, column) in (0..).zip(&mut columns) {
+            laid.column(index).copy_to(0, &mut column[strip.start * BLOCK..strip.end * BLOCK]);
+        }
+    }
+    columns
 }
 
-/// Every shape of record is a codeword whose blocks lie where the layout says, padded with zeros.
+/// Strips are a record's rows, each once, and the header's come last.
+#[test]
+fn strips_are_all_rows_and_the_header_is_last() {
+    let scheme: Scheme = "4+1".parse().unwrap();
+    let code = Code::new(4, 1).unwrap();
+    for blocks in [1, 60, 127, 128, 131, 132, 200, 256] {
+        let (batch, _) = batch(blocks, scheme);
+        let layout = RecordLayout::new(scheme, Row::new(5), batch.blocks());
+        let stage = Stage::new(&batch, scheme, &code, layout);
+        assert_eq!(stage.strips(true).as_slice(), std::slice::from_ref(&(0..layout.rows as usize)));
+        let strips = stage.strips(false);
+        let last = strips.last().unwrap().clone();
+        assert!(last.start == 0 && last.end >= batch.header_blocks.min(layout.rows) as usize, "{strips:?}");
+        let mut rows: Vec<usize> = strips.iter().cloned().flatten().collect();
+        rows.sort_unstable();
+        assert_eq!(rows, (0..layout.rows as usize).collect::<Vec<_>>(), "{strips:?}");
+        assert!(strips.iter().all(|strip| strips.len() == 1 || strip.len() < 2 * STRIP_ROWS), "{strips:?}");
+        assert_eq!(strips.len() > 1, blocks >= 128, "{blocks} blocks: {strips:?}");
+    }
+}
+
+/// Every shape of record is a codeword whose blocks lie where the layout says, padded with zeros, at once or in strips.
 #[test]
 fn records_are_codewords_laid_out_column_by_column() {
-    for text in ["4+1", "4+2", "8+2", "2+2", "3+0", "1+1", "1+2", "16+4"] {
+    let schemes = ["4+1", "4+2", "8+2", "2+2", "3+0", "1+1", "1+2", "16+4"];
+    let all = schemes.iter().flat_map(|text| [1, 2, 3, 5, 16, 63, 256].map(|blocks| (text, blocks)));
+    for ((text, blocks), at_once) in all.flat_map(|shape| [(shape, true), (shape, false)]) {
         let scheme: Scheme = text.parse().unwrap();
         let code = Code::new(scheme.data(), scheme.parity()).unwrap();
-        for blocks in [1, 2, 3, 5, 16, 63, 256] {
-            let (batch, bytes) = batch(blocks, scheme);
-            let stage = Stage::new(&batch, scheme, &code, &place(), &KEY);
-            let rows = RecordLayout::new(scheme, Row::new(5), batch.blocks()).rows as usize;
-            let columns: Vec<Vec<u8>> = (0..scheme.width()).map(|at| column(&stage, at)).collect();
-            assert!(columns.iter().all(|column| column.len() == rows * BLOCK));
-            let (data, parity) = columns.split_at(usize::from(scheme.data()));
-            let flat = data.concat();
-            let header = UnverifiedHeader::parse(&flat).unwrap();
-            let skip = usize::from(header.blocks()) * BLOCK;
-            let header = header.verify(&flat[..skip], &KEY).unwrap();
-            assert_eq!(header.place, place());
-            assert_eq!(flat[skip..skip + bytes.len()], bytes, "{text} {blocks}");
-            assert!(codec::is_zero(&flat[skip + bytes.len()..]), "{text} {blocks}");
-            let crcs: Vec<u32> = bytes.chunks(BLOCK).map(codec::crc32c).collect();
-            assert_eq!(header.crcs, crcs);
-            assert_eq!(stage.crcs, crcs);
-            let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-            let mut right = vec![vec![0; rows * BLOCK]; parity.len()];
-            let mut outputs: Vec<&mut [u8]> = right.iter_mut().map(Vec::as_mut_slice).collect();
-            code.encode(&inputs, &mut outputs);
-            assert_eq!(parity, right, "{text} {blocks}");
-        }
+        let (batch, bytes) = batch(blocks, scheme);
+        let layout = RecordLayout::new(scheme, Row::new(5), batch.blocks());
+        let rows = layout.rows as usize;
+        let mut stage = Stage::new(&batch, scheme, &code, layout);
+        let columns = columns_of(&mut stage, scheme.width(), rows, at_once);
+        let (data, parity) = columns.split_at(usize::from(scheme.data()));
+        let flat = data.concat();
+        let header = UnverifiedHeader::parse(&flat).unwrap();
+        let skip = usize::from(header.blocks()) * BLOCK;
+        let header = header.verify(&flat[..skip], &KEY).unwrap();
+        assert_eq!(header.place, place());
+        assert_eq!(flat[skip..skip + bytes.len()], bytes, "{text} {blocks}");
+        assert!(codec::is_zero(&flat[skip + bytes.len()..]), "{text} {blocks}");
+        let crcs: Vec<u32> = bytes.chunks(BLOCK).map(codec::crc32c).collect();
+        assert_eq!(header.crcs, crcs);
+        assert_eq!(stage.crcs(), crcs);
+        let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        let mut right = vec![vec![0; rows * BLOCK]; parity.len()];
+        let mut outputs: Vec<&mut [u8]> = right.iter_mut().map(Vec::as_mut_slice).collect();
+        code.encode(&inputs, &mut outputs);
+        assert_eq!(parity, right, "{text} {blocks}");
     }
 }

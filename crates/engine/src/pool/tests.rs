@@ -438,3 +438,39 @@ fn a_replay_changes_what_landing_changed() {
         pool.close().await.unwrap();
     });
 }
+
+/// Drives in memory are verified while they are copied: what does not verify is given back by the others all the same.
+#[test]
+fn what_a_memory_drive_lost_is_given_back() {
+    let (memories, drives) = memories(5, 24 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        pool.create_volume("a", 64 << 20, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("a").await.unwrap().attach();
+        let data = pattern(9, 1 << 20);
+        volume.write(0, &data.span()).await.unwrap();
+        let drives: Vec<_> = memories.iter().map(Memory::open).collect();
+        let mut damaged = 0;
+        for drive in &drives {
+            let whole = Buffer::new(24 << 20);
+            drive.read(0, &[whole.span()]).await.unwrap();
+            // A block of each row at most, so that the rest of the row can give it back.
+            let wanted = [17, 200].map(|block: usize| &data.as_slice()[block * 4096..][..4096]);
+            for (at, block) in whole.as_slice().chunks(4096).enumerate() {
+                if wanted.contains(&block) {
+                    let mut changed = Buffer::copy_of(block);
+                    changed.as_mut_slice()[4095] ^= 0x40;
+                    drive.write(at as u64 * 4096, &[changed.span()]).await.unwrap();
+                    damaged += 1;
+                }
+            }
+        }
+        assert_eq!(damaged, 2, "each block lies in one place");
+        // By itself, and within a long read.
+        assert_eq!(read(&volume, 17 * 4096, 4096).await, data.as_slice()[17 * 4096..][..4096]);
+        assert!(read(&volume, 0, 1 << 20).await == data.as_slice());
+        drop(volume);
+        pool.close().await.unwrap();
+    });
+}

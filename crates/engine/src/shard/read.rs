@@ -49,7 +49,11 @@ impl Shard {
             }
             let Some(piece) = pieces.get_mut(index) else { continue };
             self.rows.segments.borrow_mut().pin(piece.run.address.segment());
-            piece.started = self.rows.start_read(piece.run.address, &[piece.target(into)]);
+            let target = piece.target(into);
+            piece.done = self.rows.copy_run(piece.run, &crcs_of(&entries, piece), &target);
+            if !piece.done {
+                piece.started = self.rows.start_read(piece.run.address, &[target]);
+            }
         }
         let read = self.finish_pieces(layer, block, &entries, &mut pieces, into).await;
         for piece in &pieces {

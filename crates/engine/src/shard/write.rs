@@ -17,6 +17,9 @@ use crate::map::{Map, Pins};
 /// Leaves that one unmap record changes at most: an item for each still fits one header block.
 const UNMAP_LEAVES: usize = 128;
 
+/// Blocks whose first bytes are fetched while it is found out which are zero.
+const ZEROS_AHEAD: usize = 16;
+
 impl Shard {
     /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, from block `block` of a
     /// volume on. Blocks of zeros are stored as holes.
@@ -355,7 +358,7 @@ impl Shard {
 fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, trimmed: UnmapMode) -> Request {
     let mut request =
         Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Leaves(pins), reply: None };
-    let zeros: SmallVec<[bool; 8]> = data.peek(|bytes| bytes.chunks_exact(BLOCK).map(is_zero).collect());
+    let zeros = data.peek(zeros);
     let mut start = 0;
     while let Some(zero) = zeros.get(start).copied() {
         let length = zeros.iter().skip(start).take_while(|next| **next == zero).count();
@@ -371,4 +374,19 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, trimmed: U
         start += length;
     }
     request
+}
+
+/// Which blocks are zero. Mostly the first bytes tell, which whoever has written them may still have in his caches: several are
+/// fetched at a time.
+fn zeros(bytes: &[u8]) -> SmallVec<[bool; 8]> {
+    let blocks = bytes.chunks_exact(BLOCK);
+    let mut ahead = blocks.clone().skip(1);
+    ahead.by_ref().take(ZEROS_AHEAD).for_each(|block| reactor::prefetch(block.as_ptr(), 1));
+    let is_zero = |block| {
+        if let Some(next) = ahead.next() {
+            reactor::prefetch(next.as_ptr(), 1);
+        }
+        is_zero(block)
+    };
+    blocks.map(is_zero).collect()
 }

@@ -91,6 +91,9 @@ pub(crate) struct VhostArgs {
     /// How much of the disk to use
     #[arg(long, default_value = "1G", value_name = "SIZE")]
     pub(crate) size: Size,
+    /// Size of each memory drive
+    #[arg(long, default_value = "2G", value_name = "SIZE", conflicts_with = "socket")]
+    pub(crate) drive_size: Size,
     /// The core that the load stays on
     #[arg(long, value_name = "CORE")]
     pub(crate) core: Option<usize>,
@@ -130,6 +133,10 @@ pub(crate) struct JobArgs {
     /// One after the other, not anywhere
     #[arg(long, requires = "block")]
     pub(crate) sequential: bool,
+    /// Requests on each queue in each round, all of which count, instead of '--seconds'
+    #[arg(long, value_name = "N", requires = "block", conflicts_with_all = ["seconds", "proportion"],
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) requests: Option<u64>,
 }
 
 /// A pool that is overwritten at random until cleaning costs what it always will: write amplification, and latency over time

@@ -21,8 +21,6 @@ write is logged with header, MAC, checksums and parity. Memory drives keep what 
 
 /// Time before a job counts.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Bytes of each memory drive.
-const DRIVE: usize = 2 << 30;
 
 /// Measures and prints.
 ///
@@ -78,12 +76,13 @@ fn options(arguments: &VhostArgs) -> Result<Options> {
         jobs,
         length: Duration::from_secs_f64(arguments.seconds),
         warm_up: WARM_UP,
+        requests: arguments.job.requests,
         rounds: arguments.rounds,
         size: arguments.size.0,
         overwrite: arguments.overwrite,
         core: arguments.core,
         pool_cores: arguments.pool_cores.clone(),
-        drive_bytes: DRIVE,
+        drive_bytes: usize::try_from(arguments.drive_size.0).unwrap_or(usize::MAX),
         beside: arguments.beside,
         indirect: arguments.indirect,
         proportion: arguments.proportion,
