@@ -1,9 +1,9 @@
 //! `gabion bench churn`.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bench::churn::{Distribution, Options, Step};
-use indicatif::ProgressBar;
 
+use super::measuring::Measuring;
 use crate::cli::{ChurnArgs, DistributionArg, Global};
 use crate::failure::Outcome;
 use crate::output;
@@ -30,36 +30,23 @@ pub(crate) fn run(global: &Global, arguments: &ChurnArgs) -> Result<Outcome> {
         queue_depth: arguments.depth,
         seed: arguments.seed,
     };
-    let table = !global.json && !global.quiet;
-    if table {
-        super::print(&format!("{PROMISES}\nmachine: {}\n\n{}", bench::machine(), output::churn_header()))?;
+    let measuring = Measuring::begin(global, PROMISES)?;
+    if measuring.table {
+        super::print(&output::churn_header())?;
     }
-    let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    spinner.set_message("making the pool");
-    // No ticking thread: it would take its time from what is measured.
-    spinner.tick();
+    measuring.tell("making the pool");
     let tell = |step: Step<'_>| match step {
-        Step::Filling(share) => spinner.set_message(format!("filling the volume: {:.0} %", share * 100.0)),
-        Step::Verifying(share) => {
-            spinner.set_message(format!("reading every block: {:.0} %", share * 100.0));
-        }
+        Step::Filling(share) => measuring.tell_share("filling the volume", share),
+        Step::Verifying(share) => measuring.tell_share("reading every block", share),
         Step::Measured(window) => {
-            spinner.set_message("overwriting");
+            measuring.tell("overwriting");
             // Lines appear as they are measured; who no longer listens is found out at the end.
-            if table {
-                spinner.suspend(|| super::print(&output::churn_window(None, window)).unwrap_or_default());
+            if measuring.table {
+                let line = output::churn_window(None, window);
+                measuring.spinner.suspend(|| super::print(&line).unwrap_or_default());
             }
         }
     };
     let churn = bench::churn::run(&options, tell).context("churning")?;
-    spinner.finish_and_clear();
-    if global.json {
-        super::print(&super::to_json(&churn)?)?;
-    } else if table {
-        super::print(&output::churn(&churn))?;
-    }
-    if churn.wrong > 0 {
-        bail!("{} blocks did not hold what was written last: the figures mean nothing", churn.wrong);
-    }
-    Ok(Outcome::Done)
+    measuring.end(&churn, output::churn, churn.wrong)
 }

@@ -1,9 +1,9 @@
 //! `gabion bench fairness`.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bench::fairness::{Drives, Options};
-use indicatif::ProgressBar;
 
+use super::measuring::Measuring;
 use crate::cli::{FairnessArgs, Global};
 use crate::failure::Outcome;
 use crate::output;
@@ -31,26 +31,8 @@ pub(crate) fn run(global: &Global, arguments: &FairnessArgs) -> Result<Outcome> 
         seconds: arguments.seconds,
         rounds: arguments.rounds,
     };
-    let table = !global.json && !global.quiet;
-    if table {
-        super::print(&format!("{PROMISES}\nmachine: {}\n", bench::machine()))?;
-    }
-    let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    let mut tell = |step: &str| {
-        spinner.set_message(step.to_owned());
-        // No ticking thread: it would take its time from what is measured.
-        spinner.tick();
-    };
-    let found = bench::fairness::run(&options, &mut tell).context("measuring how volumes share");
-    spinner.finish_and_clear();
-    let found = found?;
-    if global.json {
-        super::print(&super::to_json(&found)?)?;
-    } else if table {
-        super::print(&output::fairness(&found))?;
-    }
-    if found.wrong > 0 {
-        bail!("{} blocks did not hold what was written: the figures mean nothing", found.wrong);
-    }
-    Ok(Outcome::Done)
+    let measuring = Measuring::begin(global, PROMISES)?;
+    let found = bench::fairness::run(&options, &mut |step| measuring.tell(step))
+        .context("measuring how volumes share")?;
+    measuring.end(&found, output::fairness, found.wrong)
 }

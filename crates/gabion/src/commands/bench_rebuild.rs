@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use bench::rebuild::{Drives, Options};
-use indicatif::ProgressBar;
 
+use super::measuring::Measuring;
 use crate::cli::{Global, RebuildArgs};
 use crate::failure::Outcome;
 use crate::output;
@@ -44,26 +44,8 @@ pub(crate) fn run(global: &Global, arguments: &RebuildArgs) -> Result<Outcome> {
         drive_bytes: arguments.drive_size.0,
         rounds: arguments.rounds,
     };
-    let table = !global.json && !global.quiet;
-    if table {
-        super::print(&format!("{PROMISES}\nmachine: {}\n", bench::machine()))?;
-    }
-    let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    let mut tell = |step: &str| {
-        spinner.set_message(step.to_owned());
-        // No ticking thread: it would take its time from what is measured.
-        spinner.tick();
-    };
-    let rebuilt = bench::rebuild::run(&options, &mut tell).context("measuring a rebuild");
-    spinner.finish_and_clear();
-    let rebuilt = rebuilt?;
-    if global.json {
-        super::print(&super::to_json(&rebuilt)?)?;
-    } else if table {
-        super::print(&output::rebuilt(&rebuilt))?;
-    }
-    if rebuilt.wrong > 0 {
-        bail!("{} blocks did not hold what was written: the figures mean nothing", rebuilt.wrong);
-    }
-    Ok(Outcome::Done)
+    let measuring = Measuring::begin(global, PROMISES)?;
+    let rebuilt =
+        bench::rebuild::run(&options, &mut |step| measuring.tell(step)).context("measuring a rebuild")?;
+    measuring.end(&rebuilt, output::rebuilt, rebuilt.wrong)
 }

@@ -1,9 +1,9 @@
 //! `gabion bench map` and `gabion bench recovery`.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bench::scale::{MapOptions, RecoveryOptions, measure_map, measure_recovery};
-use indicatif::ProgressBar;
 
+use super::measuring::Measuring;
 use crate::cli::{Global, MapArgs, RecoveryArgs};
 use crate::failure::Outcome;
 use crate::output;
@@ -27,16 +27,10 @@ pub(crate) fn map(global: &Global, arguments: &MapArgs) -> Result<Outcome> {
         drive_bytes: usize::try_from(arguments.drive_size.0).context("the size of a drive")?,
         writes: arguments.writes,
     };
-    let spinner = begin(global, MAP_PROMISES)?;
+    let measuring = Measuring::begin(global, MAP_PROMISES)?;
     let cost =
-        measure_map(&options, |share| tell(&spinner, "writing", share)).context("measuring the map")?;
-    spinner.finish_and_clear();
-    if global.json {
-        super::print(&super::to_json(&cost)?)?;
-    } else if !global.quiet {
-        super::print(&output::map_cost(&cost))?;
-    }
-    end(cost.wrong)
+        measure_map(&options, |share| measuring.tell_share("writing", share)).context("measuring the map")?;
+    measuring.end(&cost, output::map_cost, cost.wrong)
 }
 
 /// Measures an opening after a crash and prints.
@@ -45,35 +39,8 @@ pub(crate) fn map(global: &Global, arguments: &MapArgs) -> Result<Outcome> {
 /// When the benchmark cannot run, or a block does not hold what was written.
 pub(crate) fn recovery(global: &Global, arguments: &RecoveryArgs) -> Result<Outcome> {
     let options = RecoveryOptions { directory: arguments.directory.clone(), log_bytes: arguments.log.0 };
-    let spinner = begin(global, RECOVERY_PROMISES)?;
-    let recovery = measure_recovery(&options, |share| tell(&spinner, "writing", share));
-    spinner.finish_and_clear();
-    let recovery =
-        recovery.with_context(|| format!("measuring a recovery in {}", arguments.directory.display()))?;
-    if global.json {
-        super::print(&super::to_json(&recovery)?)?;
-    } else if !global.quiet {
-        super::print(&output::recovery(&recovery))?;
-    }
-    end(recovery.wrong)
-}
-
-fn begin(global: &Global, promises: &str) -> Result<ProgressBar> {
-    if !global.json && !global.quiet {
-        super::print(&format!("{promises}\nmachine: {}\n", bench::machine()))?;
-    }
-    Ok(if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() })
-}
-
-/// No ticking thread: it would take its time from what is measured.
-fn tell(spinner: &ProgressBar, what: &str, share: f64) {
-    spinner.set_message(format!("{what}: {:.0} %", share * 100.0));
-    spinner.tick();
-}
-
-fn end(wrong: u64) -> Result<Outcome> {
-    if wrong > 0 {
-        bail!("{wrong} blocks did not hold what was written: the figures mean nothing");
-    }
-    Ok(Outcome::Done)
+    let measuring = Measuring::begin(global, RECOVERY_PROMISES)?;
+    let recovery = measure_recovery(&options, |share| measuring.tell_share("writing", share))
+        .with_context(|| format!("measuring a recovery in {}", arguments.directory.display()))?;
+    measuring.end(&recovery, output::recovery, recovery.wrong)
 }

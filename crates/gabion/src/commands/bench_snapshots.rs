@@ -1,9 +1,9 @@
 //! `gabion bench snapshots`.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bench::snapshots::Options;
-use indicatif::ProgressBar;
 
+use super::measuring::Measuring;
 use crate::cli::{Global, SnapshotsArgs};
 use crate::failure::Outcome;
 use crate::output;
@@ -28,25 +28,8 @@ pub(crate) fn run(global: &Global, arguments: &SnapshotsArgs) -> Result<Outcome>
         seconds: arguments.seconds,
         rounds: arguments.rounds,
     };
-    let table = !global.json && !global.quiet;
-    if table {
-        super::print(&format!("{PROMISES}\nmachine: {}\n", bench::machine()))?;
-    }
-    let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    let tell = |part: &str| {
-        spinner.set_message(part.to_owned());
-        // No ticking thread: it would take its time from what is measured.
-        spinner.tick();
-    };
-    let found = bench::snapshots::run(&options, tell).context("measuring snapshots")?;
-    spinner.finish_and_clear();
-    if global.json {
-        super::print(&super::to_json(&found)?)?;
-    } else if table {
-        super::print(&output::snapshots_measured(&found))?;
-    }
-    if found.wrong > 0 {
-        bail!("{} blocks did not hold what was written: the figures mean nothing", found.wrong);
-    }
-    Ok(Outcome::Done)
+    let measuring = Measuring::begin(global, PROMISES)?;
+    let found =
+        bench::snapshots::run(&options, |part| measuring.tell(part)).context("measuring snapshots")?;
+    measuring.end(&found, output::snapshots_measured, found.wrong)
 }

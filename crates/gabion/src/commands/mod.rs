@@ -14,6 +14,7 @@ mod events;
 mod export;
 pub(crate) mod image;
 pub(crate) mod lab;
+mod measuring;
 mod pool;
 mod scrub;
 mod serve;
