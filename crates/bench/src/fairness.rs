@@ -5,25 +5,20 @@
 //!
 //! Must not know: how the engine shares.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use engine::{AttachedVolume, Pool, Tuning};
+use engine::{Pool, Tuning};
 use format::Scheme;
-use format::limits::{BLOCK, BLOCK_BYTES};
-use reactor::{Buffer, Reactor, Task};
+use reactor::Reactor;
 use serde::Serialize;
 
-use crate::churn::{Distribution, Draw};
 pub use crate::drives::Drives;
 use crate::engine_bench::BenchError;
-use crate::marks::{mark, wrong_blocks};
 use crate::sample::Recorder;
+pub use crate::users::Operation;
+use crate::users::{Use, Users, filled};
 use crate::{file_pool, memory_pool};
 
-/// Bytes that are written at once to fill a volume.
-const FILL_BYTES: usize = 1 << 20;
 /// After what was measured before: a volume that did nothing for so long is not shared with any more.
 const REST: Duration = Duration::from_millis(300);
 /// What begins a measurement and does not count: how long operations take under this load has to be learned.
@@ -48,16 +43,6 @@ pub struct Options {
     pub seconds: f64,
     /// How often each part runs, in turns; medians count.
     pub rounds: u32,
-}
-
-/// What operations are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Operation {
-    /// 4 KiB, at random.
-    Reads,
-    /// The same.
-    Writes,
 }
 
 /// One volume beside another.
@@ -181,26 +166,6 @@ fn beside((quiet, busy): (Operation, Operation), rounds: &[Round]) -> Beside {
     }
 }
 
-/// A new volume, every block of it written.
-async fn filled(pool: &Pool, name: &str, bytes: u64) -> engine::Result<Rc<AttachedVolume>> {
-    pool.create_volume(name, bytes, 4096, 0).await?;
-    let volume = Rc::new(pool.open_volume(name).await?.attach());
-    let mut buffer = Buffer::new(FILL_BYTES);
-    buffer.as_mut_slice().fill(0x5A);
-    let mut offset = 0;
-    while offset < bytes {
-        let length = usize::try_from(bytes - offset).unwrap_or(FILL_BYTES).min(FILL_BYTES);
-        mark(buffer.as_mut_slice(), offset);
-        volume.write(offset, &buffer.span().slice(0..length)).await?;
-        offset += length as u64;
-    }
-    volume.flush().await?;
-    Ok(volume)
-}
-
-/// A volume, what is done with it, and how much of that is under way.
-type Use<'a> = (&'a Rc<AttachedVolume>, Operation, u32);
-
 /// Uses a volume, and another one beside it, for this long after a ramp.
 async fn load(
     first: Use<'_>,
@@ -222,85 +187,6 @@ async fn load(
         None => None,
     };
     Ok((first, second))
-}
-
-/// Who uses a volume.
-struct Users {
-    shared: Rc<Using>,
-    tasks: Vec<Task<engine::Result<()>>>,
-}
-
-struct Using {
-    volume: Rc<AttachedVolume>,
-    operation: Operation,
-    draw: RefCell<Draw>,
-    recorder: RefCell<Recorder>,
-    counts: Cell<bool>,
-    stop: Cell<bool>,
-}
-
-impl Users {
-    fn start((volume, operation, depth): Use<'_>) -> Self {
-        let shared = Rc::new(Using {
-            volume: volume.clone(),
-            operation,
-            draw: RefCell::new(Draw::new(Distribution::Uniform, volume.size() / BLOCK_BYTES, 1)),
-            recorder: RefCell::new(Recorder::new()),
-            counts: Cell::default(),
-            stop: Cell::default(),
-        });
-        let reactor = Reactor::current();
-        let tasks = (0..depth).map(|_| reactor.spawn(shared.clone().work(reactor.clone()))).collect();
-        Self { shared, tasks }
-    }
-
-    fn count_from_now(&self) {
-        self.shared.counts.set(true);
-    }
-
-    fn stop_counting(&self) {
-        self.shared.counts.set(false);
-        self.shared.stop.set(true);
-    }
-
-    async fn stop(self) -> engine::Result<Recorder> {
-        for task in self.tasks {
-            task.await?;
-        }
-        Ok(self.shared.recorder.replace(Recorder::new()))
-    }
-}
-
-impl Using {
-    async fn work(self: Rc<Self>, reactor: Reactor) -> engine::Result<()> {
-        let mut buffer = Buffer::new(BLOCK);
-        buffer.as_mut_slice().fill(0xA5);
-        while !self.stop.get() {
-            let offset = self.draw.borrow_mut().next() * BLOCK_BYTES;
-            let start = Instant::now();
-            match self.operation {
-                Operation::Reads => self.volume.read(offset, &buffer.span()).await?,
-                Operation::Writes => {
-                    mark(buffer.as_mut_slice(), offset);
-                    self.volume.write(offset, &buffer.span()).await?;
-                }
-            }
-            let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.ended(buffer.as_slice(), offset, took);
-            reactor.yield_now().await;
-        }
-        Ok(())
-    }
-
-    fn ended(&self, bytes: &[u8], offset: u64, nanos: u64) {
-        let mut recorder = self.recorder.borrow_mut();
-        if self.operation == Operation::Reads {
-            recorder.wrong += wrong_blocks(bytes, offset);
-        }
-        if self.counts.get() {
-            recorder.record(nanos);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub mod scale;
 pub mod snapshots;
 mod suite;
 pub mod system;
+mod users;
 pub mod vhost;
 pub mod words;
 

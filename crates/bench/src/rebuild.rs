@@ -11,17 +11,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{AttachedVolume, DriveSource, Pool, Tuning};
+use engine::{DriveSource, Pool, Tuning};
 pub use format::Scheme;
-use format::limits::{BLOCK, BLOCK_BYTES};
+use format::limits::BLOCK_BYTES;
 use reactor::{Buffer, Drive, Io, Reactor};
 use serde::Serialize;
 
-use crate::churn::{Distribution, Draw};
 pub use crate::drives::Drives;
 use crate::engine_bench::BenchError;
-use crate::marks::{mark, wrong_blocks};
 use crate::sample::Recorder;
+use crate::users::{Operation, Users, filled, wrong_in};
 use crate::{file_pool, memory_pool};
 
 /// Bytes of a piece of the bound.
@@ -30,8 +29,6 @@ const PIECE: u64 = 1 << 20;
 const PIECES_AT_ONCE: u64 = 4;
 /// Share of what the pool takes that the volume has.
 const FILL: f64 = 0.7;
-/// Bytes that are written at once to fill it.
-const FILL_BYTES: usize = 1 << 20;
 /// Where the bound's pieces begin on each drive, and how many bytes of it they may touch.
 const BOUND_FROM: u64 = 16 << 20;
 const BOUND_BYTES: u64 = 512 << 20;
@@ -172,28 +169,28 @@ async fn measure(pool: &Pool, options: &Options, bound: f64, tell: Tell<'_>) -> 
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let blocks = (capacity as f64 * FILL * left / options.count as f64) as u64;
     let size = blocks * BLOCK_BYTES;
-    pool.create_volume("rebuilt", size, 4096, 0).await?;
-    let volume = Rc::new(pool.open_volume("rebuilt").await?.attach());
     tell("filling the volume");
-    fill(&volume, size).await?;
+    let volume = filled(pool, "rebuilt", size).await?;
     pool.checkpoint().await?;
 
     tell("rebuilding while nobody uses the pool");
     let (bytes, seconds) = lose(pool, 0).await?;
     tell("reading before the next loss");
-    let reading = Reading::start(&volume);
+    let reading = Users::start((&volume, Operation::Reads, USERS));
+    reading.count_from_now();
     Reactor::current().sleep(QUIET).await;
-    let quiet = reading.stop().await?;
+    let quiet = reading.end().await?;
     let can_lose_another = options.count > usize::from(options.scheme.width()) + 1;
     let (mut bytes_used, mut seconds_used, mut during) = (0, 0.0, Recorder::new());
     if can_lose_another {
         tell("rebuilding while users read");
-        let reading = Reading::start(&volume);
+        let reading = Users::start((&volume, Operation::Reads, USERS));
+        reading.count_from_now();
         (bytes_used, seconds_used) = lose(pool, 1).await?;
-        during = reading.stop().await?;
+        during = reading.end().await?;
     }
     tell("reading everything");
-    let wrong = verify(&volume, size).await? + quiet.wrong + during.wrong;
+    let wrong = wrong_in(&volume).await? + quiet.wrong + during.wrong;
     #[allow(clippy::cast_precision_loss)]
     let rate = |bytes: u64, seconds: f64| if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
     Ok(Rebuilt {
@@ -225,78 +222,6 @@ async fn lose(pool: &Pool, index: u16) -> engine::Result<(u64, f64)> {
         }
         Reactor::current().sleep(LOOK).await;
     }
-}
-
-async fn fill(volume: &AttachedVolume, size: u64) -> engine::Result<()> {
-    let mut buffer = Buffer::new(FILL_BYTES);
-    buffer.as_mut_slice().fill(0x5A);
-    let mut offset = 0;
-    while offset < size {
-        let length = usize::try_from(size - offset).unwrap_or(FILL_BYTES).min(FILL_BYTES);
-        mark(buffer.as_mut_slice(), offset);
-        volume.write(offset, &buffer.span().slice(0..length)).await?;
-        offset += length as u64;
-    }
-    volume.flush().await
-}
-
-/// Reads every block. Gives how many are not what was written there.
-async fn verify(volume: &AttachedVolume, size: u64) -> engine::Result<u64> {
-    let buffer = Buffer::new(FILL_BYTES);
-    let (mut offset, mut wrong) = (0, 0);
-    while offset < size {
-        let length = usize::try_from(size - offset).unwrap_or(FILL_BYTES).min(FILL_BYTES);
-        volume.read(offset, &buffer.span().slice(0..length)).await?;
-        wrong += wrong_blocks(buffer.as_slice().get(..length).unwrap_or_default(), offset);
-        offset += length as u64;
-    }
-    Ok(wrong)
-}
-
-/// Users who read blocks at random.
-struct Reading {
-    stop: Rc<Cell<bool>>,
-    tasks: Vec<reactor::Task<engine::Result<Recorder>>>,
-}
-
-impl Reading {
-    fn start(volume: &Rc<AttachedVolume>) -> Self {
-        let stop = Rc::new(Cell::new(false));
-        let reactor = Reactor::current();
-        let tasks = (0..USERS).map(|user| {
-            let draw = Draw::new(Distribution::Uniform, volume.size() / BLOCK_BYTES, u64::from(user) + 1);
-            reactor.spawn(read(volume.clone(), stop.clone(), draw, reactor.clone()))
-        });
-        Self { tasks: tasks.collect(), stop }
-    }
-
-    async fn stop(self) -> engine::Result<Recorder> {
-        self.stop.set(true);
-        let mut all = Recorder::new();
-        for task in self.tasks {
-            all.add(&task.await?);
-        }
-        Ok(all)
-    }
-}
-
-async fn read(
-    volume: Rc<AttachedVolume>,
-    stop: Rc<Cell<bool>>,
-    mut draw: Draw,
-    reactor: Reactor,
-) -> engine::Result<Recorder> {
-    let buffer = Buffer::new(BLOCK);
-    let mut recorder = Recorder::new();
-    while !stop.get() {
-        let offset = draw.next() * BLOCK_BYTES;
-        let start = Instant::now();
-        volume.read(offset, &buffer.span()).await?;
-        recorder.record(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        recorder.wrong += wrong_blocks(buffer.as_slice(), offset);
-        reactor.yield_now().await;
-    }
-    Ok(recorder)
 }
 
 #[cfg(test)]

@@ -28,8 +28,6 @@ use crate::{marks, memory_pool};
 const DRIVE: u64 = 8;
 /// Zones that a volume's bytes would fill.
 const ZONES: u64 = 128;
-/// Bytes that are written at once to fill it.
-const FILL: usize = 1 << 20;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -96,15 +94,7 @@ async fn on_a_pool<T>(
 
 /// A new volume, every block of it written.
 async fn filled(pool: &Pool, name: &str, options: &Options) -> engine::Result<Rc<AttachedVolume>> {
-    pool.create_volume(name, options.volume_bytes, 4096, 0).await?;
-    let volume = Rc::new(pool.open_volume(name).await?.attach());
-    let mut buffer = Buffer::new(FILL);
-    buffer.as_mut_slice().fill(0x5A);
-    for offset in (0..options.volume_bytes).step_by(FILL) {
-        marks::mark(buffer.as_mut_slice(), offset);
-        volume.write(offset, &buffer.span()).await?;
-    }
-    Ok(volume)
+    crate::users::filled(pool, name, options.volume_bytes).await
 }
 
 /// Overwrites blocks, one after the other.
