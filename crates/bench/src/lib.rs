@@ -23,6 +23,7 @@ mod marks;
 mod memory_pool;
 pub mod nbd;
 pub mod observe;
+mod overwrite;
 pub mod peers;
 mod program;
 pub mod rebuild;

@@ -13,8 +13,8 @@ use crate::churn::{Distribution, Draw};
 use crate::marks::{mark, wrong_blocks};
 use crate::sample::Recorder;
 
-/// Bytes that are written at once to fill a volume.
-const FILL_BYTES: usize = 1 << 20;
+/// Bytes that are written or read at once where all of a volume is.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// What operations are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -30,30 +30,45 @@ pub enum Operation {
 pub(crate) async fn filled(pool: &Pool, name: &str, bytes: u64) -> engine::Result<Rc<AttachedVolume>> {
     pool.create_volume(name, bytes, 4096, 0).await?;
     let volume = Rc::new(pool.open_volume(name).await?.attach());
-    let mut buffer = Buffer::new(FILL_BYTES);
-    buffer.as_mut_slice().fill(0x5A);
-    let mut offset = 0;
-    while offset < bytes {
-        let length = usize::try_from(bytes - offset).unwrap_or(FILL_BYTES).min(FILL_BYTES);
-        mark(buffer.as_mut_slice(), offset);
-        volume.write(offset, &buffer.span().slice(0..length)).await?;
-        offset += length as u64;
-    }
-    volume.flush().await?;
+    fill(&volume, |_| {}).await?;
     Ok(volume)
 }
 
-/// Reads every block. Gives how many are not what was written there.
-pub(crate) async fn wrong_in(volume: &AttachedVolume) -> engine::Result<u64> {
-    let buffer = Buffer::new(FILL_BYTES);
-    let (mut offset, mut wrong) = (0, 0);
-    while offset < volume.size() {
-        let length = usize::try_from(volume.size() - offset).unwrap_or(FILL_BYTES).min(FILL_BYTES);
+/// Writes every block once, in order; says after each piece what share is done.
+pub(crate) async fn fill(volume: &AttachedVolume, mut tell: impl FnMut(f64)) -> engine::Result<()> {
+    let mut buffer = Buffer::new(PIECE_BYTES);
+    buffer.as_mut_slice().fill(0x5A);
+    for (offset, length) in pieces(volume) {
+        mark(buffer.as_mut_slice(), offset);
+        volume.write(offset, &buffer.span().slice(0..length)).await?;
+        tell(share(volume, offset, length));
+    }
+    volume.flush().await
+}
+
+/// Reads every block; says after each piece what share is done. Gives how many are not what was written there.
+pub(crate) async fn wrong_in(volume: &AttachedVolume, mut tell: impl FnMut(f64)) -> engine::Result<u64> {
+    let buffer = Buffer::new(PIECE_BYTES);
+    let mut wrong = 0;
+    for (offset, length) in pieces(volume) {
         volume.read(offset, &buffer.span().slice(0..length)).await?;
         wrong += wrong_blocks(buffer.as_slice().get(..length).unwrap_or_default(), offset);
-        offset += length as u64;
+        tell(share(volume, offset, length));
     }
     Ok(wrong)
+}
+
+/// All of a volume, piece by piece: where each begins, and its bytes.
+fn pieces(volume: &AttachedVolume) -> impl Iterator<Item = (u64, usize)> + use<> {
+    let size = volume.size();
+    let length = move |offset| usize::try_from(size - offset).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+    (0..size).step_by(PIECE_BYTES).map(move |offset| (offset, length(offset)))
+}
+
+/// What share of a volume lies before the end of a piece.
+#[allow(clippy::cast_precision_loss)]
+fn share(volume: &AttachedVolume, offset: u64, length: usize) -> f64 {
+    (offset + length as u64) as f64 / volume.size() as f64
 }
 
 /// A volume, what is done with it, and how much of that is under way.

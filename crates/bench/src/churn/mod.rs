@@ -12,12 +12,10 @@ mod load;
 mod result;
 
 use std::rc::Rc;
-use std::time::Instant;
 
-use engine::{AttachedVolume, Pool, PoolStatus};
+use engine::{Pool, PoolStatus};
 pub use format::Scheme;
 use format::limits::BLOCK_BYTES;
-use reactor::Buffer;
 
 pub use analytic::greedy_amplification;
 pub use draw::Distribution;
@@ -25,7 +23,8 @@ pub(crate) use draw::Draw;
 pub use result::{Amplification, Churn, Window};
 
 use crate::engine_bench::BenchError;
-use crate::{marks, memory_pool};
+use crate::memory_pool;
+use crate::users::{fill, wrong_in};
 use load::Load;
 
 /// Windows in which the volume is overwritten once.
@@ -34,8 +33,6 @@ const WINDOWS: u32 = 4;
 const SETTLED: f64 = 0.03;
 /// Bytes of a zone: small, so that drives of a gigabyte have as many segments as real ones, and pay as small a share for reserves.
 const ZONE: u64 = 1 << 20;
-/// Bytes that are written at once to fill the volume.
-const FILL: usize = 1 << 20;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +95,7 @@ async fn measure(
     let load = Load::new(&volume, size / BLOCK_BYTES, options);
 
     let fresh = load.window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), 0.0).await?;
-    fill(&volume, size, tell).await?;
+    fill(&volume, |share| tell(Step::Filling(share))).await?;
     let mut windows = Vec::new();
     for number in 1..=options.overwrites * WINDOWS {
         let written = f64::from(number) / f64::from(WINDOWS);
@@ -107,7 +104,7 @@ async fn measure(
         windows.push(window);
     }
     let status = pool.status().await?;
-    let wrong = verify(&volume, size, tell).await?;
+    let wrong = wrong_in(&volume, |share| tell(Step::Verifying(share))).await?;
     let (last, before) = (last_overwrite(&windows, 0), last_overwrite(&windows, 1));
     #[allow(clippy::cast_precision_loss)]
     let raw_fill = size as f64 / raw as f64;
@@ -148,42 +145,6 @@ fn blocks(all: u64, share: f64) -> u64 {
 /// The windows in which the volume was overwritten for the last time, or `earlier` times before, together.
 fn last_overwrite(windows: &[Window], earlier: usize) -> Option<Window> {
     Window::together(windows.rchunks_exact(WINDOWS as usize).nth(earlier)?)
-}
-
-/// Writes every block once, in order.
-#[allow(clippy::cast_precision_loss)]
-async fn fill(volume: &AttachedVolume, size: u64, tell: &mut impl FnMut(Step<'_>)) -> engine::Result<()> {
-    let mut buffer = Buffer::new(FILL);
-    buffer.as_mut_slice().fill(0x5A);
-    let mut offset = 0;
-    while offset < size {
-        let length = usize::try_from(size - offset).unwrap_or(FILL).min(FILL);
-        marks::mark(buffer.as_mut_slice(), offset);
-        volume.write(offset, &buffer.span().slice(0..length)).await?;
-        offset += length as u64;
-        tell(Step::Filling(offset as f64 / size as f64));
-    }
-    volume.flush().await
-}
-
-/// Reads every block. Gives how many are not what was written there.
-#[allow(clippy::cast_precision_loss)]
-async fn verify(volume: &AttachedVolume, size: u64, tell: &mut impl FnMut(Step<'_>)) -> engine::Result<u64> {
-    let buffer = Buffer::new(FILL);
-    let (mut offset, mut wrong) = (0, 0);
-    while offset < size {
-        let length = usize::try_from(size - offset).unwrap_or(FILL).min(FILL);
-        volume.read(offset, &buffer.span().slice(0..length)).await?;
-        wrong += marks::wrong_blocks(buffer.as_slice().get(..length).unwrap_or_default(), offset);
-        offset += length as u64;
-        tell(Step::Verifying(offset as f64 / size as f64));
-    }
-    Ok(wrong)
-}
-
-/// Seconds since.
-fn seconds(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64()
 }
 
 #[cfg(test)]
