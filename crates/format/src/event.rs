@@ -164,14 +164,7 @@ impl EventBlock {
     /// # Errors
     /// When it is not one that a writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::new(block);
-        if input.u32()? != Self::MAGIC {
-            return Err(FormatError::NotOurs);
-        }
-        let version = input.u32()?;
-        if version != FORMAT_VERSION {
-            return Err(FormatError::Version { found: version });
-        }
+        let mut input = Reader::of(block, Self::MAGIC)?;
         let first = input.u64()?;
         let count = input.u16()?;
         input.raw(6)?;

@@ -309,14 +309,7 @@ impl UnverifiedHeader {
     /// # Errors
     /// [`FormatError::NotOurs`] or [`FormatError::Version`]; a header length that no writer stores is `Invalid`.
     pub fn parse(first_block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::new(first_block);
-        if input.u32()? != MAGIC {
-            return Err(FormatError::NotOurs);
-        }
-        let version = input.u32()?;
-        if version != FORMAT_VERSION {
-            return Err(FormatError::Version { found: version });
-        }
+        let mut input = Reader::of(first_block, MAGIC)?;
         let blocks = input.u8()?;
         if blocks == 0 || usize::from(blocks) > HEADER_BLOCKS_MAX {
             return Err(FormatError::Invalid("header length"));

@@ -326,14 +326,7 @@ impl CheckpointRoot {
     /// # Errors
     /// When it is not one that a writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::new(block);
-        if input.u32()? != Self::MAGIC {
-            return Err(FormatError::NotOurs);
-        }
-        let version = input.u32()?;
-        if version != FORMAT_VERSION {
-            return Err(FormatError::Version { found: version });
-        }
+        let mut input = Reader::of(block, Self::MAGIC)?;
         let shard = ShardIndex::new(input.u16()?);
         let indexes = usize::from(input.u16()?);
         let segment_slots = input.u32()?;

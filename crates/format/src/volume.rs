@@ -112,14 +112,7 @@ impl VolumeRecord {
     /// # Errors
     /// When it is not one that a writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::new(block);
-        if input.u32()? != Self::MAGIC {
-            return Err(FormatError::NotOurs);
-        }
-        let version = input.u32()?;
-        if version != FORMAT_VERSION {
-            return Err(FormatError::Version { found: version });
-        }
+        let mut input = Reader::of(block, Self::MAGIC)?;
         let id = VolumeId::new(input.u32()?);
         let kind = match input.u8()? {
             1 => VolumeKind::Volume,

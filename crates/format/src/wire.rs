@@ -1,6 +1,6 @@
 //! Reading and writing little-endian fields, one after the other, without ever leaving the bytes.
 
-use crate::FormatError;
+use crate::{FORMAT_VERSION, FormatError};
 
 /// Appends fields to a vector.
 pub(crate) struct Writer<'a> {
@@ -61,6 +61,18 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
+    }
+
+    /// What follows the magic number and the version, which must be these.
+    pub(crate) fn of(bytes: &'a [u8], magic: u32) -> Result<Self, FormatError> {
+        let mut reader = Self::new(bytes);
+        if reader.u32()? != magic {
+            return Err(FormatError::NotOurs);
+        }
+        match reader.u32()? {
+            FORMAT_VERSION => Ok(reader),
+            found => Err(FormatError::Version { found }),
+        }
     }
 
     pub(crate) fn raw(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
