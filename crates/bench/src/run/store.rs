@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use super::{Described, Measured, Missing, RunError, RunPlan};
+use crate::words::Utc;
 
 const PLAN: &str = "run.json";
 const RESULTS: &str = "results.jsonl";
@@ -24,17 +25,7 @@ pub struct Store {
 
 /// A name for a new run: suite, date and time of day in UTC.
 pub fn new_id(suite: &str, seconds: u64) -> String {
-    let (days, within) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant's "civil from days", for days since 1970.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (within / 3600, within / 60 % 60, within % 60);
+    let Utc { year, month, day, hour, minute, second } = Utc::since_1970(seconds);
     format!("{suite}-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 

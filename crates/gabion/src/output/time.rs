@@ -1,18 +1,10 @@
 //! Times and durations as people read them.
 
+use bench::words::Utc;
+
 /// Seconds since 1970 as a date and time of day, in UTC.
 pub(super) fn utc(seconds: u64) -> String {
-    let (days, within) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant's "civil from days", for days since 1970: years begin in March, eras have 400 of them.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (within / 3600, within / 60 % 60, within % 60);
+    let Utc { year, month, day, hour, minute, second } = Utc::since_1970(seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
