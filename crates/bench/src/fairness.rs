@@ -39,6 +39,8 @@ pub struct Options {
     pub volume_bytes: u64,
     /// Operations that the busy volume has under way.
     pub depth: u32,
+    /// What the pool bears, as in [`Tuning::slowdown`].
+    pub slowdown: u32,
     /// How long each part of a round runs, in seconds.
     pub seconds: f64,
     /// How often each part runs, in turns; medians count.
@@ -88,7 +90,7 @@ pub struct Fairness {
 pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Fairness, BenchError> {
     file_pool::on_a_reactor(async |_| {
         let opened = options.drives.open(options.count, options.drive_bytes)?;
-        let tuning = Tuning::default();
+        let tuning = Tuning { slowdown: options.slowdown, ..Tuning::default() };
         let pool = memory_pool::pool_tuned(&opened.drives, options.scheme, None, Vec::new(), tuning).await?;
         let found = measure(&pool, options, tell).await?;
         pool.close().await?;
@@ -203,6 +205,7 @@ mod tests {
             drive_bytes: 128 << 20,
             volume_bytes: (8 << 20) + 4096,
             depth: 16,
+            slowdown: 300,
             seconds: 0.05,
             rounds: 1,
         };

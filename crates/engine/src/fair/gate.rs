@@ -1,8 +1,7 @@
 //! Who is next where several volumes want to: weighted fair queueing, with as many operations under way as their latency bears.
 //!
 //! While one volume is alone, everything passes: its depth is its own affair. Once there are several, operations are let in by start-time fair
-//! queueing (Goyal, Vin and Cheng, 1996) up to a depth that follows the latency: as long as what passes takes less than
-//! [`TARGET`] times what it takes when nothing else is under way, the depth grows, otherwise it shrinks (as TCP Vegas does; Brakmo and Peterson, 1995).
+//! queueing (Goyal, Vin and Cheng, 1996) up to a depth that follows the latency ([`Depth`]).
 //! So a busy volume fills the drives, but not the drives' queues, and one that asks for little does not wait behind it. A volume that has less than its
 //! share of the depth under way never waits.
 //!
@@ -16,19 +15,12 @@ use format::VolumeId;
 use reactor::{LocalSender, Reactor, local_oneshot};
 use smallvec::SmallVec;
 
-/// How much longer operations may take beside others than by themselves.
-const TARGET: f32 = 2.0;
-/// Operations after which the depth is looked at.
-const LOOK_EVERY: u32 = 32;
+use super::depth::{Depth, size_of};
+
 /// How long a volume that does nothing still counts as one that wants to, in nanoseconds.
 const QUIET: u64 = 100_000_000;
-/// Units under way at most, when several want to.
-const DEPTH_MAX: f32 = 512.0;
-const DEPTH_START: f32 = 32.0;
 /// Of operations that nothing else is under way with, each how many is timed.
 const TIMED: u32 = 16;
-/// Classes of operations by size: each twice as large as the one before.
-const SIZES: usize = 9;
 /// Weight of a volume that nobody gave one.
 const WEIGHT: u16 = 100;
 
@@ -39,16 +31,10 @@ pub(crate) struct Gate {
     /// Units under way.
     under_way: Cell<u32>,
     /// Units that may be under way when several want to.
-    depth: Cell<f32>,
-    depth_min: f32,
+    depth: Depth,
     flows: RefCell<SmallVec<[Flow; 8]>>,
     /// Start tag of what was let in last.
     virtual_time: Cell<f64>,
-    /// How long an operation takes by itself, by size, in nanoseconds; 0 for what is not known.
-    by_itself: Cell<[f32; SIZES]>,
-    /// Sum and number of how many times that was taken lately.
-    taken: Cell<(f32, u32)>,
-    count: Cell<u32>,
     weights: RefCell<Vec<(VolumeId, u16)>>,
 }
 
@@ -81,28 +67,29 @@ pub(crate) struct Turn {
     began: Option<Began>,
 }
 
-/// When something began. What began beside others is never taken for what it takes by itself, whoever is left when it ends.
+/// When something began. What began beside others is never taken for what it takes by itself, whoever is left when it ends; nor is what
+/// others began after.
 #[derive(Clone, Copy)]
 enum Began {
-    ByItself(u64),
-    BesideOthers(u64),
+    ByItself { at: u64, number: u32 },
+    BesideOthers { at: u64 },
 }
 
 impl Gate {
-    /// A gate that never lets fewer than `depth_min` units be under way.
-    pub(crate) fn new(depth_min: u16) -> Rc<Self> {
-        Rc::new(Self {
+    /// Gates before the same drives, which never let fewer than so many units be under way; `slowdown` as in [`crate::Tuning`].
+    pub(crate) fn pair(depths_min: [u16; 2], slowdown: u32) -> [Rc<Self>; 2] {
+        Depth::pair(depths_min, slowdown).map(|depth| Rc::new(Self::new(depth)))
+    }
+
+    fn new(depth: Depth) -> Self {
+        Self {
             alone: Cell::new(None),
             under_way: Cell::new(0),
-            depth: Cell::new(DEPTH_START.max(depth_min.into())),
-            depth_min: depth_min.into(),
+            depth,
             flows: RefCell::default(),
             virtual_time: Cell::new(0.0),
-            by_itself: Cell::default(),
-            taken: Cell::default(),
-            count: Cell::new(0),
             weights: RefCell::default(),
-        })
+        }
     }
 
     /// Gives a volume its weight: the share of what there is that it gets beside others.
@@ -122,19 +109,13 @@ impl Gate {
     pub(crate) fn enter(self: &Rc<Self>, volume: VolumeId, blocks: usize) -> Option<Turn> {
         let units = units_of(blocks);
         if self.alone.get() == Some(volume) {
-            let under_way = self.under_way.get();
-            self.under_way.set(under_way + units);
-            let began = if under_way == 0 { self.begin_timed() } else { None };
+            self.under_way.set(self.under_way.get() + units);
+            // One of a few is timed.
+            let number = self.depth.begins(units).filter(|number| number.is_multiple_of(TIMED));
+            let began = number.map(|number| Began::ByItself { at: now(), number });
             return Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began });
         }
         self.enter_beside_others(volume, blocks)
-    }
-
-    /// One of a few is timed, where nothing else is under way.
-    fn begin_timed(&self) -> Option<Began> {
-        let count = self.count.get().wrapping_add(1);
-        self.count.set(count);
-        count.is_multiple_of(TIMED).then(|| Began::ByItself(now()))
     }
 
     #[cold]
@@ -146,10 +127,10 @@ impl Gate {
         }
         let index = self.see(volume, now);
         let mut flows = self.flows.borrow_mut();
-        let fair = share(self.depth.get(), flows.len());
+        let fair = share(self.depth.units(), flows.len());
         let is_left = flows.len() == 1;
         let flow = flows.get_mut(index)?;
-        let room = self.under_way.get() == 0 || to_f32(self.under_way.get() + units) <= self.depth.get();
+        let room = self.under_way.get() == 0 || to_f32(self.under_way.get() + units) <= self.depth.units();
         let within = flow.under_way == 0 || to_f32(flow.under_way + units) <= fair;
         if !flow.waiting.is_empty() || !(room || within || is_left) {
             return None;
@@ -160,7 +141,8 @@ impl Gate {
         flow.under_way += units;
         self.under_way.set(self.under_way.get() + units);
         drop(flows);
-        let began = Some(Began::BesideOthers(now));
+        self.depth.begins(units);
+        let began = Some(Began::BesideOthers { at: now });
         Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began })
     }
 
@@ -228,9 +210,9 @@ impl Gate {
         loop {
             let granted = {
                 let mut flows = self.flows.borrow_mut();
-                let fair = share(self.depth.get(), flows.len());
+                let fair = share(self.depth.units(), flows.len());
                 let under_way = self.under_way.get();
-                let depth = self.depth.get();
+                let depth = self.depth.units();
                 // Whoever is left when the others have become quiet is as good as alone.
                 let is_left = flows.len() == 1;
                 let may = |flow: &&mut Flow| {
@@ -248,12 +230,13 @@ impl Gate {
                 flow.under_way += next.units;
                 self.under_way.set(under_way + next.units);
                 self.virtual_time.set(self.virtual_time.get().max(next.start));
+                self.depth.begins(next.units);
                 let turn = Turn {
                     gate: self.clone(),
                     volume: flow.volume,
                     units: next.units,
                     size: next.size,
-                    began: Some(Began::BesideOthers(now())),
+                    began: Some(Began::BesideOthers { at: now() }),
                 };
                 (next.turn, turn)
             };
@@ -263,25 +246,14 @@ impl Gate {
     }
 
     #[cold]
-    fn leave_beside_others(self: &Rc<Self>, turn: &Turn) {
+    fn leave_beside_others(&self, turn: &Turn) {
         if let Some(flow) = self.flows.borrow_mut().iter_mut().find(|flow| flow.volume == turn.volume) {
             flow.under_way = flow.under_way.saturating_sub(turn.units);
         }
-        let (sum, count) = self.taken.get();
-        if count >= LOOK_EVERY {
-            self.taken.set((0.0, 0));
-            self.look(sum / to_f32(count));
-        }
-        self.let_in();
     }
 
-    /// Follows the latency with the depth, and forgets who has become quiet.
-    fn look(&self, times: f32) {
-        let depth = self.depth.get();
-        let wanted =
-            if times > TARGET { depth * (TARGET / times).max(0.5) } else { depth + depth.sqrt() / 2.0 };
-        self.depth.set(wanted.clamp(self.depth_min, DEPTH_MAX));
-        let now = now();
+    /// Forgets who has become quiet.
+    fn forget_quiet(&self, now: u64) {
         let mut flows = self.flows.borrow_mut();
         flows.retain(|flow| {
             flow.under_way > 0 || !flow.waiting.is_empty() || now.saturating_sub(flow.seen) < QUIET
@@ -293,29 +265,6 @@ impl Gate {
             flows.clear();
         }
     }
-
-    /// Learns how long an operation takes by itself.
-    #[allow(clippy::cast_precision_loss)]
-    fn note_by_itself(&self, size: u8, nanos: u64) {
-        let mut all = self.by_itself.get();
-        let Some(known) = all.get_mut(usize::from(size)) else { return };
-        let nanos = nanos as f32;
-        if *known == 0.0 {
-            *known = nanos;
-        } else {
-            *known += (nanos.min(*known * 4.0) - *known) / 16.0;
-        }
-        self.by_itself.set(all);
-    }
-
-    /// Counts how long an operation took, in times of what it takes by itself.
-    #[allow(clippy::cast_precision_loss)]
-    fn note_beside_others(&self, size: u8, nanos: u64) {
-        let known = self.by_itself.get().get(usize::from(size)).copied().unwrap_or(0.0);
-        let times = if known > 0.0 { (nanos as f32 / known).min(64.0) } else { TARGET };
-        let (sum, count) = self.taken.get();
-        self.taken.set((sum + times, count + 1));
-    }
 }
 
 impl Drop for Turn {
@@ -323,17 +272,27 @@ impl Drop for Turn {
         let gate = &self.gate;
         let under_way = gate.under_way.get().saturating_sub(self.units);
         gate.under_way.set(under_way);
+        gate.depth.ends(self.units);
         // Everything ends together at the end of a reactor: nobody is let in any more.
         let Some(reactor) = Reactor::try_current() else { return };
         let alone = gate.alone.get().is_some();
-        let since = |began: u64| reactor.now().as_nanos().saturating_sub(began);
+        if !alone {
+            gate.leave_beside_others(self);
+        }
         match self.began {
-            Some(Began::ByItself(began)) if alone => gate.note_by_itself(self.size, since(began)),
-            Some(Began::BesideOthers(began)) if !alone => gate.note_beside_others(self.size, since(began)),
+            Some(Began::ByItself { at, number }) if alone && gate.depth.was_last(number) => {
+                gate.depth.took_by_itself(self.size, reactor.now().as_nanos().saturating_sub(at));
+            }
+            Some(Began::BesideOthers { at }) if !alone => {
+                let now = reactor.now().as_nanos();
+                if gate.depth.took_beside_others(self.size, now.saturating_sub(at), now) {
+                    gate.forget_quiet(now);
+                }
+            }
             _ => {}
         }
         if !alone {
-            gate.leave_beside_others(self);
+            gate.let_in();
         }
     }
 }
@@ -351,10 +310,6 @@ fn to_f32(count: u32) -> f32 {
 /// What an operation weighs: one, and one for each 64 KiB.
 fn units_of(blocks: usize) -> u32 {
     1 + u32::try_from(blocks / 16).unwrap_or(u32::MAX)
-}
-
-fn size_of(blocks: usize) -> u8 {
-    u8::try_from(blocks.max(1).ilog2()).unwrap_or(u8::MAX).min(SIZES as u8 - 1)
 }
 
 fn now() -> u64 {

@@ -102,7 +102,7 @@ fn beside(
     let clock = || Rc::new(JumpingClock(jumping.clone()));
     let reactor = Reactor::new(Rc::new(JumpingDriver(jumping.clone())), clock());
     let result = reactor.run(async {
-        let (gate, other) = (Gate::new(2), Gate::new(2));
+        let [gate, other] = Gate::pair([2, 2], 200);
         weights.iter().for_each(|(volume, weight)| gate.set_weight(*volume, *weight));
         let load = |end| {
             let drives = Rc::new(Drives { free_at: RefCell::new(vec![0; channels]) });
@@ -134,19 +134,30 @@ fn beside(
     result
 }
 
+/// Which of two volumes was alone before, one operation at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knows {
+    Busy,
+    Quiet,
+}
+
 /// Times of a volume's operations one at a time through a gate of their own, beside another one's at depth 256 through the other; and
 /// how many of those there were, before the first volume ended and after.
-fn beside_through_another(channels: usize) -> (Vec<u64>, usize, usize) {
+fn beside_through_another(channels: usize, knows: Knows) -> (Vec<u64>, usize, usize) {
     let jumping = Rc::new(Jumping::default());
     let clock = || Rc::new(JumpingClock(jumping.clone()));
     let reactor = Reactor::new(Rc::new(JumpingDriver(jumping.clone())), clock());
     let result = reactor.run(async {
-        let (writes, reads) = (Gate::new(2), Gate::new(2));
+        let [writes, reads] = Gate::pair([2, 2], 200);
         let drives = Rc::new(Drives { free_at: RefCell::new(vec![0; channels]) });
         let load = |gate: &Rc<Gate>, other: &Rc<Gate>, end| {
             Rc::new(Load { gate: gate.clone(), other: other.clone(), drives: drives.clone(), end })
         };
-        load(&reads, &writes, 50_000_000).run(BUSY_ONE).await;
+        // One of the gates learns what it takes by itself; the other cannot feel that anything takes long.
+        match knows {
+            Knows::Busy => load(&reads, &writes, 50_000_000).run(BUSY_ONE).await,
+            Knows::Quiet => load(&writes, &reads, 50_000_000).run(QUIET_ONE).await,
+        };
         let reactor = Reactor::current();
         let quiet = reactor.spawn(load(&writes, &reads, 2_000_000_000).run(QUIET_ONE));
         let both = load(&reads, &writes, 2_000_000_000);
@@ -165,7 +176,9 @@ fn beside_through_another(channels: usize) -> (Vec<u64>, usize, usize) {
         assert_eq!((reads.under_way.get(), writes.under_way.get()), (0, 0));
         assert_eq!((reads.alone.get(), reads.flows.borrow().len()), (Some(BUSY_ONE), 0));
         // What it takes by itself was not learnt from what was queued.
-        assert!(reads.by_itself.get()[0] <= 1.2 * SERVICE as f32, "{:?}", reads.by_itself.get());
+        if knows == Knows::Busy {
+            assert!(reads.depth.by_itself(1) <= 1.2 * SERVICE as f32, "{}", reads.depth.by_itself(1));
+        }
         (quiet, beside, after)
     });
     reactor.shut_down();
@@ -175,10 +188,12 @@ fn beside_through_another(channels: usize) -> (Vec<u64>, usize, usize) {
 /// Reads of one volume and writes of another pass different gates, and wait for the same drives.
 #[test]
 fn a_volume_alone_at_its_gate_leaves_room_for_those_at_the_other() {
-    for channels in [1, 8, 64] {
-        let (quiet, beside, after) = beside_through_another(channels);
+    for (channels, knows) in
+        [1, 8, 64].into_iter().flat_map(|channels| [(channels, Knows::Busy), (channels, Knows::Quiet)])
+    {
+        let (quiet, beside, after) = beside_through_another(channels, knows);
         let p99 = percentile(quiet, 99);
-        assert!(p99 <= 3 * SERVICE, "{channels} at once: {} us", p99 / 1000);
+        assert!(p99 <= 3 * SERVICE, "{channels} at once, {knows:?}: {} us", p99 / 1000);
         let possible = channels * usize::try_from(1_950_000_000 / SERVICE).unwrap();
         assert!(beside * 100 >= possible * if channels == 1 { 40 } else { 75 }, "{beside} of {possible}");
         assert!(after * 100 >= possible * 99, "{after} of {possible}");
@@ -226,7 +241,7 @@ fn one_that_no_longer_waits_holds_nobody_up() {
     let reactor =
         Reactor::new(Rc::new(JumpingDriver(jumping.clone())), Rc::new(JumpingClock(jumping.clone())));
     reactor.run(async {
-        let gate = Gate::new(1);
+        let [gate, _] = Gate::pair([1, 1], 200);
         gate.depth.set(1.0);
         let first = gate.enter(BUSY_ONE, 1).unwrap();
         let second = gate.enter(QUIET_ONE, 1).unwrap();
@@ -245,6 +260,31 @@ fn one_that_no_longer_waits_holds_nobody_up() {
         drop((first, second));
         assert_eq!(gate.under_way.get(), 0);
         assert!(gate.enter(QUIET_ONE, 1).is_some());
+    });
+    reactor.shut_down();
+}
+
+/// Writes end together, and whoever waited for them begins the next ones together.
+#[test]
+fn the_first_of_a_burst_says_nothing_of_one_by_itself() {
+    let jumping = Rc::new(Jumping::default());
+    let reactor =
+        Reactor::new(Rc::new(JumpingDriver(jumping.clone())), Rc::new(JumpingClock(jumping.clone())));
+    reactor.run(async {
+        let [gate, _] = Gate::pair([1, 1], 200);
+        let burst = async |operations: usize, nanos: u64| {
+            let turns: Vec<_> = (0..operations).map(|_| gate.enter(BUSY_ONE, 1).unwrap()).collect();
+            Reactor::current().sleep(Duration::from_nanos(nanos)).await;
+            drop(turns);
+        };
+        for _ in 0..100 {
+            burst(15, 10 * SERVICE).await;
+        }
+        assert_eq!(gate.depth.by_itself(1).to_bits(), 0.0_f32.to_bits());
+        for _ in 0..100 {
+            burst(1, SERVICE).await;
+        }
+        assert_eq!(gate.depth.by_itself(1).to_bits(), (SERVICE as f32).to_bits());
     });
     reactor.shut_down();
 }

@@ -2,6 +2,7 @@
 //!
 //! Must not know: what is done, shards.
 
+mod depth;
 mod gate;
 mod meter;
 

@@ -57,6 +57,9 @@ pub struct Tuning {
     /// In how many of its zones a drive may fail reads, or answer them wrongly, within a day, before it is emptied; or a quarter of
     /// them, if that is less. 0 for any number.
     pub retire_after: u32,
+    /// How many percent of the time that they take by themselves operations may take in the mean beside those of other volumes, before the volume that has
+    /// most of them under way is held back. 0 for any number.
+    pub slowdown: u32,
 }
 
 impl Default for Tuning {
@@ -67,6 +70,7 @@ impl Default for Tuning {
             checkpoint_bytes: 1 << 30,
             repair: RepairLimits::default(),
             retire_after: 32,
+            slowdown: 200,
         }
     }
 }

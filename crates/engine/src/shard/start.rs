@@ -33,7 +33,7 @@ use crate::space::Space;
 /// Units of reads that may be under way however long they take, when several volumes want to read.
 const READS_MIN: u16 = 2;
 /// The same of writes: with fewer, records would be small.
-const WRITES_MIN: u16 = 64;
+const WRITES_MIN: u16 = 8;
 
 /// What it takes to start a shard; goes to the shard's reactor.
 #[derive(Clone)]
@@ -213,6 +213,7 @@ impl Candidate {
             anchor,
         };
         let log = Log::new(start, ledger.clone(), self.rows.clone(), link.clone());
+        let [reads, writes] = Gate::pair([READS_MIN, WRITES_MIN], plan.tuning.slowdown);
         let shard = Shard {
             identity: plan.identity,
             geometry: plan.geometry,
@@ -232,8 +233,8 @@ impl Candidate {
             checkpointing: Cell::new(false),
             checkpoints: Cell::new(0),
             checkpointed: WaitList::default(),
-            reads: Gate::new(READS_MIN),
-            writes: Gate::new(WRITES_MIN),
+            reads,
+            writes,
             tops: volumes::Tops::default(),
             emptied_by_checkpoint: Cell::default(),
             gained: Cell::default(),

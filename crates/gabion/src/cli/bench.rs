@@ -265,6 +265,9 @@ pub(crate) struct FairnessArgs {
     /// Operations that the busy volume has under way
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) depth: u32,
+    /// How long operations may take beside others, in percent of what they take by themselves, as in 'gabion serve'; 0: however long
+    #[arg(long, default_value_t = 200, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) slowdown: u32,
     /// How long each part runs in each round, in seconds
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) seconds: f64,

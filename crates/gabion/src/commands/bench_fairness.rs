@@ -28,6 +28,7 @@ pub(crate) fn run(global: &Global, arguments: &FairnessArgs) -> Result<Outcome> 
         drive_bytes: arguments.drive_size.0,
         volume_bytes: arguments.volume.0,
         depth: arguments.depth,
+        slowdown: arguments.slowdown,
         seconds: arguments.seconds,
         rounds: arguments.rounds,
     };

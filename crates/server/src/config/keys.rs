@@ -246,6 +246,21 @@ pub const KEYS: &[Key] = &[
         show: |config| Shown::Number(u64::from(config.retire_after)),
     },
     Key {
+        section: "daemon",
+        name: "slowdown",
+        value: "PERCENT",
+        help: "How long operations may take in the mean beside those of other volumes, in percent of what they take by themselves, before \
+               the volume that asks for most is held back: more lets it do more, and the others wait longer. 0: however long.",
+        example: "300",
+        set: |config, text| {
+            let refusal = || format!("'{text}' is not a number of percent from 110 to 10000, or 0");
+            let percent =
+                text.parse().ok().filter(|percent| *percent == 0 || (110..=10_000).contains(percent));
+            set(&mut config.slowdown, percent.ok_or_else(refusal))
+        },
+        show: |config| Shown::Number(u64::from(config.slowdown)),
+    },
+    Key {
         section: "nbd",
         name: "socket",
         value: "PATH|none",

@@ -53,6 +53,7 @@ pub struct Config {
     pub drive_wait: Duration,
     pub warn_at: Vec<u8>,
     pub retire_after: u32,
+    pub slowdown: u32,
     pub nbd_socket: Option<PathBuf>,
     pub nbd_listen: Vec<SocketAddr>,
     pub vhost_directory: PathBuf,
@@ -86,6 +87,7 @@ impl Config {
             drive_wait: Duration::from_secs(30),
             warn_at: vec![80, 90, 95],
             retire_after: 32,
+            slowdown: 200,
             nbd_listen: Vec::new(),
             pools: BTreeMap::new(),
         }

@@ -112,6 +112,7 @@ fn a_value_that_makes_no_sense_is_named_with_its_place() {
         ("[daemon]\nio = \"uring\"", ":2: daemon.io: no backend is called"),
         ("[daemon]\nlog_level = \"loud\"", ":2: daemon.log_level: there is no log level 'loud'"),
         ("[daemon]\nmap_memory = \"1K\"", ":2: daemon.map_memory: 1 KiB is less"),
+        ("[daemon]\nslowdown = 100", ":2: daemon.slowdown: '100' is not a number of percent from 110"),
         ("[nbd]\nlisten = \"localhost\"", ":2: nbd.listen: 'localhost' is not an address"),
         ("[pools]\nfast = 3", ":2: pools.fast: expected a section [pools.fast]"),
         ("[pools.fast]", ":1: pools.fast: the pool needs 'drives'"),

@@ -93,6 +93,7 @@ impl Pools {
             map_bytes: config.map_memory.bytes(),
             checkpoint_bytes: config.checkpoint_after.bytes(),
             retire_after: config.retire_after,
+            slowdown: config.slowdown,
             ..Tuning::default()
         };
         let drive_wait = config.drive_wait;

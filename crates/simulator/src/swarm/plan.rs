@@ -106,7 +106,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
     });
     let sizes: Vec<u64> = sizes.collect();
     let spares = (0..random.below(3)).map(|_| (4 << 20) + zone_bytes * random.between(8, 2 * zones));
-    let setup = Setup {
+    let mut setup = Setup {
         scheme: scheme.into(),
         drives: sizes,
         spares: spares.collect(),
@@ -120,6 +120,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
             checkpoint_bytes: *random.choose(&[1 << 20, 4 << 20, 64 << 20]),
             repair: RepairLimits { paused: random.once_in(8), bytes_per_second: repair_rate(random) },
             retire_after: *other.choose(&[0, 1, 4, 32]),
+            slowdown: 200,
         },
         latency: *random.choose(&[(20_000, 100_000), (1_000, 1_000_000), (5_000, 5_000)]),
     };
@@ -147,6 +148,8 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         let at = usize::try_from(random.below(victims.len() as u64)).unwrap_or(0);
         victims.remove(at);
     }
+    let (days_pass, scrub_days) = (*other.choose(&[0, 20, 100]), *other.choose(&[0, 1, 30]));
+    setup.tuning.slowdown = *other.choose(&[0, 150, 200, 200]);
     Plan {
         weights: weights.collect(),
         setup,
@@ -158,8 +161,8 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         volume_bytes: *random.choose(&[256 << 10, 2 << 20, 12 << 20]),
         write_bytes: *random.choose(&[16 << 10, 128 << 10, 1 << 20]),
         stretch: Stretch(*random.choose(&[1, 1, 64])),
-        days_pass: *other.choose(&[0, 20, 100]),
-        scrub_days: *other.choose(&[0, 1, 30]),
+        days_pass,
+        scrub_days,
     }
 }
 
