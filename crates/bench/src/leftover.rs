@@ -1,39 +1,35 @@
-//! Processes that a run has started, on file while they live: so that a run whose own process was killed can be gone on with,
-//! without its old load or daemon in the way.
+//! What a run has started or made and a killed process of it has left: so that it can be gone on with, without its old load or daemon in the way.
 //!
-//! Always true: only a process that was written down is ended, by number and time of its beginning, which no other has.
+//! Always true: only a process that carries the run's mark is ended. It has it from its first moment on: one that is written down after it was started
+//! is not, if whoever started it is killed in between.
 
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-const ENDING: &str = "process";
-/// How long a process may take to end in order.
+/// The variable of the environment that says which folder of a run a process belongs to.
+const MARK: &str = "GABION_BENCH_FOLDER";
+/// How long processes may take to end in order.
 const PATIENCE: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_millis(20);
 
-/// A process on file; off it again with this.
-#[derive(Debug)]
-pub struct OnFile(PathBuf);
-
-impl OnFile {
-    /// Writes a process down in `folder`.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn new(folder: &Path, name: &str, process: u32) -> std::io::Result<Self> {
-        let path = folder.join(format!("{name}.{ENDING}"));
-        // One that has ended already needs no file; an empty one names nobody.
-        let text = begun(process).map_or_else(String::new, |begun| format!("{process} {begun}\n"));
-        std::fs::write(&path, text)?;
-        Ok(Self(path))
-    }
+/// The variable, and its value, that a process has in its environment which belongs to the run in `folder`.
+///
+/// # Errors
+/// When the folder is not there.
+pub fn mark_of(folder: &Path) -> std::io::Result<(String, OsString)> {
+    Ok((MARK.into(), folder.canonicalize()?.into()))
 }
 
-impl Drop for OnFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Marks what a command will start.
+pub(crate) fn mark(command: &mut Command, folder: &Path) -> std::io::Result<()> {
+    command.envs([mark_of(folder)?]);
+    Ok(())
 }
 
 /// A directory for sockets and state of a system while it stands, which goes with this. It is written down in the run's folder: that
@@ -76,56 +72,58 @@ impl Drop for Place {
     }
 }
 
-/// Ends what is on file in `folder` and still lives.
+/// Ends what carries the mark of `folder`, in order or not.
 ///
 /// # Errors
-/// When it cannot be ended, or the folder cannot be read.
+/// When it cannot be ended, or the folder is not there.
 pub fn end_all(folder: &Path) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == ENDING) {
-            end(&path)?;
-            std::fs::remove_file(&path)?;
-        }
-    }
-    Ok(())
+    end_within(folder, PATIENCE)
 }
 
-fn end(path: &Path) -> std::io::Result<()> {
-    let text = std::fs::read_to_string(path)?;
-    let parsed = text
-        .trim()
-        .split_once(' ')
-        .and_then(|(process, begun)| Some((process.parse::<u32>().ok()?, begun.parse::<u64>().ok()?)));
-    let Some((process, since)) = parsed else { return Ok(()) };
-    let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return Ok(()) };
-    let lives = || begun(process) == Some(since);
+fn end_within(folder: &Path, patience: Duration) -> std::io::Result<()> {
+    let mark = [OsStr::new(MARK), folder.canonicalize()?.as_os_str()].map(OsStrExt::as_bytes).join(&b'=');
     for signal in [Signal::TERM, Signal::KILL] {
-        let deadline = Instant::now() + PATIENCE;
-        if lives() {
-            kill_process(pid, signal)?;
-        }
-        while lives() {
+        let deadline = Instant::now() + patience;
+        let mut told = Vec::new();
+        loop {
+            let living = marked(&mark)?;
+            if living.is_empty() {
+                return Ok(());
+            }
+            for (process, handle) in living {
+                if !told.contains(&process) {
+                    // It may have ended by itself.
+                    let _ = pidfd_send_signal(handle, signal);
+                    told.push(process);
+                }
+            }
             if Instant::now() > deadline {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(STEP);
         }
     }
-    if lives() { Err(std::io::Error::other(format!("process {process} does not end"))) } else { Ok(()) }
+    Err(std::io::Error::other("a process that an earlier one has left does not end"))
 }
 
-/// When a living process began, in ticks since the machine's start (proc_pid_stat(5)).
-fn begun(process: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    // The first field here is the third there.
-    if fields.first() == Some(&"Z") { None } else { fields.get(22 - 3)?.parse().ok() }
+/// The living processes with this in their environment, by handles that mean no others when they have ended.
+fn marked(mark: &[u8]) -> std::io::Result<Vec<(Pid, OwnedFd)>> {
+    let numbers = std::fs::read_dir("/proc")?.flatten();
+    let processes = numbers.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let carries = |process: &Pid| {
+        let environment = std::fs::read(format!("/proc/{}/environ", process.as_raw_nonzero()));
+        environment.is_ok_and(|variables| variables.split(|byte| *byte == 0).any(|variable| variable == mark))
+    };
+    let handles = processes.filter_map(|process| {
+        let handle = pidfd_open(process, PidfdFlags::empty()).ok()?;
+        carries(&process).then_some((process, handle))
+    });
+    Ok(handles.collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     use super::*;
 
@@ -155,22 +153,25 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_process_is_ended() {
-        let place = tempfile::tempdir().unwrap();
-        let sleeper = || Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-        let (mut ours, mut other) = (sleeper(), sleeper());
-        let file = OnFile::new(place.path(), "x", ours.id()).unwrap();
-        // A file of a process whose number somebody else has now.
-        std::fs::write(place.path().join("y.process"), format!("{} 1\n", other.id())).unwrap();
-        std::fs::write(place.path().join("note.txt"), "kept").unwrap();
-        end_all(place.path()).unwrap();
-        assert!(!ours.wait().unwrap().success());
+    fn only_what_is_marked_is_ended() {
+        let (place, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let sleeper = |program: &str, arguments: &[&str], folder: &Path| {
+            let mut command = Command::new(program);
+            mark(command.args(arguments).stdin(Stdio::null()), folder).unwrap();
+            command.spawn().unwrap()
+        };
+        let mut ours = sleeper("sleep", &["600"], place.path());
+        // One that takes no hint, and what it has started itself.
+        let stubborn = "trap '' TERM; sleep 600";
+        let mut stubborn_one = sleeper("sh", &["-c", stubborn], place.path());
+        let mut other = sleeper("sleep", &["600"], elsewhere.path());
+        let ended = std::thread::spawn(move || (ours.wait().unwrap(), stubborn_one.wait().unwrap()));
+        end_within(place.path(), Duration::from_millis(200)).unwrap();
+        let (ours, stubborn) = ended.join().unwrap();
+        assert!(!ours.success() && !stubborn.success());
         assert!(other.try_wait().unwrap().is_none());
-        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
-        drop(file);
+        end_all(place.path()).unwrap();
         other.kill().unwrap();
         other.wait().unwrap();
-        drop(OnFile::new(place.path(), "z", other.id()).unwrap());
-        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::leftover::OnFile;
+use crate::leftover;
 
 /// How long a server may take to start, and to end in order.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -83,7 +83,6 @@ pub(crate) struct Server {
     program: String,
     child: Child,
     log: PathBuf,
-    _on_file: OnFile,
 }
 
 impl Server {
@@ -94,19 +93,11 @@ impl Server {
         let file = |source| ProgramError::File { path: log.clone(), source };
         let out = std::fs::File::options().create(true).append(true).open(&log).map_err(file)?;
         let both = out.try_clone().map_err(file)?;
-        let mut child = command
-            .stdout(out)
-            .stderr(both)
-            .spawn()
-            .map_err(|source| ProgramError::Start { program: program.clone(), source })?;
-        match OnFile::new(folder, called, child.id()) {
-            Ok(on_file) => Ok(Self { program, child, log, _on_file: on_file }),
-            Err(source) => {
-                // Nobody would know of it.
-                let _ = child.kill().and_then(|()| child.wait());
-                Err(ProgramError::File { path: folder.into(), source })
-            }
-        }
+        leftover::mark(&mut command, folder)
+            .map_err(|source| ProgramError::File { path: folder.into(), source })?;
+        let started = command.stdout(out).stderr(both).spawn();
+        let child = started.map_err(|source| ProgramError::Start { program: program.clone(), source })?;
+        Ok(Self { program, child, log })
     }
 
     /// Its process.
@@ -209,18 +200,13 @@ mod tests {
     fn a_server_lives_as_long_as_its_value_and_says_why_it_does_not() {
         let place = tempfile::tempdir().unwrap();
         let (go, socket) = (AtomicBool::new(false), place.path().join("x.sock"));
-        let files = || {
-            let entries = std::fs::read_dir(place.path()).unwrap().flatten();
-            entries.filter(|entry| entry.path().extension().is_some_and(|ending| ending == "process")).count()
-        };
         let script = format!("touch {}; exec sleep 600", socket.display());
         let mut server = Server::start(shell(&script), place.path(), "one").unwrap();
         server.wait_for(&[socket], &go).unwrap();
-        assert_eq!(files(), 1);
         let stat = PathBuf::from(format!("/proc/{}", server.process()));
         assert!(stat.exists());
         server.stop().unwrap();
-        assert!(!stat.exists() && files() == 0);
+        assert!(!stat.exists());
         let mut server = Server::start(shell("echo so it is; exit 1"), place.path(), "two").unwrap();
         let error = server.wait_for(&[place.path().join("y")], &go).unwrap_err().to_string();
         assert_eq!(error, "sh failed: so it is");

@@ -1,5 +1,6 @@
 //! A daemon of one's own: a child that ends when this does. The quickstart has one, and Gabion under measurement.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,8 +21,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon whose sockets and state are in `directory`, with `more` arguments, and waits until it serves what it
-    /// served before. It logs to `log`.
+    /// Starts a daemon whose sockets and state are in `directory`, with `more` arguments and a variable in its environment, and waits
+    /// until it serves what it served before. It logs to `log`.
     ///
     /// # Errors
     /// When it does not come up; its last words are in the message.
@@ -29,6 +30,7 @@ impl Daemon {
         directory: &Path,
         log: &Path,
         more: &[String],
+        variable: Option<(String, OsString)>,
         client: &Client,
     ) -> Result<Self> {
         let log = log.to_owned();
@@ -57,6 +59,7 @@ impl Daemon {
             .arg("--ublk-directory")
             .arg(directory.join("ublk"))
             .args(more)
+            .envs(variable)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(out)

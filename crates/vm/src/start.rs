@@ -2,6 +2,7 @@
 //!
 //! Always true: when it fails, no process is left, and the error has QEMU's own words.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -37,6 +38,8 @@ pub struct Start<'a> {
     pub disks: Vec<PathBuf>,
     /// Where it runs.
     pub placement: Placement,
+    /// Variables of its environment beside those of this process.
+    pub environment: Vec<(String, OsString)>,
 }
 
 /// Starts a machine.
@@ -44,7 +47,7 @@ pub struct Start<'a> {
 /// # Errors
 /// `Busy` if it runs; when something that it needs is missing; when QEMU does not start.
 pub fn start(store: &Store, start: Start<'_>) -> Result<Running> {
-    let Start { machine, disks, placement } = start;
+    let Start { machine, disks, placement, environment } = start;
     let name = &machine.name;
     if let Some(running) = store.running(name)? {
         return Err(Error::new(
@@ -69,7 +72,7 @@ pub fn start(store: &Store, start: Start<'_>) -> Result<Running> {
     for accelerator in accelerators {
         let command = command(machine, &places, *accelerator, placement.node);
         let instead = before.as_ref().map(ToString::to_string);
-        match start_once(store, name, &command, *accelerator, instead, &placement) {
+        match start_once(store, name, (&command, &environment), *accelerator, instead, &placement) {
             Ok(running) => return Ok(running),
             Err(error) => before = Some(error),
         }
@@ -77,10 +80,13 @@ pub fn start(store: &Store, start: Start<'_>) -> Result<Running> {
     Err(before.unwrap_or_else(|| Error::new(ErrorKind::Invalid, "there is nothing to run it by")))
 }
 
+/// A command, and variables of its environment beside those of this process.
+type Invocation<'a> = (&'a crate::qemu::Command, &'a [(String, OsString)]);
+
 fn start_once(
     store: &Store,
     name: &str,
-    command: &crate::qemu::Command,
+    command: Invocation<'_>,
     accelerator: Accelerator,
     instead: Option<String>,
     placement: &Placement,
@@ -144,11 +150,12 @@ pub fn write_seed(store: &Store, machine: &Machine) -> Result<Option<PathBuf>> {
     }
 }
 
-fn spawn(command: &crate::qemu::Command, log: &Path) -> Result<Child> {
+fn spawn((command, environment): Invocation<'_>, log: &Path) -> Result<Child> {
     let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(log);
     let file = file.map_err(|error| Error::file(log, &error))?;
     let spawned = Command::new(&command.program)
         .args(&command.arguments)
+        .envs(environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(file)

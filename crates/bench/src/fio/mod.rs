@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::leftover::OnFile;
+use crate::leftover;
 use crate::load::{Length, Load, Ran, Second, Slice, Target};
 use crate::result::{Direction, JobResult};
 use crate::suite::{Engine, Job};
@@ -104,7 +104,9 @@ pub(crate) fn run(
     let (job_file, json, errors) = (file(".fio"), file(".json"), file(".stderr"));
     std::fs::write(&job_file, load.text()).map_err(failed(&job_file))?;
     let stderr = std::fs::File::create(&errors).map_err(failed(&errors))?;
-    let mut child = Command::new("fio")
+    let mut command = Command::new("fio");
+    leftover::mark(&mut command, folder).map_err(failed(folder))?;
+    let mut child = command
         .arg("--output-format=json+")
         .arg(format!("--output={}", json.display()))
         .arg(&job_file)
@@ -114,7 +116,6 @@ pub(crate) fn run(
         .stderr(stderr)
         .spawn()
         .map_err(FioError::Start)?;
-    let on_file = OnFile::new(folder, name, child.id());
     started(child.id());
     let status = loop {
         match child.try_wait().map_err(FioError::Start)? {
@@ -127,7 +128,6 @@ pub(crate) fn run(
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     };
-    on_file.map_err(failed(folder))?;
     if stop.load(Ordering::Relaxed) {
         // It had the same signal as we.
         return Err(FioError::Interrupted);

@@ -99,7 +99,7 @@ pub(super) async fn all(global: &Global, arguments: &QuickstartArgs) -> Result<(
         Size(drive_bytes),
         place.show("drives")
     ));
-    let daemon = Daemon::start(place.directory(), &place.path("daemon.log"), &[], &client).await?;
+    let daemon = Daemon::start(place.directory(), &place.path("daemon.log"), &[], None, &client).await?;
     let pool = create_pool(&client, &place, drive_bytes).await?;
     let free = pool.space.as_ref().map_or(0, |space| space.free);
     talk.detail(&format!("pool '{POOL}' ({SCHEME}, any one drive may fail) with room for {}", Size(free)));
@@ -164,7 +164,7 @@ pub(super) async fn all(global: &Global, arguments: &QuickstartArgs) -> Result<(
     talk.step("verifying the data with the drive lost, and again after a restart of the daemon");
     verify_data(&talk, &data).await?;
     daemon.stop()?;
-    let daemon = Daemon::start(place.directory(), &place.path("daemon.log"), &[], &client).await?;
+    let daemon = Daemon::start(place.directory(), &place.path("daemon.log"), &[], None, &client).await?;
     verify_data(&talk, &data).await?;
 
     talk.step("closing the pool, and checking all of it offline");

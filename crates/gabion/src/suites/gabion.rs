@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use bench::bounds::Layout;
 use bench::guest::Root;
-use bench::leftover::{OnFile, Place};
+use bench::leftover::{Place, mark_of};
 use bench::load::Target;
 use bench::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
 use server::wire::{CreateExport, CreatePool, CreateVolume, Export, Operation, Pool, Protocol, Volume};
@@ -56,8 +56,6 @@ struct Up {
     machines: Option<Machines>,
     runtime: Runtime,
     daemon: Daemon,
-    /// So that a resumed run finds it if this process is killed.
-    _on_file: OnFile,
     client: Client,
     directory: Place,
     pools: u32,
@@ -137,8 +135,9 @@ impl Gabion {
         let log = wish.folder.join(format!("{}.log", self.name));
         let more: Vec<String> =
             self.reactors.iter().flat_map(|count| ["--reactors".to_owned(), count.to_string()]).collect();
-        let daemon = runtime.block_on(Daemon::start(directory, &log, &more, &client))?;
-        let on_file = OnFile::new(wish.folder, &self.name, daemon.process())?;
+        // So that a resumed run finds it if this process is killed.
+        let mark = Some(mark_of(wish.folder)?);
+        let daemon = runtime.block_on(Daemon::start(directory, &log, &more, mark, &client))?;
         let mut spots = Vec::new();
         for (number, drives) in groups.into_iter().enumerate() {
             let paths = drives.iter().map(|path| path.display().to_string()).collect();
@@ -170,7 +169,7 @@ impl Gabion {
         let mut spots = in_turn(spots);
         let machines = match &self.machines {
             None => None,
-            Some(wanted) => Some(around(wanted, &mut spots, wish, directory, &self.name)?),
+            Some(wanted) => Some(around(wanted, &mut spots, wish, directory)?),
         };
         if let Some((machines, said)) = &machines {
             self.shape.push_str(&format!(", in {said}"));
@@ -178,7 +177,7 @@ impl Gabion {
             self.remark = (!machines.by_hardware()).then(emulated);
         }
         let machines = machines.map(|(machines, _)| machines);
-        Ok(Up { machines, runtime, daemon, _on_file: on_file, client, directory: place, pools, spots })
+        Ok(Up { machines, runtime, daemon, client, directory: place, pools, spots })
     }
 
     /// Makes a pool with so many volumes, each exported.
@@ -228,7 +227,6 @@ fn around(
     spots: &mut Vec<Spot>,
     wish: &Wish<'_>,
     directory: &Path,
-    name: &str,
 ) -> Result<(Machines, String)> {
     // Without hardware's help more processors than there are only take turns.
     let here = u32::try_from(std::thread::available_parallelism().map_or(1, usize::from))?;
@@ -241,7 +239,7 @@ fn around(
         other => anyhow::bail!("{other:?} is no disk of a machine"),
     };
     let disks = spots.iter().map(disk).collect::<Result<Vec<_>>>()?;
-    let machines = Machines::start(&plan, &disks, (directory, wish.folder, name), wish.stop)?;
+    let machines = Machines::start(&plan, &disks, (directory, wish.folder), wish.stop)?;
     for (spot, target) in spots.iter_mut().zip(machines.targets()) {
         spot.target = target.clone();
     }

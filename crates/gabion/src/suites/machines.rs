@@ -1,6 +1,6 @@
 //! Virtual machines of a run: one for each volume, with fio within.
 //!
-//! Always true: they are on file while they live, and end with their value. Must not know: how a volume is stored.
+//! Always true: they carry their run's mark, and end with their value. Must not know: how a volume is stored.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bench::guest::{Root, answers, first_disk, port};
-use bench::leftover::OnFile;
+use bench::leftover::mark_of;
 use bench::load::Target;
 use vm::{
     Accelerator, Boot, CloudInit, Disk, Machine, Memory, Network, Pages, Pin, Placement, Running, Shape,
@@ -33,7 +33,7 @@ pub(super) struct Plan {
 /// Machines that run.
 pub(super) struct Machines {
     store: Store,
-    running: Vec<(String, Running, OnFile)>,
+    running: Vec<(String, Running)>,
     targets: Vec<Target>,
 }
 
@@ -46,7 +46,7 @@ impl Machines {
     pub(super) fn start(
         shape: &Plan,
         disks: &[PathBuf],
-        (directory, folder, name): (&Path, &Path, &str),
+        (directory, folder): (&Path, &Path),
         stop: &AtomicBool,
     ) -> Result<Self> {
         room(shape, disks.len())?;
@@ -54,20 +54,13 @@ impl Machines {
         let mut machines =
             Self { store: Store::new(directory.join("vm")), running: Vec::new(), targets: Vec::new() };
         for (number, disk) in disks.iter().enumerate() {
-            machines.one(number, shape, &root, disk, (folder, name))?;
+            machines.one(number, shape, &root, disk, folder)?;
         }
         machines.wait(PATIENCE * u32::try_from(disks.len())?, stop)?;
         Ok(machines)
     }
 
-    fn one(
-        &mut self,
-        number: usize,
-        shape: &Plan,
-        root: &Root,
-        disk: &Path,
-        (folder, system): (&Path, &str),
-    ) -> Result<()> {
+    fn one(&mut self, number: usize, shape: &Plan, root: &Root, disk: &Path, folder: &Path) -> Result<()> {
         let name = format!("m{number}");
         let agent = self.store.place(&name).join("agent.sock");
         let machine = Machine {
@@ -90,22 +83,17 @@ impl Machines {
             qemu: port(&agent),
         };
         let _lock = self.store.create(&machine)?;
-        let start = Start { machine: &machine, disks: vec![disk.into()], placement: Placement::default() };
+        let (disks, environment) = (vec![disk.into()], vec![mark_of(folder)?]);
+        let start = Start { machine: &machine, disks, placement: Placement::default(), environment };
         let running = vm::start(&self.store, start)?;
-        let on_file = OnFile::new(folder, &format!("{system}-{name}"), running.pid);
-        // On the list whatever becomes of the file, so that it is ended.
-        let failed = on_file.map(|on_file| self.running.push((name.clone(), running.clone(), on_file)));
-        if let Err(error) = failed {
-            vm::stop(&name, &running, &self.store.qmp(&name), None)?;
-            return Err(error).context("writing down which process a machine is");
-        }
+        self.running.push((name, running));
         self.targets.push(first_disk(&agent));
         Ok(())
     }
 
     fn wait(&self, patience: Duration, stop: &AtomicBool) -> Result<()> {
         let deadline = Instant::now() + patience;
-        for (name, running, _) in &self.running {
+        for (name, running) in &self.running {
             while !answers(&self.store.place(name).join("agent.sock")) {
                 if stop.load(Ordering::Relaxed) {
                     bail!("interrupted");
@@ -136,18 +124,18 @@ impl Machines {
 
     /// Their processes.
     pub(super) fn processes(&self) -> Vec<u32> {
-        self.running.iter().map(|(_, running, _)| running.pid).collect()
+        self.running.iter().map(|(_, running)| running.pid).collect()
     }
 
     /// True if hardware runs their processors.
     pub(super) fn by_hardware(&self) -> bool {
-        self.running.iter().all(|(_, running, _)| running.accelerator == Accelerator::Kvm)
+        self.running.iter().all(|(_, running)| running.accelerator == Accelerator::Kvm)
     }
 
     /// Ends them, as a power cut does.
     pub(super) fn stop(&mut self) -> Result<()> {
         let mut result = Ok(());
-        for (name, running, _on_file) in self.running.drain(..) {
+        for (name, running) in self.running.drain(..) {
             let stopped = vm::stop(&name, &running, &self.store.qmp(&name), None);
             result = result.and(stopped.with_context(|| format!("ending machine {name}")));
         }

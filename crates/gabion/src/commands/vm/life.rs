@@ -25,7 +25,7 @@ impl Work<'_> {
         let daemon: wire::Daemon = self.setting.client.get("/v1/daemon").await?;
         let asked = Machine { pin: pin.unwrap_or_else(|| kept.pin.clone()), ..kept.clone() };
         let placement = self.placement(&asked, &daemon)?;
-        vm::start(&self.store, Start { machine: &kept, disks, placement })?;
+        vm::start(&self.store, Start { machine: &kept, disks, placement, environment: Vec::new() })?;
         drop(lock);
         self.setting.done(&self.shown(kept)?, output::machine_started)
     }
