@@ -48,7 +48,6 @@ fn every_operation_survives_a_cut_at_every_point() {
             // These take many drive operations, cleaning each on a pool that has to be filled first.
             let step = match operation {
                 Swept::Clean => 29,
-                Swept::Retire => 7,
                 _ => 1,
             };
             if let Err(message) = sweep(operation, scheme, drives, 1, step) {

@@ -13,10 +13,14 @@ use std::sync::Arc;
 use reactor::{Notify, WaitList};
 
 use super::request::{PerStream, Stream};
+use crate::segments::CHUNK_BLOCKS;
 use crate::space::Space;
 
 /// Blocks that the cleaner may be behind before writers wait for it.
 const DEBT_MAX: f32 = 256.0;
+/// Blocks that it may be ahead: a chunk is moved as soon as a part of it is owed, and the next one only when that is paid for. What was moved for
+/// somebody who waited for space is not counted further.
+const CREDIT_MAX: f32 = 2.0 * CHUNK_BLOCKS as f32;
 /// How many times what a block costs users owe at most: with less space they wait for that.
 const HASTE_MAX: f32 = 8.0;
 /// Live share up to which segments are cleaned while as much is free as it settles at, and while nothing is.
@@ -38,7 +42,7 @@ const REPAIR_TRIES_MAX: u32 = 16;
 /// See the module.
 pub(crate) struct Pace {
     pub(crate) space: Arc<Space>,
-    /// Blocks that the cleaner has still to move for what users wrote.
+    /// Blocks that the cleaner has still to move for what users wrote; less than none if it is ahead.
     debt: Cell<f32>,
     /// Blocks to move for each block that the segment gains which is being cleaned.
     price: Cell<f32>,
@@ -149,7 +153,7 @@ impl Pace {
     /// The cleaner has moved, or begun to move, `blocks`.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn moved(&self, blocks: usize) {
-        self.debt.set((self.debt.get() - blocks as f32).max(0.0));
+        self.debt.set((self.debt.get() - blocks as f32).max(-CREDIT_MAX));
     }
 
     /// Repair found no space for the `left` blocks that are missing: it is cleaned for, but not for ever. What cleaning gains may all go to

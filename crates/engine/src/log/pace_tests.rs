@@ -47,3 +47,24 @@ fn repair_is_cleaned_for_again_when_much_was_deleted_or_it_begins_anew() {
     pace.repair_served();
     assert_eq!(rounds(&pace, 90), 15);
 }
+
+/// A chunk is moved for the first block of it that is owed; the rest of it is paid for before the next one.
+#[test]
+fn what_was_moved_ahead_is_paid_for_first() {
+    let pace = pace();
+    // Half of what is wanted is free: users owe what they write.
+    pace.space.set_segments(1000, 10 + 25, 10);
+    assert!(pace.worth(0).is_some());
+    pace.cleans(0.5);
+    pace.user_wrote(1, 0);
+    assert!(pace.debt.get() > 0.0);
+    pace.moved(63);
+    pace.user_wrote(62, 0);
+    assert!(pace.debt.get() <= 0.0);
+    pace.user_wrote(1, 0);
+    assert!(pace.debt.get() > 0.0 && pace.may_write());
+    // What was moved for others, who waited for space, is no leave to write as much for nothing.
+    pace.moved(100_000);
+    pace.user_wrote(3 * u64::from(CHUNK_BLOCKS), 0);
+    assert!(pace.debt.get() > 0.0);
+}

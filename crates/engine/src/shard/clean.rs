@@ -15,7 +15,7 @@ use reactor::{Buffer, Io, LocalReceiver, Span, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
-use super::scan::{Found, HeaderReader};
+use super::headers::{Found, HeaderReader};
 use crate::error::{ErrorKind, Result};
 use crate::geometry::RecordLayout;
 use crate::log::{Effect, Request, Stream};
@@ -65,7 +65,7 @@ impl Shard {
         loop {
             self.log.pace.turn().await;
             loop {
-                if self.stopping.get() || self.log.failure().is_some() {
+                if self.cleans_no_more() {
                     return;
                 }
                 if !self.clean_next().await {
@@ -77,11 +77,14 @@ impl Shard {
 
     /// Cleans the segment that is most worth it. False if there is nothing to do, or nothing can be done now.
     async fn clean_next(self: &Rc<Self>) -> bool {
-        let coming = {
-            let mut segments = self.rows.segments.borrow_mut();
-            segments.free_emptied();
-            segments.freed_count() + self.emptied_by_checkpoint.get()
-        };
+        if self.log.pace.worth(self.coming()).is_some() {
+            // Until it is owed, segments become emptier by themselves, and another one may be worth more by then.
+            self.log.pace.owes(|| self.cleans_no_more()).await;
+            if self.cleans_no_more() {
+                return true;
+            }
+        }
+        let coming = self.coming();
         let of_map = self.log.pace.space.is_bare();
         let worth = self.log.pace.worth(coming);
         let victim = worth.and_then(|worth| self.rows.segments.borrow().victim(worth, of_map));
@@ -120,6 +123,17 @@ impl Shard {
                 true
             }
         }
+    }
+
+    fn cleans_no_more(&self) -> bool {
+        self.stopping.get() || self.log.failure().is_some()
+    }
+
+    /// Segments that the next checkpoint gives back.
+    fn coming(&self) -> usize {
+        let mut segments = self.rows.segments.borrow_mut();
+        segments.free_emptied();
+        segments.freed_count() + self.emptied_by_checkpoint.get()
     }
 
     /// Counts what cleaning a segment has gained, as a share of one. True if it is worth a checkpoint by now, which takes its part of it.
@@ -232,7 +246,7 @@ impl Shard {
 
     /// Has the next checkpoint store a node anew, if it lives at `place`; says so.
     async fn rewrite_node(&self, node: Load, place: Address) -> Result<bool> {
-        self.log.pace.owes(|| self.stopping.get() || self.log.failure().is_some()).await;
+        self.log.pace.owes(|| self.cleans_no_more()).await;
         self.check_stopping()?;
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
@@ -309,7 +323,7 @@ impl Shard {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.log.pace.owes(|| self.stopping.get() || self.log.failure().is_some()).await;
+        self.log.pace.owes(|| self.cleans_no_more()).await;
         self.check_stopping()?;
         let blocks: usize = chunk.iter().map(|live| live.crcs.len()).sum();
         self.log.cleaner_moves(blocks);

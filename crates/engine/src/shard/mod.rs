@@ -8,6 +8,7 @@
 mod checkpoint;
 mod clean;
 mod contents;
+mod headers;
 mod heal;
 mod help;
 mod locks;

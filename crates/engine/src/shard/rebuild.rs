@@ -15,7 +15,8 @@ use reactor::{Buffer, IoError, IoErrorKind, Reactor};
 use smallvec::SmallVec;
 
 use super::Shard;
-use super::scan::{Found, HeaderReader, expected, row_repairs};
+use super::headers::{Found, HeaderReader};
+use super::scan::{expected, row_repairs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rows::RowSpan;
 use crate::segments::Incomplete;

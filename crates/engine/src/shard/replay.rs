@@ -2,7 +2,7 @@
 
 use format::{Item, UnmapMode};
 
-use super::scan::Found;
+use super::headers::Found;
 use super::walk::walk_map;
 use crate::error::Result;
 use crate::ledger::{Ledger, Payload};

@@ -5,34 +5,16 @@
 //! that is read whole, and where a power cut left some of its cells unwritten they are written now, from the others.
 //! What cannot be made whole was never answered as durable: the log ends before it.
 
-use codec::{ColumnSet, crc32c};
-use format::limits::{BLOCK, HEADER_BLOCKS_MAX};
-use format::{
-    Address, Column, DriveIndex, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, Sequence,
-    ShardRecord, UnverifiedHeader,
-};
+use codec::crc32c;
+use format::limits::BLOCK;
+use format::{Address, Column, DriveIndex, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 use reactor::{Buffer, IoResult, Span};
 
+use super::headers::{Found, HeaderReader};
 use crate::error::{Error, Place, Result};
-use crate::geometry::RecordLayout;
 use crate::log::Identity;
-use crate::rows::{RowSpan, Rows, combinations};
+use crate::rows::{RowSpan, Rows};
 use crate::segments::Cell;
-
-/// Rows of a column that the scan reads ahead.
-const READ_AHEAD: u32 = 64;
-/// Rows that a header takes at most.
-#[allow(clippy::cast_possible_truncation)]
-const HEADER_ROWS: u32 = HEADER_BLOCKS_MAX as u32;
-
-/// A record that recovery found.
-pub(crate) struct Found {
-    pub(crate) header: Header,
-    pub(crate) layout: RecordLayout,
-    scheme: Scheme,
-    /// CRC32C of each header block: what its cell must hold.
-    header_crcs: Vec<u32>,
-}
 
 /// What the first half of a recovery found out.
 pub(crate) struct Examined {
@@ -127,147 +109,6 @@ async fn scan_segment(
         found.push(record);
     }
     Ok(())
-}
-
-/// A header and the CRC32C of each of its blocks.
-type Read = (Header, Vec<u32>);
-
-fn block_crcs(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks(BLOCK).map(crc32c).collect()
-}
-
-/// Reads the headers of one segment in order, mostly from its first column, some rows ahead.
-pub(super) struct HeaderReader<'a> {
-    rows: &'a Rows,
-    identity: &'a Identity,
-    id: SegmentId,
-    record: &'a SegmentRecord,
-    /// Cells of column 0 that were read ahead, from this row on.
-    ahead: Option<(Row, Buffer)>,
-    /// Where the next record starts.
-    row: Row,
-}
-
-impl<'a> HeaderReader<'a> {
-    /// From the first record on.
-    pub(super) fn new(
-        rows: &'a Rows,
-        identity: &'a Identity,
-        id: SegmentId,
-        record: &'a SegmentRecord,
-    ) -> Self {
-        Self::starting_at(rows, identity, id, record, Row::new(0))
-    }
-
-    fn starting_at(
-        rows: &'a Rows,
-        identity: &'a Identity,
-        id: SegmentId,
-        record: &'a SegmentRecord,
-        row: Row,
-    ) -> Self {
-        Self { rows, identity, id, record, ahead: None, row }
-    }
-
-    /// Takes these cells of column 0, from `row` on, as read: what they hold is verified like anything else.
-    pub(super) fn feed(&mut self, row: Row, cells: Buffer) {
-        self.ahead = Some((row, cells));
-    }
-
-    /// The next record; `None` at the first row that holds no header, or at the segment's end.
-    pub(super) async fn next(&mut self) -> Result<Option<Found>> {
-        if self.row.get() >= self.record.rows {
-            return Ok(None);
-        }
-        let Some((header, header_crcs)) = self.header_at(self.row).await? else { return Ok(None) };
-        let scheme = self.record.scheme;
-        let layout = RecordLayout::new(scheme, self.row, header.blocks());
-        if layout.end().get() > self.record.rows {
-            return Ok(None);
-        }
-        self.row = layout.end();
-        Ok(Some(Found { header, layout, scheme, header_crcs }))
-    }
-
-    /// The header of the record that starts at `row`, if there is one.
-    async fn header_at(&mut self, row: Row) -> Result<Option<Read>> {
-        if let Some(header) = self.read_ahead(row).await {
-            return Ok(Some(header));
-        }
-        // The end of the log, or a first column that is lost or damaged: any k columns tell.
-        self.rebuild(row).await
-    }
-
-    /// Tries the first column alone.
-    async fn read_ahead(&mut self, row: Row) -> Option<Read> {
-        let cached = self.ahead.as_ref().is_some_and(|(first, buffer)| {
-            let offset = (row.get().checked_sub(first.get())).unwrap_or(u32::MAX) as usize;
-            offset < buffer.len() / BLOCK
-        });
-        if !cached {
-            let count = READ_AHEAD.min(self.record.rows - row.get());
-            let buffer = Buffer::new(count as usize * BLOCK);
-            let address = Address::new(self.id, Column::new(0), row);
-            let (_, io) = self.rows.start_read(address, &[buffer.span()])?;
-            io.await.ok()?;
-            self.ahead = Some((row, buffer));
-        }
-        let (first, buffer) = self.ahead.as_ref()?;
-        let offset = (row.get() - first.get()) as usize * BLOCK;
-        let rest = buffer.as_slice().get(offset..)?;
-        let unverified = UnverifiedHeader::parse(rest).ok()?;
-        let blocks = usize::from(unverified.blocks());
-        let bytes = rest.get(..blocks * BLOCK)?;
-        let header = unverified.verify(bytes, &self.identity.key).ok()?;
-        // Several header blocks lie one below the other only if the record has as many rows.
-        let rows = self.record.scheme.rows_for(header.blocks());
-        (rows as usize >= blocks && self.belongs(&header.place, row)).then(|| (header, block_crcs(bytes)))
-    }
-
-    /// Computes the header from every choice of columns, until one gives a header that belongs here: a cell may hold
-    /// what a drive kept of other times or places, and look perfectly sound.
-    async fn rebuild(&mut self, row: Row) -> Result<Option<Read>> {
-        let scheme = self.record.scheme;
-        let width: Vec<u8> = (0..scheme.width()).collect();
-        let count = HEADER_ROWS.min(self.record.rows - row.get());
-        let mut span = RowSpan { id: self.id, row, count, cells: Vec::new() };
-        self.rows.read_columns(&mut span, &width).await;
-        let present: ColumnSet = span.cells.iter().map(|(column, _)| *column).collect();
-        let mut found = None;
-        combinations(present, scheme.data(), |sources| {
-            found = self.header_from(sources, &span, row);
-            found.is_some()
-        });
-        Ok(found)
-    }
-
-    /// The header that a choice of columns gives.
-    fn header_from(&self, sources: ColumnSet, span: &RowSpan, row: Row) -> Option<Read> {
-        let block = |index: usize| {
-            let mut block = vec![0; BLOCK];
-            let (scheme, first) = (self.record.scheme, Column::new(0));
-            let decoded = self.rows.decode_cell(scheme, sources, first, &span.cells, index, &mut block);
-            decoded.then_some(block)
-        };
-        let mut bytes = block(0)?;
-        let unverified = UnverifiedHeader::parse(&bytes).ok()?;
-        if u32::from(unverified.blocks()) > span.count {
-            return None;
-        }
-        for index in 1..usize::from(unverified.blocks()) {
-            bytes.extend_from_slice(&block(index)?);
-        }
-        let header = unverified.verify(&bytes, &self.identity.key).ok()?;
-        self.belongs(&header.place, row).then(|| (header, block_crcs(&bytes)))
-    }
-
-    fn belongs(&self, place: &RecordPlace, row: Row) -> bool {
-        place.pool == self.identity.pool
-            && place.shard == self.identity.shard
-            && place.segment == self.id
-            && place.incarnation == self.record.incarnation
-            && place.row == row
-    }
 }
 
 /// Verifies a record whole and writes the cells that are not as they should be. Gives which; `None` if the record

@@ -14,7 +14,8 @@ use reactor::{Buffer, Instant, Reactor, WaitList};
 use smallvec::SmallVec;
 
 use super::Shard;
-use super::scan::{Found, HeaderReader, expected, row_repairs};
+use super::headers::{Found, HeaderReader};
+use super::scan::{expected, row_repairs};
 use crate::repair::Throttle;
 use crate::rows::Piece;
 use crate::scrub::{Damage, ScrubProgress, Scrubbed};

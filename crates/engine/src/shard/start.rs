@@ -11,8 +11,9 @@ use format::{
 };
 use reactor::{Home, Reactor, WaitList};
 
+use super::headers::Found;
 use super::replay::replay_record;
-use super::scan::{Examined, Found, examine};
+use super::scan::{Examined, examine};
 use super::tables::{LoadedTables, StoredTables};
 use super::{Shard, heal, locks, repair, scrub, volumes};
 use crate::control::{Control, ControlLink};

@@ -1,0 +1,203 @@
+//! Reading the headers of a segment, one record after the other: from its first column, some rows ahead, and where that does not do,
+//! from what any k columns give.
+//!
+//! Always true: what is given out was authenticated, and belongs to this segment and row. Must not know: what a record means.
+
+use codec::{ColumnSet, crc32c};
+use format::limits::{BLOCK, HEADER_BLOCKS_MAX};
+use format::{Address, Column, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, UnverifiedHeader};
+use reactor::Buffer;
+
+use crate::error::Result;
+use crate::geometry::RecordLayout;
+use crate::log::Identity;
+use crate::rows::{Piece, Rows, combinations};
+
+/// Rows that are read ahead.
+const READ_AHEAD: u32 = 64;
+/// Rows that a header takes at most.
+#[allow(clippy::cast_possible_truncation)]
+const HEADER_ROWS: u32 = HEADER_BLOCKS_MAX as u32;
+
+/// A record that was found.
+pub(crate) struct Found {
+    pub(crate) header: Header,
+    pub(crate) layout: RecordLayout,
+    pub(super) scheme: Scheme,
+    /// CRC32C of each header block: what its cell must hold.
+    pub(super) header_crcs: Vec<u32>,
+}
+
+/// A header and the CRC32C of each of its blocks.
+type Read = (Header, Vec<u32>);
+
+fn block_crcs(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks(BLOCK).map(crc32c).collect()
+}
+
+/// Reads the headers of one segment in order.
+pub(super) struct HeaderReader<'a> {
+    rows: &'a Rows,
+    identity: &'a Identity,
+    id: SegmentId,
+    record: &'a SegmentRecord,
+    /// Cells of column 0 that were read ahead, from this row on.
+    ahead: Option<(Row, Buffer)>,
+    /// The row up to which column 0 is not to be had in one go.
+    unreadable_to: Row,
+    /// All columns of some rows, where the first alone did not do.
+    piece: Option<Piece>,
+    /// The first column did not do for the last header, but others did: it will be so for the next.
+    needs_others: bool,
+    /// Where the next record starts.
+    row: Row,
+}
+
+impl<'a> HeaderReader<'a> {
+    /// From the first record on.
+    pub(super) fn new(
+        rows: &'a Rows,
+        identity: &'a Identity,
+        id: SegmentId,
+        record: &'a SegmentRecord,
+    ) -> Self {
+        Self::starting_at(rows, identity, id, record, Row::new(0))
+    }
+
+    /// From the record on that starts at `row`.
+    pub(super) fn starting_at(
+        rows: &'a Rows,
+        identity: &'a Identity,
+        id: SegmentId,
+        record: &'a SegmentRecord,
+        row: Row,
+    ) -> Self {
+        let unreadable_to = Row::new(0);
+        Self { rows, identity, id, record, ahead: None, unreadable_to, piece: None, needs_others: false, row }
+    }
+
+    /// Takes these cells of column 0, from `row` on, as read: what they hold is verified like anything else.
+    pub(super) fn feed(&mut self, row: Row, cells: Buffer) {
+        self.ahead = Some((row, cells));
+    }
+
+    /// The next record; `None` at the first row that holds no header, or at the segment's end.
+    pub(super) async fn next(&mut self) -> Result<Option<Found>> {
+        if self.row.get() >= self.record.rows {
+            return Ok(None);
+        }
+        let Some((header, header_crcs)) = self.header_at(self.row).await else { return Ok(None) };
+        let scheme = self.record.scheme;
+        let layout = RecordLayout::new(scheme, self.row, header.blocks());
+        if layout.end().get() > self.record.rows {
+            return Ok(None);
+        }
+        self.row = layout.end();
+        Ok(Some(Found { header, layout, scheme, header_crcs }))
+    }
+
+    /// The header of the record that starts at `row`, if there is one.
+    async fn header_at(&mut self, row: Row) -> Option<Read> {
+        if let Some(header) = self.read_ahead(row).await {
+            return Some(header);
+        }
+        // The end of the log, or a first column that is lost or damaged: any k columns tell.
+        self.rebuild(row).await
+    }
+
+    /// Tries the first column alone.
+    async fn read_ahead(&mut self, row: Row) -> Option<Read> {
+        let cached = self.ahead.as_ref().is_some_and(|(first, buffer)| {
+            let offset = (row.get().checked_sub(first.get())).unwrap_or(u32::MAX) as usize;
+            offset < buffer.len() / BLOCK
+        });
+        if !cached {
+            if row < self.unreadable_to {
+                return None;
+            }
+            let count = READ_AHEAD.min(self.record.rows - row.get());
+            let buffer = Buffer::new(count as usize * BLOCK);
+            let address = Address::new(self.id, Column::new(0), row);
+            let read = match self.rows.start_read(address, &[buffer.span()]) {
+                Some((_, io)) => io.await.is_ok(),
+                None => false,
+            };
+            if !read {
+                self.unreadable_to = row.plus(count);
+                return None;
+            }
+            self.ahead = Some((row, buffer));
+        }
+        let (first, buffer) = self.ahead.as_ref()?;
+        let offset = (row.get() - first.get()) as usize * BLOCK;
+        let rest = buffer.as_slice().get(offset..)?;
+        let unverified = UnverifiedHeader::parse(rest).ok()?;
+        let blocks = usize::from(unverified.blocks());
+        let bytes = rest.get(..blocks * BLOCK)?;
+        let header = unverified.verify(bytes, &self.identity.key).ok()?;
+        // Several header blocks lie one below the other only if the record has as many rows.
+        let rows = self.record.scheme.rows_for(header.blocks());
+        (rows as usize >= blocks && self.belongs(&header.place, row)).then(|| (header, block_crcs(bytes)))
+    }
+
+    /// Computes the header from every choice of columns, until one gives a header that belongs here: a cell may hold
+    /// what a drive kept of other times or places, and look perfectly sound.
+    async fn rebuild(&mut self, row: Row) -> Option<Read> {
+        let left = self.record.rows - row.get();
+        let end = |piece: &Piece| piece.span.row.plus(piece.span.count);
+        let header_end = row.plus(HEADER_ROWS.min(left));
+        let holds = |piece: &Piece| piece.span.row <= row && header_end <= end(piece);
+        let piece = match self.piece.take().filter(holds) {
+            Some(piece) => piece,
+            None => {
+                let count = if self.needs_others { READ_AHEAD } else { HEADER_ROWS };
+                self.rows.read_piece(self.id, row, count.min(left)).await
+            }
+        };
+        let index = row.get() - piece.span.row.get();
+        let cells = piece.span.cells.iter().map(|(column, _)| *column);
+        let present: ColumnSet = cells.filter(|column| piece.cell(*column, index).is_some()).collect();
+        let mut found = None;
+        combinations(present, self.record.scheme.data(), |sources| {
+            found = self.header_from(sources, &piece, row);
+            found.is_some()
+        });
+        self.needs_others = found.is_some();
+        self.piece = Some(piece);
+        found
+    }
+
+    /// The header that a choice of columns gives.
+    fn header_from(&self, sources: ColumnSet, piece: &Piece, row: Row) -> Option<Read> {
+        let first = row.get() - piece.span.row.get();
+        let block = |index: u32| {
+            let mut block = vec![0; BLOCK];
+            let at = first + index;
+            if sources.iter().any(|column| piece.cell(column, at).is_none()) {
+                return None;
+            }
+            let (scheme, wanted) = (self.record.scheme, Column::new(0));
+            let cells = &piece.span.cells;
+            let decoded = self.rows.decode_cell(scheme, sources, wanted, cells, at as usize, &mut block);
+            decoded.then_some(block)
+        };
+        let mut bytes = block(0)?;
+        let unverified = UnverifiedHeader::parse(&bytes).ok()?;
+        if first + u32::from(unverified.blocks()) > piece.span.count {
+            return None;
+        }
+        for index in 1..u32::from(unverified.blocks()) {
+            bytes.extend_from_slice(&block(index)?);
+        }
+        let header = unverified.verify(&bytes, &self.identity.key).ok()?;
+        self.belongs(&header.place, row).then(|| (header, block_crcs(&bytes)))
+    }
+
+    fn belongs(&self, place: &RecordPlace, row: Row) -> bool {
+        place.pool == self.identity.pool
+            && place.shard == self.identity.shard
+            && place.segment == self.id
+            && place.incarnation == self.record.incarnation
+            && place.row == row
+    }
+}
