@@ -1,7 +1,7 @@
 //! Users and the cleaner, kept in step: the fuller the pool, the more blocks the cleaner moves for each that users write.
 //!
 //! A segment of which the share `u` lives costs `u / (1 - u)` moved blocks for each block that it gains: that is what each user block
-//! owes, times `1.5 (1 - x) / x`, where `x` is how much is free as a share of what is wanted free ([`Space::high_water`]). So free space settles at three fifths of
+//! owes, times `(1 - x) / x`, where `x` is how much is free as a share of what is wanted free ([`Space::high_water`]). So free space settles at half of
 //! that whatever cleaning costs, and writers slow down gently on the way there instead of running into a wall. Who writes while
 //! the cleaner is behind by more than [`DEBT_MAX`] waits for it.
 //!
@@ -21,8 +21,6 @@ const DEBT_MAX: f32 = 256.0;
 /// Blocks that it may be ahead: a chunk is moved as soon as a part of it is owed, and the next one only when that is paid for. What was moved for
 /// somebody who waited for space is not counted further.
 const CREDIT_MAX: f32 = 2.0 * CHUNK_BLOCKS as f32;
-/// How many times what a block costs users owe where half of what is wanted free is.
-const EAGERNESS: f32 = 1.5;
 /// How many times what a block costs users owe at most: with less space they wait for that.
 const HASTE_MAX: f32 = 8.0;
 /// Live share up to which segments are cleaned while as much is free as it settles at, and while nothing is.
@@ -104,7 +102,7 @@ impl Pace {
             return;
         }
         if self.cleaning.get() {
-            let haste = (EAGERNESS * (1.0 - plenty) / plenty).min(HASTE_MAX);
+            let haste = ((1.0 - plenty) / plenty).min(HASTE_MAX);
             self.debt.set(self.debt.get() + blocks as f32 * haste * self.price.get());
             self.owed.wake_all();
         } else if self.space.free_for_users() + coming < self.rested_at.get() {

@@ -52,8 +52,8 @@ fn repair_is_cleaned_for_again_when_much_was_deleted_or_it_begins_anew() {
 #[test]
 fn what_was_moved_ahead_is_paid_for_first() {
     let pace = pace();
-    // Three fifths of what is wanted are free: users owe what they write.
-    pace.space.set_segments(1000, 10 + 30, 10);
+    // Half of what is wanted is free: users owe what they write.
+    pace.space.set_segments(1000, 10 + 25, 10);
     assert!(pace.worth(0).is_some());
     pace.cleans(0.5);
     pace.user_wrote(1, 0);
