@@ -2,7 +2,8 @@
 //!
 //! As long as what passes takes no more times what it takes when nothing else is under way than is borne, the depth grows, otherwise it shrinks (as
 //! TCP Vegas does; Brakmo and Peterson, 1995). Reads and writes have a depth each and wait for the same drives: what takes long at one makes the other
-//! shrink too, since the one may have a single operation under way, and the other those that it waits for.
+//! shrink too, since the one may have a single operation under way, and the other those that it waits for. Where all volumes ask for
+//! much it only grows: they wait for each other whatever it is, and a great one serves them all best.
 //!
 //! Always true: a depth is at least its least one.
 //!
@@ -15,6 +16,8 @@ use std::rc::Rc;
 const FOLLOW_EVERY: u32 = 32;
 const FOLLOW_FEW: u32 = 4;
 const FOLLOW_AFTER: u64 = 5_000_000;
+/// How long after the last operation of a volume that asks for little those that ask for much go on as if it were there, in nanoseconds.
+const LONELY: u64 = 200_000_000;
 /// How long what was felt at another depth counts, in nanoseconds.
 const FRESH: u64 = 50_000_000;
 /// Units under way at most.
@@ -47,6 +50,8 @@ struct Together {
     under_way: Cell<u32>,
     /// Operations that have begun, of both.
     begun: Cell<u32>,
+    /// When a volume that asks for little was last served, by either.
+    little: Cell<u64>,
     felt: [Cell<Felt>; 2],
 }
 
@@ -123,8 +128,11 @@ impl Depth {
         });
     }
 
-    /// An operation beside others took so long; true if the depth followed.
-    pub(super) fn took_beside_others(&self, size: u8, nanos: u64, now: u64) -> bool {
+    /// An operation beside others took so long; true if the depth followed. What volumes take that ask for much counts only where one asks for little.
+    pub(super) fn took_beside_others(&self, size: u8, nanos: u64, asks_for_little: bool, now: u64) -> bool {
+        if asks_for_little {
+            self.together.little.set(now);
+        }
         let nanos = to_f32(nanos);
         let known = self.learn(size, |known| match known {
             Known::Is(known) => Known::Is(known),
@@ -141,7 +149,8 @@ impl Depth {
         }
         self.taken.set((0.0, 0));
         self.followed.set(now);
-        self.follow(sum / to_f32(count.into()), now);
+        let lonely = now.saturating_sub(self.together.little.get()) > LONELY;
+        self.follow(if lonely { 0.0 } else { sum / to_f32(count.into()) }, now);
         true
     }
 

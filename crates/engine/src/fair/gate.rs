@@ -21,6 +21,8 @@ use super::depth::{Depth, size_of};
 const QUIET: u64 = 100_000_000;
 /// Of operations that nothing else is under way with, each how many is timed.
 const TIMED: u32 = 16;
+/// Share of its share of the depth up to which a volume asks for little.
+const LITTLE: f32 = 0.25;
 /// Weight of a volume that nobody gave one.
 const WEIGHT: u16 = 100;
 
@@ -71,8 +73,15 @@ pub(crate) struct Turn {
 /// others began after.
 #[derive(Clone, Copy)]
 enum Began {
-    ByItself { at: u64, number: u32 },
-    BesideOthers { at: u64 },
+    ByItself {
+        at: u64,
+        number: u32,
+    },
+    /// Of a volume that asks for little.
+    BesideOthers {
+        at: u64,
+        asks_for_little: bool,
+    },
 }
 
 impl Gate {
@@ -138,11 +147,12 @@ impl Gate {
         let start = flow.finish.max(self.virtual_time.get());
         flow.finish = start + f64::from(units) / flow.weight;
         self.virtual_time.set(start.max(self.virtual_time.get()));
+        let asks_for_little = flow.under_way == 0 || to_f32(flow.under_way + units) <= fair * LITTLE;
         flow.under_way += units;
         self.under_way.set(self.under_way.get() + units);
         drop(flows);
         self.depth.begins(units);
-        let began = Some(Began::BesideOthers { at: now });
+        let began = Some(Began::BesideOthers { at: now, asks_for_little });
         Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began })
     }
 
@@ -236,7 +246,7 @@ impl Gate {
                     volume: flow.volume,
                     units: next.units,
                     size: next.size,
-                    began: Some(Began::BesideOthers { at: now() }),
+                    began: Some(Began::BesideOthers { at: now(), asks_for_little: false }),
                 };
                 (next.turn, turn)
             };
@@ -283,9 +293,10 @@ impl Drop for Turn {
             Some(Began::ByItself { at, number }) if alone && gate.depth.was_last(number) => {
                 gate.depth.took_by_itself(self.size, reactor.now().as_nanos().saturating_sub(at));
             }
-            Some(Began::BesideOthers { at }) if !alone => {
+            Some(Began::BesideOthers { at, asks_for_little }) if !alone => {
                 let now = reactor.now().as_nanos();
-                if gate.depth.took_beside_others(self.size, now.saturating_sub(at), now) {
+                let took = now.saturating_sub(at);
+                if gate.depth.took_beside_others(self.size, took, asks_for_little, now) {
                     gate.forget_quiet(now);
                 }
             }

@@ -288,3 +288,27 @@ fn the_first_of_a_burst_says_nothing_of_one_by_itself() {
     });
     reactor.shut_down();
 }
+
+/// Where all ask for much nobody is kept from the drives' queues: they would only wait elsewhere.
+#[test]
+fn volumes_that_all_ask_for_much_are_let_in() {
+    let jumping = Rc::new(Jumping::default());
+    let clock = || Rc::new(JumpingClock(jumping.clone()));
+    let reactor = Reactor::new(Rc::new(JumpingDriver(jumping.clone())), clock());
+    reactor.run(async {
+        let [gate, other] = Gate::pair([8, 8], 200);
+        let drives = Rc::new(Drives { free_at: RefCell::new(vec![0; 4]) });
+        let load =
+            |end| Rc::new(Load { gate: gate.clone(), other: other.clone(), drives: drives.clone(), end });
+        load(100_000_000).run(QUIET_ONE).await;
+        let load = load(3_000_000_000);
+        let tasks: Vec<_> = (0..256_u32)
+            .map(|task| Reactor::current().spawn(load.clone().run(VolumeId::new(1 + task % 4))))
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+        assert!(gate.depth.units() >= 250.0, "{}", gate.depth.units());
+    });
+    reactor.shut_down();
+}
