@@ -3,7 +3,7 @@
 //! As long as what passes takes no more times what it takes when nothing else is under way than is borne, the depth grows, otherwise it shrinks (as
 //! TCP Vegas does; Brakmo and Peterson, 1995). Reads and writes have a depth each and wait for the same drives: what takes long at one makes the other
 //! shrink too, since the one may have a single operation under way, and the other those that it waits for. Where all volumes ask for
-//! much it only grows: they wait for each other whatever it is, and a great one serves them all best.
+//! much there is no latency to protect, they wait for each other whatever it is: it grows until each has under way what its weight gives it.
 //!
 //! Always true: a depth is at least its least one.
 //!
@@ -11,6 +11,8 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+
+use super::flow::{Wants, is_little};
 
 /// Operations after which the depth follows; fewer do after a while, in nanoseconds.
 const FOLLOW_EVERY: u32 = 32;
@@ -20,11 +22,12 @@ const FOLLOW_AFTER: u64 = 5_000_000;
 const LONELY: u64 = 200_000_000;
 /// How long what was felt at another depth counts, in nanoseconds.
 const FRESH: u64 = 50_000_000;
-/// Units under way at most.
+/// Units under way at most, and at most for the sake of weights alone.
 const MOST: f32 = 512.0;
+const ENOUGH: f32 = 128.0;
 const START: f32 = 32.0;
 /// Classes of operations by size: each twice as large as the one before.
-pub(super) const SIZES: usize = 9;
+const SIZES: usize = 9;
 
 /// See the module.
 pub(super) struct Depth {
@@ -65,10 +68,11 @@ enum Known {
     Is(f32),
 }
 
-/// How many times as long as by themselves operations took at a depth, and when that was found.
+/// How many times as long as by themselves operations took at a depth, the most that a volume wanted there, and when that was found.
 #[derive(Clone, Copy, Debug, Default)]
 struct Felt {
     times: f32,
+    greatest: u32,
     at: u64,
 }
 
@@ -129,8 +133,9 @@ impl Depth {
     }
 
     /// An operation beside others took so long; true if the depth followed. What volumes take that ask for much counts only where one asks for little.
-    pub(super) fn took_beside_others(&self, size: u8, nanos: u64, asks_for_little: bool, now: u64) -> bool {
-        if asks_for_little {
+    pub(super) fn took_beside_others(&self, size: u8, nanos: u64, wants: Wants, now: u64) -> bool {
+        let elsewhere = self.felt_elsewhere(now);
+        if is_little(wants.most, wants.greatest.max(elsewhere.greatest)) {
             self.together.little.set(now);
         }
         let nanos = to_f32(nanos);
@@ -149,8 +154,16 @@ impl Depth {
         }
         self.taken.set((0.0, 0));
         self.followed.set(now);
+        let here = Felt { times: sum / to_f32(count.into()), greatest: wants.greatest, at: now };
+        if let Some(felt) = self.together.felt.get(self.place) {
+            felt.set(here);
+        }
         let lonely = now.saturating_sub(self.together.little.get()) > LONELY;
-        self.follow(if lonely { 0.0 } else { sum / to_f32(count.into()) }, now);
+        if lonely || self.borne.is_infinite() {
+            self.grow_to(wants.enough.clamp(ENOUGH, MOST));
+        } else {
+            self.follow(here.times, elsewhere);
+        }
         true
     }
 
@@ -164,33 +177,28 @@ impl Depth {
     }
 
     /// Follows the latency, here and elsewhere.
-    fn follow(&self, times: f32, now: u64) {
-        let elsewhere = self.feel(Felt { times, at: now });
+    fn follow(&self, times: f32, elsewhere: Felt) {
         // What was felt once counts once, and until something else is felt there.
         let is_new = self.heeded.replace(elsewhere.at) != elsewhere.at;
         let units = self.units.get();
         let worst = times.max(elsewhere.times);
-        let wanted = if worst <= self.borne {
-            units + units.sqrt() / 2.0
+        if worst <= self.borne {
+            self.grow_to(MOST);
         } else if times > self.borne || is_new {
-            units * (self.borne / worst).max(0.5)
-        } else {
-            units
-        };
-        self.units.set(wanted.clamp(self.least, MOST));
+            self.units.set((units * (self.borne / worst).max(0.5)).max(self.least));
+        }
     }
 
-    /// Says what is felt here; gives what was felt elsewhere lately.
-    fn feel(&self, here: Felt) -> Felt {
-        let mut elsewhere = Felt::default();
-        for (place, felt) in self.together.felt.iter().enumerate() {
-            if place == self.place {
-                felt.set(here);
-            } else if here.at.saturating_sub(felt.get().at) < FRESH {
-                elsewhere = felt.get();
-            }
-        }
-        elsewhere
+    /// A step towards a greater depth, or to a lesser one.
+    fn grow_to(&self, most: f32) {
+        let units = self.units.get();
+        self.units.set((units + units.sqrt() / 2.0).min(most).max(self.least));
+    }
+
+    /// What was felt elsewhere lately.
+    fn felt_elsewhere(&self, now: u64) -> Felt {
+        let felt = self.together.felt.get(1 - self.place).map(Cell::get).unwrap_or_default();
+        if now.saturating_sub(felt.at) < FRESH { felt } else { Felt::default() }
     }
 }
 

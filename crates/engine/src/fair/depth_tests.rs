@@ -6,8 +6,9 @@ const MILLISECOND: u64 = 1_000_000;
 
 /// So many operations of one block that took so long, one after the other.
 fn take(depth: &Depth, operations: u64, nanos: u64, from: u64) {
+    let wants = Wants { enough: f32::INFINITY, ..Wants::default() };
     for number in 0..operations {
-        depth.took_beside_others(0, nanos, true, from + number * nanos);
+        depth.took_beside_others(0, nanos, wants, from + number * nanos);
     }
 }
 

@@ -8,21 +8,19 @@
 //! Always true: what has a [`Turn`] is counted until that is dropped; while anything waits, something is under way.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::VolumeId;
-use reactor::{LocalSender, Reactor, local_oneshot};
+use reactor::{Reactor, local_oneshot};
 use smallvec::SmallVec;
 
 use super::depth::{Depth, size_of};
+use super::flow::{self, Flow, Waiting, Wants};
 
 /// How long a volume that does nothing still counts as one that wants to, in nanoseconds.
 const QUIET: u64 = 100_000_000;
 /// Of operations that nothing else is under way with, each how many is timed.
 const TIMED: u32 = 16;
-/// Share of its share of the depth up to which a volume asks for little.
-const LITTLE: f32 = 0.25;
 /// Weight of a volume that nobody gave one.
 const WEIGHT: u16 = 100;
 
@@ -40,25 +38,6 @@ pub(crate) struct Gate {
     weights: RefCell<Vec<(VolumeId, u16)>>,
 }
 
-/// A volume that wants to, among several.
-struct Flow {
-    volume: VolumeId,
-    weight: f64,
-    under_way: u32,
-    /// Finish tag of what was queued last.
-    finish: f64,
-    waiting: VecDeque<Waiting>,
-    /// When it last wanted something.
-    seen: u64,
-}
-
-struct Waiting {
-    units: u32,
-    size: u8,
-    start: f64,
-    turn: LocalSender<Turn>,
-}
-
 /// Being under way. Dropped when it is over.
 pub(crate) struct Turn {
     gate: Rc<Gate>,
@@ -73,15 +52,8 @@ pub(crate) struct Turn {
 /// others began after.
 #[derive(Clone, Copy)]
 enum Began {
-    ByItself {
-        at: u64,
-        number: u32,
-    },
-    /// Of a volume that asks for little.
-    BesideOthers {
-        at: u64,
-        asks_for_little: bool,
-    },
+    ByItself { at: u64, number: u32 },
+    BesideOthers { at: u64 },
 }
 
 impl Gate {
@@ -136,23 +108,23 @@ impl Gate {
         }
         let index = self.see(volume, now);
         let mut flows = self.flows.borrow_mut();
-        let fair = share(self.depth.units(), flows.len());
-        let is_left = flows.len() == 1;
+        let (weights, is_left) = (flow::weights(&flows), flows.len() == 1);
         let flow = flows.get_mut(index)?;
+        let share = flow.share(self.depth.units(), weights);
         let room = self.under_way.get() == 0 || to_f32(self.under_way.get() + units) <= self.depth.units();
-        let within = flow.under_way == 0 || to_f32(flow.under_way + units) <= fair;
+        let within = flow.under_way == 0 || f64::from(flow.under_way + units) <= share;
         if !flow.waiting.is_empty() || !(room || within || is_left) {
             return None;
         }
         let start = flow.finish.max(self.virtual_time.get());
         flow.finish = start + f64::from(units) / flow.weight;
         self.virtual_time.set(start.max(self.virtual_time.get()));
-        let asks_for_little = flow.under_way == 0 || to_f32(flow.under_way + units) <= fair * LITTLE;
+        flow.comes(units, now);
         flow.under_way += units;
         self.under_way.set(self.under_way.get() + units);
         drop(flows);
         self.depth.begins(units);
-        let began = Some(Began::BesideOthers { at: now, asks_for_little });
+        let began = Some(Began::BesideOthers { at: now });
         Some(Turn { gate: self.clone(), volume, units, size: size_of(blocks), began })
     }
 
@@ -171,23 +143,22 @@ impl Gate {
     /// A volume that wants to, now: from here on several do. Gives its place among them.
     fn see(&self, volume: VolumeId, now: u64) -> usize {
         if let Some(other) = self.alone.take() {
-            let flow = Flow { under_way: self.under_way.get(), ..self.new_flow(other, now) };
+            let flow = self.new_flow(other, self.under_way.get(), now);
             self.flows.borrow_mut().push(flow);
         }
         let mut flows = self.flows.borrow_mut();
         let index = flows.iter().position(|flow| flow.volume == volume).unwrap_or(flows.len());
         match flows.get_mut(index) {
             Some(flow) => flow.seen = now,
-            None => flows.push(self.new_flow(volume, now)),
+            None => flows.push(self.new_flow(volume, 0, now)),
         }
         index
     }
 
-    fn new_flow(&self, volume: VolumeId, now: u64) -> Flow {
+    fn new_flow(&self, volume: VolumeId, under_way: u32, now: u64) -> Flow {
         let weights = self.weights.borrow();
         let weight = weights.iter().find(|(other, _)| *other == volume).map_or(WEIGHT, |(_, weight)| *weight);
-        let finish = self.virtual_time.get();
-        Flow { volume, weight: weight.into(), under_way: 0, finish, waiting: VecDeque::new(), seen: now }
+        Flow::new(volume, weight, under_way, self.virtual_time.get(), now)
     }
 
     /// Waits for the turn that [`Gate::enter`] had not.
@@ -205,6 +176,7 @@ impl Gate {
                     }
                 };
                 let units = units_of(blocks);
+                flow.comes(units, now());
                 let start = flow.finish.max(self.virtual_time.get());
                 flow.finish = start + f64::from(units) / flow.weight;
                 flow.waiting.push_back(Waiting { units, size: size_of(blocks), start, turn: sender });
@@ -220,7 +192,7 @@ impl Gate {
         loop {
             let granted = {
                 let mut flows = self.flows.borrow_mut();
-                let fair = share(self.depth.units(), flows.len());
+                let weights = flow::weights(&flows);
                 let under_way = self.under_way.get();
                 let depth = self.depth.units();
                 // Whoever is left when the others have become quiet is as good as alone.
@@ -230,7 +202,7 @@ impl Gate {
                         is_left
                             || under_way == 0
                             || to_f32(under_way + next.units) <= depth
-                            || to_f32(flow.under_way + next.units) <= fair
+                            || f64::from(flow.under_way + next.units) <= flow.share(depth, weights)
                     })
                 };
                 let start = |flow: &Flow| flow.waiting.front().map_or(f64::INFINITY, |next| next.start);
@@ -246,7 +218,7 @@ impl Gate {
                     volume: flow.volume,
                     units: next.units,
                     size: next.size,
-                    began: Some(Began::BesideOthers { at: now(), asks_for_little: false }),
+                    began: Some(Began::BesideOthers { at: now() }),
                 };
                 (next.turn, turn)
             };
@@ -255,11 +227,16 @@ impl Gate {
         }
     }
 
+    /// Counts out what is over; gives what its volume wants beside the others.
     #[cold]
-    fn leave_beside_others(&self, turn: &Turn) {
-        if let Some(flow) = self.flows.borrow_mut().iter_mut().find(|flow| flow.volume == turn.volume) {
-            flow.under_way = flow.under_way.saturating_sub(turn.units);
-        }
+    fn leave_beside_others(&self, turn: &Turn) -> Wants {
+        let mut flows = self.flows.borrow_mut();
+        let Some(flow) = flows.iter_mut().find(|flow| flow.volume == turn.volume) else {
+            return Wants::default();
+        };
+        flow.leaves(turn.units);
+        let most = flow.most();
+        flow::wants(&flows, most)
     }
 
     /// Forgets who has become quiet.
@@ -286,17 +263,15 @@ impl Drop for Turn {
         // Everything ends together at the end of a reactor: nobody is let in any more.
         let Some(reactor) = Reactor::try_current() else { return };
         let alone = gate.alone.get().is_some();
-        if !alone {
-            gate.leave_beside_others(self);
-        }
+        let wants = if alone { Wants::default() } else { gate.leave_beside_others(self) };
         match self.began {
             Some(Began::ByItself { at, number }) if alone && gate.depth.was_last(number) => {
                 gate.depth.took_by_itself(self.size, reactor.now().as_nanos().saturating_sub(at));
             }
-            Some(Began::BesideOthers { at, asks_for_little }) if !alone => {
+            Some(Began::BesideOthers { at }) if !alone => {
                 let now = reactor.now().as_nanos();
                 let took = now.saturating_sub(at);
-                if gate.depth.took_beside_others(self.size, took, asks_for_little, now) {
+                if gate.depth.took_beside_others(self.size, took, wants, now) {
                     gate.forget_quiet(now);
                 }
             }
@@ -306,11 +281,6 @@ impl Drop for Turn {
             gate.let_in();
         }
     }
-}
-
-/// A share of the depth: what a volume may have under way whatever others do.
-fn share(depth: f32, flows: usize) -> f32 {
-    depth / to_f32(u32::try_from(flows).unwrap_or(u32::MAX)).max(1.0)
 }
 
 #[allow(clippy::cast_precision_loss)]

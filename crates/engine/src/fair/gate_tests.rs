@@ -289,26 +289,87 @@ fn the_first_of_a_burst_says_nothing_of_one_by_itself() {
     reactor.shut_down();
 }
 
-/// Where all ask for much nobody is kept from the drives' queues: they would only wait elsewhere.
-#[test]
-fn volumes_that_all_ask_for_much_are_let_in() {
+/// The depth that comes of volumes of these weights which all ask for much, so many operations at a time, and what each of them did.
+fn all_ask_for_much(volumes: &[(u16, usize)]) -> (f32, Vec<usize>) {
     let jumping = Rc::new(Jumping::default());
     let clock = || Rc::new(JumpingClock(jumping.clone()));
     let reactor = Reactor::new(Rc::new(JumpingDriver(jumping.clone())), clock());
-    reactor.run(async {
+    let result = reactor.run(async {
         let [gate, other] = Gate::pair([8, 8], 200);
         let drives = Rc::new(Drives { free_at: RefCell::new(vec![0; 4]) });
         let load =
             |end| Rc::new(Load { gate: gate.clone(), other: other.clone(), drives: drives.clone(), end });
         load(100_000_000).run(QUIET_ONE).await;
         let load = load(3_000_000_000);
-        let tasks: Vec<_> = (0..256_u32)
-            .map(|task| Reactor::current().spawn(load.clone().run(VolumeId::new(1 + task % 4))))
+        let spawn = |(number, (weight, depth)): (u32, &(u16, usize))| {
+            let volume = VolumeId::new(BUSY_ONE.get() + number);
+            gate.set_weight(volume, *weight);
+            (0..*depth).map(|_| Reactor::current().spawn(load.clone().run(volume))).collect::<Vec<_>>()
+        };
+        let tasks: Vec<_> = (0..).zip(volumes).map(spawn).collect();
+        let mut counts = Vec::new();
+        for tasks in tasks {
+            let mut count = 0;
+            for task in tasks {
+                count += task.await.len();
+            }
+            counts.push(count);
+        }
+        (gate.depth.units(), counts)
+    });
+    reactor.shut_down();
+    result
+}
+
+/// Where all ask for the same nobody is kept from the drives' queues: they would only wait elsewhere.
+#[test]
+fn volumes_that_all_ask_for_as_much_are_let_in() {
+    let (depth, _) = all_ask_for_much(&[(100, 64); 4]);
+    assert!(depth >= 250.0, "{depth}");
+}
+
+#[test]
+fn volumes_that_all_ask_for_much_get_what_their_weights_say() {
+    for (volumes, expected) in
+        [([(100, 128), (300, 128)], 300), ([(100, 256), (100, 64)], 100), ([(200, 256), (100, 128)], 50)]
+    {
+        let (depth, counts) = all_ask_for_much(&volumes);
+        let ratio = counts[1] * 100 / counts[0];
+        assert!((expected * 85..=expected * 115).contains(&(ratio * 100)), "{counts:?} at {depth}");
+    }
+}
+
+/// What ends together comes again together: that nothing of a volume is under way then does not mean that it asks for little.
+#[test]
+fn volumes_that_come_in_bursts_ask_for_much() {
+    let jumping = Rc::new(Jumping::default());
+    let reactor =
+        Reactor::new(Rc::new(JumpingDriver(jumping.clone())), Rc::new(JumpingClock(jumping.clone())));
+    reactor.run(async {
+        let [gate, _] = Gate::pair([8, 8], 200);
+        for _ in 0..100 {
+            let turn = gate.enter(QUIET_ONE, 1).unwrap();
+            Reactor::current().sleep(Duration::from_nanos(SERVICE)).await;
+            drop(turn);
+        }
+        let burst = async |gate: Rc<Gate>, volume| {
+            while now() < 2_000_000_000 {
+                let turn = match gate.enter(volume, 1) {
+                    Some(turn) => turn,
+                    None => gate.wait(volume, 1).await,
+                };
+                let left = 4 * SERVICE - now() % (4 * SERVICE);
+                Reactor::current().sleep(Duration::from_nanos(left)).await;
+                drop(turn);
+            }
+        };
+        let tasks: Vec<_> = (0..64_u32)
+            .map(|task| Reactor::current().spawn(burst(gate.clone(), VolumeId::new(1 + task % 4))))
             .collect();
         for task in tasks {
             task.await;
         }
-        assert!(gate.depth.units() >= 250.0, "{}", gate.depth.units());
+        assert!(gate.depth.units() >= 64.0, "{}", gate.depth.units());
     });
     reactor.shut_down();
 }

@@ -3,6 +3,7 @@
 //! Must not know: what is done, shards.
 
 mod depth;
+mod flow;
 mod gate;
 mod meter;
 
