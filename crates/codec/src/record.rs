@@ -121,6 +121,37 @@ impl Code {
         // SAFETY: the caller's contract.
         unsafe { Record { code: self, shape, sources, columns, crcs, parity }.fill() };
     }
+
+    /// Does some rows of a record one after the other in the same memory, `row`, of k + m cells. When one is done, `take` is given
+    /// each of its cells, with the numbers of its column and row: who copies them on from there does so while they are in the
+    /// first-level cache, and nothing of the record is ever in memory but there and where it goes.
+    ///
+    /// `sources` and `crcs` are those of the whole record, as in [`Code::encode_record_copy`]; only those of the rows are used and set.
+    ///
+    /// # Safety
+    /// As [`Code::encode_row_copy`], of sources in these rows.
+    ///
+    /// # Panics
+    /// If a shape is not as said, the rows are not the record's, or one of their sources is [`Source::InPlace`].
+    pub unsafe fn encode_rows_copy(
+        &self,
+        rows: Range<usize>,
+        sources: &[Source],
+        row: &mut [u8],
+        crcs: &mut [u32],
+        take: impl FnMut(usize, usize, &[u8]),
+    ) {
+        let (k, width) = (usize::from(self.data_columns()), usize::from(self.columns()));
+        let cell = row.len() / width;
+        assert!(cell > 0, "a record's cells hold something");
+        let shape = Shape { cell, rows: sources.len() / k, held: 0 };
+        assert!(rows.end <= shape.rows, "rows of the record");
+        let mut cells = row.chunks_exact_mut(cell);
+        let mut cells: [&mut [u8]; MAX_COLUMNS] = std::array::from_fn(|_| cells.next().unwrap_or_default());
+        let (columns, parity) = cells[..width].split_at_mut(k);
+        // SAFETY: the caller's contract.
+        unsafe { Record { code: self, shape, sources, columns, crcs, parity }.fill_rows(rows, take) };
+    }
 }
 
 /// How many cells of what size.
@@ -151,9 +182,10 @@ struct Record<'a, 'd, 'p> {
 }
 
 impl Record<'_, '_, '_> {
-    fn check(&self) {
+    /// All shapes, where the columns are `length` bytes long.
+    fn check(&self, length: usize) {
         let (k, m) = (usize::from(self.code.data_columns()), usize::from(self.code.parity_columns()));
-        let (cells, length) = (k * self.shape.rows, self.shape.rows * self.shape.cell);
+        let cells = k * self.shape.rows;
         assert!(self.columns.len() == k && self.parity.len() == m, "k data and m parity columns");
         assert!(self.sources.len() == cells && self.crcs.len() == cells, "a source and a sum for each cell");
         let equal = self.columns.iter().chain(self.parity.iter()).all(|column| column.len() == length);
@@ -163,26 +195,49 @@ impl Record<'_, '_, '_> {
     /// # Safety
     /// As [`Code::encode_row_copy`].
     unsafe fn fill(&mut self) {
-        self.check();
+        self.check(self.shape.rows * self.shape.cell);
         for row in 0..self.shape.rows {
+            let place = self.shape.cells(row);
             for column in 0..self.columns.len() {
                 // SAFETY: the caller's contract.
-                unsafe { self.fill_cell(column, row) };
+                unsafe { self.fill_cell(column, row, place.clone()) };
             }
             if row >= self.shape.held {
-                self.encode(row);
+                self.encode(place);
             }
         }
     }
 
+    /// Where the columns have room for one cell, which each row has in its turn.
+    ///
+    /// # Safety
+    /// As [`Code::encode_row_copy`].
+    unsafe fn fill_rows(&mut self, rows: Range<usize>, mut take: impl FnMut(usize, usize, &[u8])) {
+        let place = self.shape.cells(0);
+        self.check(place.len());
+        for row in rows {
+            for column in 0..self.columns.len() {
+                let source = self.sources[column * self.shape.rows + row];
+                assert!(source != Source::InPlace, "a cell that others had holds nothing of its own");
+                // SAFETY: the caller's contract.
+                unsafe { self.fill_cell(column, row, place.clone()) };
+            }
+            self.encode(place.clone());
+            let cells = self.columns.iter().chain(self.parity.iter()).enumerate();
+            cells.for_each(|(column, cell)| take(column, row, cell));
+        }
+    }
+
+    /// Fills the cell at this place of a column.
+    ///
     /// # Safety
     /// As [`Code::encode_row_copy`].
     #[inline]
-    unsafe fn fill_cell(&mut self, column: usize, row: usize) {
+    unsafe fn fill_cell(&mut self, column: usize, row: usize, place: Range<usize>) {
         let implementation = self.code.implementation();
         let index = column * self.shape.rows + row;
         let next = self.source_after(column, row);
-        let cell = &mut self.columns[column][self.shape.cells(row)];
+        let cell = &mut self.columns[column][place];
         self.crcs[index] = match self.sources[index] {
             Source::InPlace => implementation.crc32c_append(0, cell),
             Source::Zero => {
@@ -207,10 +262,9 @@ impl Record<'_, '_, '_> {
         }
     }
 
-    /// Makes the parity cells of a row whose data cells are there.
-    fn encode(&mut self, row: usize) {
-        let cells = self.shape.cells(row);
-        self.code.encode_part(as_shared(self.columns), self.parity, cells);
+    /// Makes the parity cells of a row whose data cells are at this place.
+    fn encode(&mut self, place: Range<usize>) {
+        self.code.encode_part(as_shared(self.columns), self.parity, place);
     }
 }
 

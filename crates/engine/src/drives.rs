@@ -6,7 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::DriveIndex;
-use reactor::{Drive, Io, Span, Window};
+use reactor::{Drive, Io, Span, Window, Writable};
+use smallvec::SmallVec;
 
 use crate::bad_reads::BadReads;
 
@@ -30,7 +31,6 @@ struct Slot {
     /// Written since its last flush began.
     dirty: Cell<bool>,
     volatile: bool,
-    by_caller: bool,
 }
 
 impl Slot {
@@ -42,7 +42,6 @@ impl Slot {
             drive,
             dirty: Cell::new(false),
             volatile: properties.is_some_and(|properties| properties.volatile_cache),
-            by_caller: properties.is_some_and(|properties| properties.by_caller),
         }
     }
 
@@ -100,11 +99,6 @@ impl Drives {
         self.slots.borrow().iter().filter(stays).count()
     }
 
-    /// True if this thread moves what is written, to whatever drive.
-    pub(crate) fn are_written_by_caller(&self) -> bool {
-        self.slots.borrow().iter().all(|slot| slot.by_caller || slot.usable().is_none())
-    }
-
     /// These drives, and no others, are to be emptied.
     pub(crate) fn set_leaving(&self, leaving: &[DriveIndex]) {
         for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
@@ -132,6 +126,25 @@ impl Drives {
         look: impl FnOnce(Window<'_>) -> T,
     ) -> Option<T> {
         self.with(index, |_, drive| drive.window(offset, length).map(look)).flatten()
+    }
+
+    /// Has `length` bytes from each of these offsets written where they lie, if all of them are memory of this process, on drives that
+    /// may be used. `None` if they are not.
+    pub(crate) fn fill<T>(
+        &self,
+        places: impl Iterator<Item = (DriveIndex, u64)>,
+        length: usize,
+        fill: impl FnOnce(&mut [Writable<'_>]) -> T,
+    ) -> Option<T> {
+        let slots = self.slots.borrow();
+        let writable = |(index, offset): (DriveIndex, u64)| {
+            let slot = slots.get(index.index())?;
+            let writable = slot.usable()?.writable(offset, length)?;
+            slot.dirty.set(true);
+            Some(writable)
+        };
+        let all: Option<SmallVec<[Writable<'_>; 8]>> = places.map(writable).collect();
+        all.map(|mut all| fill(&mut all))
     }
 
     /// A read is about to begin.

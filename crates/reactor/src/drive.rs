@@ -3,9 +3,7 @@
 //! The boundary between the engine and everything that stores. Implementations: [`crate::MemoryDrive`], io_uring and
 //! plain threads on block devices and files, and the simulator's.
 
-use std::marker::PhantomData;
-
-use crate::{Io, Span};
+use crate::{Io, Span, Window, Writable};
 
 /// What a drive is, fixed while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,40 +18,10 @@ pub struct DriveProperties {
     pub volatile_cache: bool,
     /// True if [`Drive::discard`] gives space back.
     pub discard: bool,
-    /// True if the calling thread does the work, as with memory: better done in small steps, with what is still in the thread's caches, and
-    /// other work in between. A hint: what has been begun may end at any time all the same.
-    pub by_caller: bool,
     /// True if space is taken as it is written, and may run out: [`Drive::reserve`] takes it before.
     pub sparse: bool,
     /// True for drives with seek times.
     pub rotational: bool,
-}
-
-/// Bytes of a drive, as they lie in memory while the drive is borrowed. Others may be writing to them, as to any drive's: they are
-/// copied, never referenced.
-#[derive(Clone, Copy, Debug)]
-pub struct Window<'a> {
-    start: *const u8,
-    len: usize,
-    drive: PhantomData<&'a ()>,
-}
-
-impl<'a> Window<'a> {
-    /// A window on the `len` bytes at `start`, which must stay readable for `'a`.
-    pub(crate) fn new(start: *const u8, len: usize) -> Self {
-        Self { start, len, drive: PhantomData }
-    }
-
-    /// Where the first byte lies.
-    pub fn as_ptr(&self) -> *const u8 {
-        self.start
-    }
-
-    /// Number of bytes.
-    #[allow(clippy::len_without_is_empty, reason = "nobody asks for nothing")]
-    pub fn len(&self) -> usize {
-        self.len
-    }
 }
 
 /// A drive opened on one reactor. Operations may be submitted in any number; they complete in any order.
@@ -85,6 +53,12 @@ pub trait Drive {
     /// The bytes of this range where they lie, if the drive is memory of this process: who copies them himself can look at them on
     /// the way. Not for drives on which a device moves data.
     fn window(&self, offset: u64, length: usize) -> Option<Window<'_>> {
+        let _ = (offset, length);
+        None
+    }
+
+    /// The same bytes to be written where they lie: what is stored there is written, at once. For drives without a volatile cache.
+    fn writable(&self, offset: u64, length: usize) -> Option<Writable<'_>> {
         let _ = (offset, length);
         None
     }

@@ -1,5 +1,6 @@
 //! A drive in memory: for benchmarks, tests and scratch pools. Everything is done when the call returns.
 //!
+//! What it once holds it keeps, whatever is discarded: to get memory back from the system takes longer than anything else that is done to it.
 //! The memory may be opened by several reactors at once, as a real drive is. As on a real drive, overlapping
 //! operations that run at the same time leave or see either's bytes.
 #![allow(unsafe_code)]
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Span, Window};
+use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Span, Window, Writable};
 
 /// Bytes that are fetched ahead at most: once the first are being copied the rest comes by itself, and asking for all 4 KiB
 /// takes longer than it saves.
@@ -104,8 +105,7 @@ impl Drive for MemoryDrive {
             logical_sector: 512,
             physical_sector: 4096,
             volatile_cache: false,
-            discard: true,
-            by_caller: true,
+            discard: false,
             sparse: false,
             rotational: false,
         }
@@ -130,15 +130,10 @@ impl Drive for MemoryDrive {
     }
 
     fn discard(&self, offset: u64, length: u64) -> Io {
-        let Some((at, length)) =
-            usize::try_from(length).ok().and_then(|length| Some((self.memory.at(offset, length)?, length)))
-        else {
-            return Io::ready(Err(IoError::new(IoErrorKind::OutOfRange)));
-        };
-        // SAFETY: within the mapping; a private anonymous range reads as zeros afterwards. The kernel refuses
-        // ranges that are not whole pages, which costs nothing but the memory.
-        let _ = unsafe { rustix::mm::madvise(at.cast(), length, Advice::LinuxDontNeed) };
-        Io::ready(Ok(0))
+        match usize::try_from(length).ok().and_then(|length| self.memory.at(offset, length)) {
+            Some(_) => Io::ready(Ok(0)),
+            None => Io::ready(Err(IoError::new(IoErrorKind::OutOfRange))),
+        }
     }
 
     fn expect_read(&self, offset: u64, length: usize) {
@@ -149,6 +144,11 @@ impl Drive for MemoryDrive {
 
     fn window(&self, offset: u64, length: usize) -> Option<Window<'_>> {
         self.memory.at(offset, length).map(|start| Window::new(start, length))
+    }
+
+    fn writable(&self, offset: u64, length: usize) -> Option<Writable<'_>> {
+        // SAFETY: within the mapping, which the drive keeps; nobody makes references to it.
+        self.memory.at(offset, length).map(|start| unsafe { Writable::new(start, length) })
     }
 
     fn reserve(&self, _offset: u64, _length: u64) -> Io {

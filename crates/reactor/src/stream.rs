@@ -14,6 +14,16 @@ const PAST_CACHES_MIN: usize = 4 << 10;
 /// `source` is valid for reads and `target` for writes of `length` bytes, and they do not overlap. Others may be changing the
 /// source.
 pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { copy_unsettled(source, target, length) };
+    settle();
+}
+
+/// The same, but others may see it late, or parts of it, until [`settle`] has been called.
+///
+/// # Safety
+/// As [`copy`].
+pub(crate) unsafe fn copy_unsettled(source: *const u8, target: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
     if length >= PAST_CACHES_MIN && target.addr().is_multiple_of(LINE) && length.is_multiple_of(LINE) {
         // SAFETY: the caller's contract; aligned whole lines.
@@ -21,6 +31,15 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
     }
     // SAFETY: the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(source, target, length) };
+}
+
+/// Whoever is told of earlier copies by a later store sees all of them.
+pub(crate) fn settle() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every such processor has it. Streamed stores come late, and in any order; after this they have come.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
 }
 
 /// Bytes of a line of the caches.
@@ -31,7 +50,7 @@ const LINE: usize = 64;
 /// As [`copy`], and `target` and `length` are multiples of [`LINE`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_lines(source: *const u8, target: *mut u8, length: usize) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
     for at in (0..length).step_by(LINE) {
         // SAFETY: the line lies within both ranges, and the target's is aligned.
         unsafe {
@@ -43,8 +62,6 @@ unsafe fn copy_lines(source: *const u8, target: *mut u8, length: usize) {
             }
         }
     }
-    // SAFETY: every such processor has it. Streamed stores come late, and in any order; after this they have come.
-    unsafe { _mm_sfence() };
 }
 
 #[cfg(test)]

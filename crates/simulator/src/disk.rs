@@ -57,8 +57,6 @@ pub struct DiskOptions {
     pub sector: u32,
     /// Completed writes may be lost until they are flushed.
     pub volatile_cache: bool,
-    /// It says that its caller does the work: what is done to it comes in small steps.
-    pub by_caller: bool,
     /// Nanoseconds that an operation takes, at least and at most.
     pub latency: (u64, u64),
 }
@@ -442,7 +440,6 @@ impl Drive for Opened {
             physical_sector: 4096,
             volatile_cache: self.disk.options.volatile_cache,
             discard: true,
-            by_caller: self.disk.options.by_caller,
             sparse: true,
             rotational: false,
         }

@@ -94,10 +94,8 @@ impl Machine {
         let volatile = setup.volatile.iter().copied().chain(std::iter::repeat(true));
         let sectors = setup.sectors.iter().copied().cycle();
         let all = setup.drives.iter().chain(&setup.spares).zip(volatile).zip(sectors);
-        let by_caller = mix(seed ^ 0xCA11).is_multiple_of(3);
         let disks = all.enumerate().map(|(index, ((size, volatile_cache), sector))| {
-            let options =
-                DiskOptions { size: *size, sector, volatile_cache, by_caller, latency: setup.latency };
+            let options = DiskOptions { size: *size, sector, volatile_cache, latency: setup.latency };
             let seed = mix(seed ^ (index as u64 + 1));
             Disk::new(format!("drive{index}"), options, world.clone(), fuse.clone(), seed)
         });

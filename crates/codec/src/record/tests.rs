@@ -54,19 +54,33 @@ impl Case {
         (columns, crcs)
     }
 
+    fn sources(&self) -> Vec<Source> {
+        let source = |(kind, source): (&Kind, &Vec<u8>)| match kind {
+            Kind::Zero => Source::Zero,
+            Kind::InPlace => Source::InPlace,
+            Kind::Copy => Source::Copy(source.as_ptr()),
+        };
+        self.kinds.iter().zip(&self.sources).map(source).collect()
+    }
+
+    /// Columns and sums row by row, from `first` on; nothing in those above.
+    fn by_rows(&self, first: usize) -> (Vec<Vec<u8>>, Vec<u32>) {
+        let Shape { cell, rows, .. } = self.shape;
+        let mut columns = self.before.clone();
+        let mut row = noise(7, columns.len() * cell);
+        let mut crcs = vec![0; self.kinds.len()];
+        let take = |column: usize, row: usize, bytes: &[u8]| {
+            columns[column][row * cell..(row + 1) * cell].copy_from_slice(bytes);
+        };
+        // SAFETY: the sources are cells of their own.
+        unsafe { self.code.encode_rows_copy(first..rows, &self.sources(), &mut row, &mut crcs, take) };
+        (columns, crcs)
+    }
+
     /// Columns and sums by the fused function.
     fn fused(&self) -> (Vec<Vec<u8>>, Vec<u32>) {
         let (mut columns, k) = (self.before.clone(), usize::from(self.code.data_columns()));
-        let sources: Vec<Source> = self
-            .kinds
-            .iter()
-            .zip(&self.sources)
-            .map(|(kind, source)| match kind {
-                Kind::Zero => Source::Zero,
-                Kind::InPlace => Source::InPlace,
-                Kind::Copy => Source::Copy(source.as_ptr()),
-            })
-            .collect();
+        let sources = self.sources();
         let mut crcs = vec![0; sources.len()];
         let (data, parity) = columns.split_at_mut(k);
         let mut data: Vec<&mut [u8]> = data.iter_mut().map(|column| &mut column[..]).collect();
@@ -116,6 +130,14 @@ fn too_few_sums_are_a_bug() {
 }
 
 #[test]
+#[should_panic(expected = "nothing of its own")]
+fn a_row_in_a_place_of_others_has_nothing_yet() {
+    let code = Code::new(1, 0).unwrap();
+    // SAFETY: nothing is copied.
+    unsafe { code.encode_rows_copy(0..1, &[Source::InPlace], &mut [0; 64], &mut [0], |_, _, _| {}) };
+}
+
+#[test]
 #[should_panic(expected = "of one length")]
 fn a_shorter_parity_is_a_bug() {
     let code = Code::new(1, 1).unwrap();
@@ -138,6 +160,29 @@ proptest! {
             let code = Code::with_implementation(k, m, implementation).unwrap();
             let case = Case::new(code, shape, &kinds, seed >> 8);
             prop_assert_eq!(case.fused(), case.expected(), "{}", implementation);
+        }
+    }
+
+    #[test]
+    fn rows_in_one_place_are_as_good_as_all_together(
+        k in 1u8..=12, m in 0u8..=4, rows in 1usize..5, first in 0usize..5, seed: u64,
+        zeros in proptest::collection::vec(proptest::bool::weighted(0.2), 1..20),
+        cell in prop_oneof![Just(4096usize), 1usize..1000],
+    ) {
+        let kinds: Vec<Kind> = zeros.into_iter().map(|zero| if zero { Kind::Zero } else { Kind::Copy }).collect();
+        let first = first.min(rows);
+        for &implementation in implementations() {
+            let code = Code::with_implementation(k, m, implementation).unwrap();
+            let case = Case::new(code, Shape { cell, rows, held: 0 }, &kinds, seed >> 8);
+            let (expected, sums) = case.expected();
+            let (columns, crcs) = case.by_rows(first);
+            for ((column, right), before) in columns.iter().zip(&expected).zip(&case.before) {
+                prop_assert_eq!(&column[..first * cell], &before[..first * cell], "{}", implementation);
+                prop_assert_eq!(&column[first * cell..], &right[first * cell..], "{}", implementation);
+            }
+            for (crcs, sums) in crcs.chunks(rows).zip(sums.chunks(rows)) {
+                prop_assert_eq!(&crcs[first..], &sums[first..], "{}", implementation);
+            }
         }
     }
 }

@@ -5,12 +5,11 @@
 //! system's allocator nor an SSD's table of trimmed blocks has to change twice for that. Always true: a zone that is being
 //! discarded is not free (Z1), and nothing is discarded once [`Control::stop`] has ended.
 
-use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use format::{DriveIndex, ZoneIndex};
-use reactor::{Drive, DriveProperties, IoErrorKind, IoResult, Reactor};
+use reactor::{IoErrorKind, IoResult, Reactor};
 
 use super::Control;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,11 +20,6 @@ const REST: Duration = Duration::from_secs(5);
 /// Bytes of one drive that are reserved or discarded at once: small files' extents stay in one piece, and no drive is kept
 /// busy for long.
 const STEP_BYTES: u64 = 64 << 20;
-
-/// The same where it takes this thread's time: 0.2 ms, for a large page.
-const OWN_STEP_BYTES: u64 = 2 << 20;
-/// Time between two such steps.
-const PAUSE: Duration = Duration::from_millis(2);
 
 impl Control {
     /// Lets files under drives grow now, for these zones and a few after them.
@@ -120,12 +114,8 @@ impl Control {
         for run in &runs {
             let Some(drive) = self.drive(run.drive) else { continue };
             let (offset, bytes) = (self.geometry.zone_offset(run.first), self.bytes_of(run));
-            match drive.properties() {
-                DriveProperties { discard: false, .. } => {}
-                DriveProperties { by_caller: false, .. } => begun.push(drive.discard(offset, bytes)),
-                DriveProperties { by_caller: true, .. } => {
-                    self.discard_in_steps(&*drive, offset..offset + bytes).await;
-                }
+            if drive.properties().discard {
+                begun.push(drive.discard(offset, bytes));
             }
         }
         for discard in begun {
@@ -139,17 +129,6 @@ impl Control {
 
     fn bytes_of(&self, run: &ZoneRun) -> u64 {
         self.geometry.zone_bytes * u64::from(run.count)
-    }
-
-    /// Discards what takes this thread's time, a little at a time. The rest stays as it is when the pool is being closed.
-    async fn discard_in_steps(&self, drive: &dyn Drive, range: Range<u64>) {
-        let mut at = range.start;
-        while at < range.end && !self.has_ended() {
-            let bytes = OWN_STEP_BYTES.min(range.end - at);
-            let _ = drive.discard(at, bytes).await;
-            at += bytes;
-            Reactor::current().sleep(PAUSE).await;
-        }
     }
 
     fn has_ended(&self) -> bool {

@@ -3,13 +3,14 @@
 use std::rc::Rc;
 
 use codec::Code;
-use format::{Column, DriveIndex, Item, RecordPlace, Row, Scheme, SegmentClass, SegmentId};
+use format::limits::BLOCK;
+use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, SegmentId};
 use reactor::{Io, IoResult};
 use smallvec::SmallVec;
 
 use super::pace::TRIES_MAX;
 use super::request::{Batch, REQUEST_BLOCKS_MAX, prefers_mirror};
-use super::stage::{Stage, Strip};
+use super::stage::{Rows, Stage};
 use super::{Asked, Effect, Flight, Log, Stream};
 use crate::error::{Error, ErrorKind};
 use crate::geometry::RecordLayout;
@@ -241,12 +242,9 @@ impl Log {
         };
         let code: Rc<Code> = self.rows.code(scheme);
         let mut stage = Stage::new(&batch, scheme, &code, layout);
-        let mut writes = Writes::new();
-        for rows in stage.strips(!self.rows.drives.are_written_by_caller()) {
-            let row = layout.row.plus(u32::try_from(rows.start).unwrap_or(u32::MAX));
-            let strip = stage.lay_out(rows, &place, &self.identity.key);
-            self.start_writes((segment, row), scheme, &strip, &mut writes);
-        }
+        let left = self.write_in_place(&place, scheme, &mut stage);
+        let rows = stage.lay_out(left, &place, &self.identity.key);
+        let writes = self.start_writes(&place, scheme, &rows);
         let crcs = stage.crcs().to_vec();
         self.count(&batch, scheme, layout.rows, stream);
         let flight = Rc::new(Flight {
@@ -263,19 +261,38 @@ impl Log {
         self.finish_or_wait(flight, writes);
     }
 
-    /// Starts one write for each column that is on a drive in use, of some rows from `row` on.
-    fn start_writes(
-        &self,
-        (segment, row): (SegmentId, Row),
-        scheme: Scheme,
-        strip: &Strip,
-        writes: &mut Writes,
-    ) {
+    /// Writes all rows but the header's where they lie, if all columns are memory of this process: nobody has to wait for them, and they
+    /// need not be staged. Gives how many rows are left, the first ones.
+    fn write_in_place(&self, place: &RecordPlace, scheme: Scheme, stage: &mut Stage<'_>) -> usize {
+        let (held, rows) = (stage.held(), stage.rows());
+        if held == rows {
+            return rows;
+        }
         let segments = self.rows.segments.borrow();
-        writes.extend((0..scheme.width()).filter_map(|column| {
-            let cell = segments.cell_at(segment, Column::new(column), row)?;
-            Some((cell.drive, self.rows.drives.write(cell.drive, cell.offset, &[strip.column(column)])?))
-        }));
+        let cells = (0..scheme.width())
+            .filter_map(|column| segments.cell_at(place.segment, Column::new(column), place.row))
+            .map(|cell| (cell.drive, cell.offset));
+        let left = self.rows.drives.fill(cells, rows * BLOCK, |columns| {
+            if columns.len() < usize::from(scheme.width()) {
+                return rows;
+            }
+            stage.hand_out(|column, row, cell| match columns.get_mut(column) {
+                Some(column) => column.store(row * BLOCK, cell),
+                None => panic!("a record has as many columns as its segment"),
+            });
+            held
+        });
+        left.unwrap_or(rows)
+    }
+
+    /// Starts one write for each column that is on a drive in use, of the first rows of a record.
+    fn start_writes(&self, place: &RecordPlace, scheme: Scheme, rows: &Rows) -> Writes {
+        let segments = self.rows.segments.borrow();
+        let write = |column| {
+            let cell = segments.cell_at(place.segment, Column::new(column), place.row)?;
+            Some((cell.drive, self.rows.drives.write(cell.drive, cell.offset, &[rows.column(column)])?))
+        };
+        (0..scheme.width()).filter_map(write).collect()
     }
 
     /// Finishes a record at once if its writes are done (memory drives), else in a task of its own.

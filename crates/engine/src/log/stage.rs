@@ -1,11 +1,9 @@
 //! A record in memory, ready to be written: header, payload and parity, column by column.
 //!
 //! The payload is copied exactly once, because its owner (a guest) may change it at any time: the CRC and the parity
-//! are those of the copy. Unused cells are zero, so that every row is a codeword (R2). All of a record may be laid out at once, or some
-//! rows at a time, those of the header last, because it has the sums of all others.
+//! are those of the copy. Unused cells are zero, so that every row is a codeword (R2). All of a record may be laid out together, or
+//! row by row in the same place, those of the header last, because it has the sums of all others.
 #![allow(unsafe_code)]
-
-use std::ops::Range;
 
 use codec::{Code, Source};
 use format::limits::BLOCK;
@@ -15,10 +13,6 @@ use smallvec::SmallVec;
 
 use super::request::Batch;
 use crate::geometry::RecordLayout;
-
-/// Rows that are laid out at a time where the processor moves the data: all columns of them are in its second-level cache when they
-/// are written, and the pieces are long enough to go past it.
-pub(super) const STRIP_ROWS: usize = 16;
 
 /// A record that is laid out.
 pub(super) struct Stage<'a> {
@@ -31,8 +25,8 @@ pub(super) struct Stage<'a> {
     sums: SmallVec<[u32; 512]>,
 }
 
-/// Some rows of a record.
-pub(super) struct Strip {
+/// The first rows of a record, or all.
+pub(super) struct Rows {
     buffer: Buffer,
     column_bytes: usize,
     /// A mirror's columns all hold the same bytes, which are kept once.
@@ -54,35 +48,44 @@ impl<'a> Stage<'a> {
         Self { batch, code, shape, cells, sums }
     }
 
-    /// Parts of the record in the order in which they are to be laid out: all of it, or strips of about [`STRIP_ROWS`].
-    pub(super) fn strips(&self, at_once: bool) -> SmallVec<[Range<usize>; 8]> {
-        let (rows, first) = (self.shape.rows, self.shape.header_rows());
-        let count = (rows - first) / STRIP_ROWS;
-        if at_once || count < 2 {
-            return SmallVec::from_elem(0..rows, 1);
-        }
-        let start = |strip: usize| if strip < count { first + strip * STRIP_ROWS } else { rows };
-        (0..count).map(|strip| start(strip)..start(strip + 1)).chain(std::iter::once(0..first)).collect()
+    /// Rows of the record.
+    pub(super) fn rows(&self) -> usize {
+        self.shape.rows
     }
 
-    /// Lays out some rows. Those that hold the header come last, if not all at once.
-    pub(super) fn lay_out(&mut self, rows: Range<usize>, place: &RecordPlace, key: &PoolKey) -> Strip {
-        let column_bytes = rows.len() * BLOCK;
+    /// Rows that are laid out together, the first ones: those of the header. All rows of mirrors, whose columns are short and equal.
+    pub(super) fn held(&self) -> usize {
+        if self.shape.data == 1 { self.shape.rows } else { self.shape.header_rows() }
+    }
+
+    /// Lays out all other rows, one after the other in the same place, where it stays in the processor's first cache: `take` is given each
+    /// cell, with the numbers of its column and row.
+    pub(super) fn hand_out(&mut self, take: impl FnMut(usize, usize, &[u8])) {
+        let rows = self.held()..self.shape.rows;
+        let mut row = Buffer::new(self.shape.columns * BLOCK);
+        // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
+        unsafe {
+            self.code.encode_rows_copy(rows, &self.cells, row.as_mut_slice(), &mut self.sums, take);
+        }
+    }
+
+    /// Lays out the first `count` rows, at least those of the header, when all others have been.
+    pub(super) fn lay_out(&mut self, count: usize, place: &RecordPlace, key: &PoolKey) -> Rows {
+        let column_bytes = count * BLOCK;
         let mut buffer = Buffer::new(self.shape.columns * column_bytes);
-        let held = if rows.start == 0 { self.shape.header_rows() } else { 0 };
+        let held = self.shape.header_rows();
+        assert!(held <= count && count <= self.shape.rows, "the header's rows are laid out together");
         let mirrored = self.shape.data == 1;
         if mirrored {
-            self.copy(rows, buffer.as_mut_slice());
+            self.copy(buffer.as_mut_slice());
         } else {
-            self.copy_and_encode(rows, held, buffer.as_mut_slice());
+            self.copy_and_encode(count, held, buffer.as_mut_slice());
         }
-        if held > 0 {
-            self.write_header(place, key, buffer.as_mut_slice());
-            if !mirrored {
-                self.encode_rows(held, column_bytes, buffer.as_mut_slice());
-            }
+        self.write_header(place, key, buffer.as_mut_slice());
+        if !mirrored {
+            self.encode_rows(held, column_bytes, buffer.as_mut_slice());
         }
-        Strip { buffer, column_bytes, mirrored }
+        Rows { buffer, column_bytes, mirrored }
     }
 
     /// CRC32C of each payload block, when everything has been laid out.
@@ -103,11 +106,9 @@ impl<'a> Stage<'a> {
         Header::encode(place, &items, self.crcs(), key, cells);
     }
 
-    /// Fills rows of the one column of a mirror: nothing is encoded.
-    fn copy(&mut self, rows: Range<usize>, bytes: &mut [u8]) {
-        let (cells, sums) = (self.cells.get(rows.clone()), self.sums.get_mut(rows));
-        let (Some(cells), Some(sums)) = (cells, sums) else { panic!("rows of a record") };
-        for ((cell, source), sum) in bytes.chunks_exact_mut(BLOCK).zip(cells).zip(sums) {
+    /// Fills the one column of a mirror: nothing is encoded.
+    fn copy(&mut self, bytes: &mut [u8]) {
+        for ((cell, source), sum) in bytes.chunks_exact_mut(BLOCK).zip(&self.cells).zip(&mut self.sums) {
             match source {
                 // SAFETY: each source is a whole block of a span that the batch keeps alive.
                 Source::Copy(at) => *sum = unsafe { codec::copy_crc32c_from(*at, cell) },
@@ -116,12 +117,11 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Fills all cells of some rows, zero where they are the header's or nobody's, and encodes all but the first `held` of them, which
-    /// hold the header.
-    fn copy_and_encode(&mut self, rows: Range<usize>, held: usize, bytes: &mut [u8]) {
-        let all = rows.len() == self.shape.rows;
-        let (mut data, mut parity) = columns(bytes, rows.len() * BLOCK, self.shape.data);
-        if all {
+    /// Fills all cells of the first `count` rows, zero where they are the header's or nobody's, and encodes all but the first `held` of
+    /// them, which hold the header.
+    fn copy_and_encode(&mut self, count: usize, held: usize, bytes: &mut [u8]) {
+        let (mut data, mut parity) = columns(bytes, count * BLOCK, self.shape.data);
+        if count == self.shape.rows {
             // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
             unsafe {
                 let (cells, sums) = (&self.cells, &mut self.sums);
@@ -129,21 +129,15 @@ impl<'a> Stage<'a> {
             }
             return;
         }
-        let of_column = |column: usize| {
-            let first = column * self.shape.rows;
-            first + rows.start..first + rows.end
-        };
-        let cells: SmallVec<[Source; 128]> = (0..self.shape.data)
-            .flat_map(|column| self.cells.get(of_column(column)).unwrap_or(&[]))
-            .copied()
-            .collect();
-        let mut sums: SmallVec<[u32; 128]> = SmallVec::from_elem(0, cells.len());
+        let first_of = |column: &[Source]| column.iter().copied().take(count).collect::<SmallVec<[_; 8]>>();
+        let cells: SmallVec<[Source; 32]> =
+            self.cells.chunks_exact(self.shape.rows).flat_map(first_of).collect();
+        let mut sums: SmallVec<[u32; 32]> = SmallVec::from_elem(0, cells.len());
         // SAFETY: as above.
         unsafe { self.code.encode_record_copy(BLOCK, held, &cells, &mut data, &mut sums, &mut parity) };
-        for (column, sums) in sums.chunks_exact(rows.len()).enumerate() {
-            if let Some(place) = self.sums.get_mut(of_column(column)) {
-                place.copy_from_slice(sums);
-            }
+        let all = self.sums.chunks_exact_mut(self.shape.rows);
+        for (all, first) in all.zip(sums.chunks_exact(count)) {
+            all.iter_mut().zip(first).for_each(|(place, sum)| *place = *sum);
         }
     }
 
@@ -157,7 +151,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl Strip {
+impl Rows {
     /// What to write to a column.
     pub(super) fn column(&self, column: u8) -> Span {
         let start = if self.mirrored { 0 } else { usize::from(column) * self.column_bytes };

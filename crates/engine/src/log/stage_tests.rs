@@ -38,51 +38,37 @@ fn batch(blocks: u16, scheme: Scheme) -> (Batch, Vec<u8>) {
 }
 
 /// The columns of a record as its drives would have them.
-fn columns_of(stage: &mut Stage<'_>, width: u8, rows: usize, at_once: bool) -> Vec<Vec<u8>> {
-    let mut columns = vec![vec![0xEE; rows * BLOCK]; usize::from(width)];
-    for strip in stage.strips(at_once) {
-        let laid = stage.lay_out(strip.clone(), &place(), &KEY);
-        for (index, column) in (0..).zip(&mut columns) {
-            laid.column(index).copy_to(0, &mut column[strip.start * BLOCK..strip.end * BLOCK]);
-        }
+fn columns_of(stage: &mut Stage<'_>, width: u8, in_place: bool) -> Vec<Vec<u8>> {
+    let mut columns = vec![vec![0xEE; stage.rows() * BLOCK]; usize::from(width)];
+    let left = if in_place { stage.held() } else { stage.rows() };
+    if in_place {
+        stage.hand_out(|column, row, cell| {
+            let place = &mut columns[column][row * BLOCK..(row + 1) * BLOCK];
+            assert!(place.iter().all(|byte| *byte == 0xEE), "each cell once");
+            place.copy_from_slice(cell);
+        });
+    }
+    let rows = stage.lay_out(left, &place(), &KEY);
+    for (index, column) in (0..).zip(&mut columns) {
+        assert!(column[..left * BLOCK].iter().all(|byte| *byte == 0xEE), "what is left was not handed out");
+        rows.column(index).copy_to(0, &mut column[..left * BLOCK]);
     }
     columns
 }
 
-/// Strips are a record's rows, each once, and the header's come last.
-#[test]
-fn strips_are_all_rows_and_the_header_is_last() {
-    let scheme: Scheme = "4+1".parse().unwrap();
-    let code = Code::new(4, 1).unwrap();
-    for blocks in [1, 60, 127, 128, 131, 132, 200, 256] {
-        let (batch, _) = batch(blocks, scheme);
-        let layout = RecordLayout::new(scheme, Row::new(5), batch.blocks());
-        let stage = Stage::new(&batch, scheme, &code, layout);
-        assert_eq!(stage.strips(true).as_slice(), std::slice::from_ref(&(0..layout.rows as usize)));
-        let strips = stage.strips(false);
-        let last = strips.last().unwrap().clone();
-        assert!(last.start == 0 && last.end >= batch.header_blocks.min(layout.rows) as usize, "{strips:?}");
-        let mut rows: Vec<usize> = strips.iter().cloned().flatten().collect();
-        rows.sort_unstable();
-        assert_eq!(rows, (0..layout.rows as usize).collect::<Vec<_>>(), "{strips:?}");
-        assert!(strips.iter().all(|strip| strips.len() == 1 || strip.len() < 2 * STRIP_ROWS), "{strips:?}");
-        assert_eq!(strips.len() > 1, blocks >= 128, "{blocks} blocks: {strips:?}");
-    }
-}
-
-/// Every shape of record is a codeword whose blocks lie where the layout says, padded with zeros, at once or in strips.
+/// Every shape of record is a codeword whose blocks lie where the layout says, padded with zeros, all together or row by row.
 #[test]
 fn records_are_codewords_laid_out_column_by_column() {
     let schemes = ["4+1", "4+2", "8+2", "2+2", "3+0", "1+1", "1+2", "16+4"];
     let all = schemes.iter().flat_map(|text| [1, 2, 3, 5, 16, 63, 256].map(|blocks| (text, blocks)));
-    for ((text, blocks), at_once) in all.flat_map(|shape| [(shape, true), (shape, false)]) {
+    for ((text, blocks), in_place) in all.flat_map(|shape| [(shape, true), (shape, false)]) {
         let scheme: Scheme = text.parse().unwrap();
         let code = Code::new(scheme.data(), scheme.parity()).unwrap();
         let (batch, bytes) = batch(blocks, scheme);
         let layout = RecordLayout::new(scheme, Row::new(5), batch.blocks());
         let rows = layout.rows as usize;
         let mut stage = Stage::new(&batch, scheme, &code, layout);
-        let columns = columns_of(&mut stage, scheme.width(), rows, at_once);
+        let columns = columns_of(&mut stage, scheme.width(), in_place);
         let (data, parity) = columns.split_at(usize::from(scheme.data()));
         let flat = data.concat();
         let header = UnverifiedHeader::parse(&flat).unwrap();

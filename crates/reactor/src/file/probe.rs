@@ -71,7 +71,6 @@ pub(super) fn device_properties(fd: BorrowedFd<'_>, stat: &Stat) -> Result<Drive
         physical_sector: rustix::fs::ioctl_blkpbszget(fd)?,
         volatile_cache: queue.text("write_cache").as_deref() != Some("write through"),
         discard: queue.number("discard_max_bytes").is_some_and(|bytes| bytes > 0),
-        by_caller: false,
         sparse: false,
         rotational: queue.number("rotational") == Some(1),
     })
@@ -93,7 +92,6 @@ pub(super) fn file_properties(
         // Whatever the device below says: the filesystem's own records are only safe after a flush.
         volatile_cache: true,
         discard: writable && punches(fd, stat.st_size as u64),
-        by_caller: false,
         sparse: true,
         rotational: queue.number("rotational") == Some(1),
     }
