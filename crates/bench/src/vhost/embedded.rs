@@ -35,6 +35,8 @@ pub(super) struct Shape {
     pub(super) volume_bytes: u64,
     /// How long an idle queue is polled.
     pub(super) poll: Duration,
+    /// How the reactors do I/O: the drives need none, but they sleep in it.
+    pub(super) io: Backend,
 }
 
 /// See the module. Ends with this.
@@ -58,7 +60,7 @@ impl Embedded {
             Self { directory, threads: Vec::new(), remotes: Vec::new(), worker: Worker::threads(&[]) };
         let mut ids = Vec::new();
         for (index, core) in shape.cores.iter().enumerate() {
-            ids.push(embedded.start_reactor(index, *core, shape.poll)?);
+            ids.push(embedded.start_reactor(index, *core, shape.poll, shape.io)?);
         }
         embedded.worker = Worker::threads(&ids);
         embedded.serve(drives, shape)?;
@@ -76,10 +78,11 @@ impl Embedded {
         index: usize,
         core: Option<usize>,
         poll: Duration,
+        io: Backend,
     ) -> Result<i32, VhostError> {
         let (stop, stopped) = oneshot::channel();
         let (sender, receiver) = mpsc::channel();
-        let run = move || match start_here(core, poll) {
+        let run = move || match start_here(core, poll, io) {
             Ok(reactor) => {
                 let id = rustix::thread::gettid().as_raw_nonzero().get();
                 // Who waits for it goes only when it has come.
@@ -139,12 +142,12 @@ fn private_directory() -> std::io::Result<PathBuf> {
     Ok(directory)
 }
 
-fn start_here(core: Option<usize>, poll: Duration) -> Result<Reactor, VhostError> {
+fn start_here(core: Option<usize>, poll: Duration, io: Backend) -> Result<Reactor, VhostError> {
     if let Some(core) = core {
         super::pin(core)?;
     }
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
-    let platform = Platform::new(Backend::Auto, clock.clone()).map_err(VhostError::Platform)?;
+    let platform = Platform::new(io, clock.clone()).map_err(VhostError::Platform)?;
     let reactor = Reactor::new(platform.clone(), clock);
     reactor.set_poll_before_sleep(poll);
     PLATFORM.set(Some(platform));

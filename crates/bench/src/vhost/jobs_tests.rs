@@ -7,8 +7,13 @@ use crate::suite::Job;
 const SIZE: u64 = 16 << 20;
 
 fn served() -> Embedded {
-    let shape =
-        PoolShape { cores: vec![None], drive_bytes: 64 << 20, volume_bytes: SIZE, poll: Duration::ZERO };
+    let shape = PoolShape {
+        cores: vec![None],
+        drive_bytes: 64 << 20,
+        volume_bytes: SIZE,
+        poll: Duration::ZERO,
+        io: reactor::Backend::Auto,
+    };
     Embedded::start(&shape).unwrap()
 }
 

@@ -26,6 +26,7 @@ use crate::suite::{Job, Suite};
 pub(crate) use jobs::{BLOCK_MAX, marks};
 pub use jobs::{Disk, disk, run_load};
 pub use line::{Line, Report, Round, Share};
+pub use reactor::Backend;
 pub use rounds::run;
 
 /// What to measure, on what.
@@ -57,6 +58,8 @@ pub struct Options {
     pub drive_bytes: usize,
     /// The load runs on the pool's own reactors, each queue's beside the queue.
     pub beside: bool,
+    /// How those reactors do I/O.
+    pub io: Backend,
     /// Requests use indirect tables of descriptors, as Linux does, instead of chains in the queue's own.
     pub indirect: bool,
     /// Processor time at parts of the peak, too.

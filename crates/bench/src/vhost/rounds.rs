@@ -143,7 +143,7 @@ impl System {
             cores => cores.iter().copied().map(Some).collect(),
         };
         let (drive_bytes, volume_bytes) = (options.drive_bytes, options.size);
-        let shape = embedded::Shape { cores, drive_bytes, volume_bytes, poll: POLL };
+        let shape = embedded::Shape { cores, drive_bytes, volume_bytes, poll: POLL, io: options.io };
         let embedded = Embedded::start(&shape)?;
         let name = "memory drives";
         let device = connect(&embedded.socket(), name, options)?;

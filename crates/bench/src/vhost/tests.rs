@@ -23,6 +23,7 @@ fn options(jobs: Vec<Job>) -> Options {
         pool_cores: Vec::new(),
         drive_bytes: 64 << 20,
         beside: false,
+        io: Backend::Auto,
         indirect: false,
         proportion: false,
     }
@@ -33,8 +34,13 @@ fn jobs() -> Vec<Job> {
 }
 
 fn served() -> Embedded {
-    let shape =
-        Shape { cores: vec![None], drive_bytes: 64 << 20, volume_bytes: 16 << 20, poll: Duration::ZERO };
+    let shape = Shape {
+        cores: vec![None],
+        drive_bytes: 64 << 20,
+        volume_bytes: 16 << 20,
+        poll: Duration::ZERO,
+        io: Backend::Auto,
+    };
     Embedded::start(&shape).unwrap()
 }
 
@@ -55,9 +61,12 @@ fn the_table_is_that_of_the_issue() {
 
 #[test]
 fn a_pool_on_memory_is_measured_and_verified() {
-    for (indirect, beside) in [(false, false), (true, false), (false, true)] {
+    use Backend::{Auto, Threads};
+    for (indirect, beside, io) in
+        [(false, false, Auto), (true, false, Auto), (false, true, Auto), (false, true, Threads)]
+    {
         let mut seen = Vec::new();
-        let options = Options { indirect, beside, ..options(jobs()) };
+        let options = Options { indirect, beside, io, ..options(jobs()) };
         let report = run(&options, |line| seen.push(line.clone())).unwrap();
         assert_eq!(report.lines, seen);
         assert_eq!(report.lines.len(), 3);

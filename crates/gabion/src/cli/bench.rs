@@ -103,6 +103,9 @@ pub(crate) struct VhostArgs {
     /// Let the pool on memory drives carry the load itself, each queue's beside the queue: how it scales with cores
     #[arg(long, conflicts_with_all = ["socket", "against"])]
     pub(crate) beside: bool,
+    /// How the reactors of that pool sleep and do I/O: auto, io_uring or threads (which valgrind needs)
+    #[arg(long, default_value_t, value_name = "KIND", conflicts_with = "socket")]
+    pub(crate) io: bench::vhost::Backend,
     /// Indirect descriptors for every request, as Linux uses them
     #[arg(long)]
     pub(crate) indirect: bool,

@@ -84,6 +84,7 @@ fn options(arguments: &VhostArgs) -> Result<Options> {
         pool_cores: arguments.pool_cores.clone(),
         drive_bytes: usize::try_from(arguments.drive_size.0).unwrap_or(usize::MAX),
         beside: arguments.beside,
+        io: arguments.io,
         indirect: arguments.indirect,
         proportion: arguments.proportion,
     })
