@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::DriveSource;
-use reactor::{Completer, Drive, DriveProperties, Io, IoError, IoErrorKind, Span, completion};
+use reactor::{Clock as _, Completer, Drive, DriveProperties, Io, IoError, IoErrorKind, Span, completion};
 
 use crate::random::Random;
 use crate::world::World;
@@ -57,8 +57,10 @@ pub struct DiskOptions {
     pub sector: u32,
     /// Completed writes may be lost until they are flushed.
     pub volatile_cache: bool,
-    /// Nanoseconds that an operation takes, at least and at most.
+    /// Nanoseconds that an operation takes, at least and at most, besides what its bytes take.
     pub latency: (u64, u64),
+    /// Bytes that are read and written a second, one operation after the other; 0 for any number at once.
+    pub bytes_per_second: u64,
 }
 
 /// The drive's state, kept over crashes.
@@ -78,6 +80,8 @@ pub struct Disk {
     world: Rc<World>,
     random: Random,
     order: Cell<u64>,
+    /// When the bytes of what was submitted so far are through.
+    free_at: Cell<u64>,
     state: RefCell<State>,
     /// Operations that the drives of a run took together, and after how many the power is cut.
     fuse: Rc<Fuse>,
@@ -108,6 +112,7 @@ impl Disk {
             world,
             random: Random::new(seed),
             order: Cell::new(0),
+            free_at: Cell::new(0),
             state: RefCell::new(state),
             fuse,
         })
@@ -251,6 +256,15 @@ impl Disk {
         self.random.between(low, high) * factor
     }
 
+    /// Nanoseconds until an operation on so many bytes that is submitted now has had its turn.
+    fn transfer(&self, length: usize) -> u64 {
+        let now = self.world.now().as_nanos();
+        let takes = (length as u64 * 1_000_000_000).checked_div(self.options.bytes_per_second);
+        let through = self.free_at.get().max(now) + takes.unwrap_or(0);
+        self.free_at.set(through);
+        through - now
+    }
+
     /// Counts an operation. At the fuse's number the power fails: the world halts before the operation takes effect.
     fn begin(&self) -> bool {
         let number = self.fuse.operations.get() + 1;
@@ -390,12 +404,13 @@ struct Opened {
 }
 
 impl Opened {
-    /// An operation that ends after the drive's latency with what `effect` gives.
-    fn later(&self, effect: impl FnOnce(&Disk) -> Result<usize, IoError> + 'static) -> Io {
+    /// An operation on so many bytes that ends after the drive's latency with what `effect` gives.
+    fn later(&self, length: usize, effect: impl FnOnce(&Disk) -> Result<usize, IoError> + 'static) -> Io {
         let (completer, io) = completion();
         let disk = self.disk.clone();
         let happens = Happens { completer: Some(completer) };
-        self.disk.world.after(self.disk.latency(), move || {
+        let takes = self.disk.transfer(length) + self.disk.latency();
+        self.disk.world.after(takes, move || {
             let result = if disk.is_dead() { Err(IoError::new(IoErrorKind::Gone)) } else { effect(&disk) };
             happens.complete(result);
         });
@@ -454,7 +469,7 @@ impl Drive for Opened {
             return Io::ready(Err(error));
         }
         let into = into.to_vec();
-        self.later(move |disk| {
+        self.later(length, move |disk| {
             let mut page = offset / PAGE as u64;
             for span in &into {
                 for at in (0..span.len()).step_by(PAGE) {
@@ -478,7 +493,7 @@ impl Drive for Opened {
         if !on {
             return self.never();
         }
-        self.later(move |disk| {
+        self.later(length, move |disk| {
             disk.complete_write(order, &touched);
             Ok(length)
         })
@@ -492,7 +507,7 @@ impl Drive for Opened {
             return Io::ready(Err(error));
         }
         let order = self.disk.order.get();
-        self.later(move |disk| {
+        self.later(0, move |disk| {
             disk.complete_flush(order);
             Ok(0)
         })
@@ -505,7 +520,7 @@ impl Drive for Opened {
         if let Err(error) = self.disk.check(offset, length) {
             return Io::ready(Err(error));
         }
-        self.later(move |disk| {
+        self.later(0, move |disk| {
             // What a discarded page reads as is undefined: sometimes its old bytes, sometimes zeros, sometimes garbage.
             let mut state = disk.state.borrow_mut();
             for page in offset / PAGE as u64..(offset + length) / PAGE as u64 {
@@ -530,6 +545,6 @@ impl Drive for Opened {
         if !self.disk.begin() {
             return self.never();
         }
-        self.later(|_| Ok(0))
+        self.later(0, |_| Ok(0))
     }
 }

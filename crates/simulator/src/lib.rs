@@ -30,4 +30,6 @@ mod scrub_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod users_tests;
+#[cfg(test)]
 mod wide_tests;

@@ -38,6 +38,8 @@ pub struct Setup {
     pub tuning: Tuning,
     /// Nanoseconds that a drive operation takes, at least and at most.
     pub latency: (u64, u64),
+    /// Bytes that a drive reads and writes a second; 0 for any number.
+    pub bytes_per_second: u64,
 }
 
 impl Setup {
@@ -58,6 +60,7 @@ impl Setup {
                 ..Tuning::default()
             },
             latency: (20_000, 100_000),
+            bytes_per_second: 0,
         }
     }
 }
@@ -95,7 +98,9 @@ impl Machine {
         let sectors = setup.sectors.iter().copied().cycle();
         let all = setup.drives.iter().chain(&setup.spares).zip(volatile).zip(sectors);
         let disks = all.enumerate().map(|(index, ((size, volatile_cache), sector))| {
-            let options = DiskOptions { size: *size, sector, volatile_cache, latency: setup.latency };
+            let Setup { latency, bytes_per_second, .. } = *setup;
+            let size = *size;
+            let options = DiskOptions { size, sector, volatile_cache, latency, bytes_per_second };
             let seed = mix(seed ^ (index as u64 + 1));
             Disk::new(format!("drive{index}"), options, world.clone(), fuse.clone(), seed)
         });

@@ -306,6 +306,12 @@ fn prepare(operation: Swept, machine: &Machine, expected: &mut Expected) -> Resu
                 write(&volume, model, 2, offset, 4096).await?;
             }
         }
+        if operation == Swept::Retire {
+            // So much that the first drive holds some of it, and not only parity.
+            for offset in (0..SIZE).step_by(128 << 10) {
+                write(&volume, model, 2, offset, 128 << 10).await?;
+            }
+        }
         for (value, offset, length) in
             [(3, 0, 64 << 10), (4, 8192, 4096), (5, 300 << 10, 100 << 10), (6, 512, 512)]
         {

@@ -65,6 +65,14 @@ fn rebuilds_survive_a_cut_at_every_point() {
     }
 }
 
+/// A drive that errs is emptied while another one is to spare.
+#[test]
+fn retiring_a_drive_survives_cuts_under_two_parities() {
+    if let Err(message) = sweep(Swept::Retire, "2+2", 5, 1, 7) {
+        panic!("{message}");
+    }
+}
+
 /// What a leaf may hold after a crash: what was flushed, up to what was begun.
 #[derive(Clone, Copy, Default)]
 struct Leaf {
@@ -136,6 +144,7 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
         shards: 1,
         tuning: Tuning { map_bytes: 0, ..Tuning::default() },
         latency: (1_000, 100_000),
+        bytes_per_second: 0,
     };
     for seed in 0..30 {
         let machine = Rc::new(Machine::new(&setup, seed));

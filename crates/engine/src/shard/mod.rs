@@ -46,7 +46,7 @@ use crate::fair::{Gate, Turn};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
-use crate::repair::Repair;
+use crate::repair::{Repair, Use};
 use crate::rows::Rows;
 use crate::scrub::Scrub;
 use crate::segments::Fullness;
@@ -274,9 +274,9 @@ impl Shard {
         self.ledger.map.borrow().layer_ids()
     }
 
-    /// A user reads or writes.
-    fn note_use(&self) {
-        self.repair_limits.note_use(self.identity.shard.index());
+    /// A user begins to read or write.
+    fn note_use(&self) -> Option<Use<'_>> {
+        self.repair_limits.note_use(self.identity.shard.index())
     }
 
     /// Tells the control of reads that drives did not answer as they should, until the shard stops. One task a shard.

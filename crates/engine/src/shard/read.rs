@@ -34,7 +34,7 @@ impl Shard {
 
     /// As [`Shard::read`], what a layer and those below it show.
     pub(crate) async fn read_layer(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
-        self.note_use();
+        let _use = self.note_use();
         if into.len() == BLOCK {
             return self.read_one(layer, block, into).await;
         }
@@ -84,6 +84,7 @@ impl Shard {
     /// # Errors
     /// As [`Shard::read`].
     pub(crate) async fn read_block(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
+        let _use = self.note_use();
         let _turn = self.turn_to_read(volume, 1).await;
         let layer = self.layer_of(volume)?;
         self.read_one(layer, block, into).await

@@ -18,6 +18,7 @@ use super::Shard;
 use super::headers::{Found, HeaderReader};
 use super::scan::{expected, row_repairs};
 use crate::error::{Error, ErrorKind, Result};
+use crate::repair::Turn;
 use crate::rows::RowSpan;
 use crate::segments::Incomplete;
 
@@ -79,10 +80,10 @@ impl Job {
         u64::from(self.segment.rows) * self.targets.len() as u64 * BLOCK as u64
     }
 
-    /// Rows that are read at once.
-    pub(super) fn piece_rows(&self) -> u32 {
+    /// Rows that are read at once in this turn.
+    pub(super) fn piece_rows(&self, turn: &Turn<'_>) -> u32 {
         let column = (PIECE_BYTES / usize::from(self.segment.scheme.data())).min(COLUMN_BYTES);
-        u32::try_from(column / BLOCK).unwrap_or(1).max(1)
+        u32::try_from(turn.piece(column) / BLOCK).unwrap_or(1).max(1)
     }
 }
 

@@ -146,8 +146,8 @@ impl Shard {
             self.repair.work.notified().await;
             let asked = self.repair.asked.get();
             if self.repair_goes_on() {
-                self.repair.throttle.begin(Reactor::current().now());
                 self.repair_limits.set_working(true);
+                self.repair.throttle.begin(&self.repair_limits, Reactor::current().now());
                 self.repair_all().await;
                 self.repair_limits.set_working(false);
             }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use codec::ColumnSet;
 use format::limits::{BLOCK, BLOCK_BYTES};
 use format::{Address, Column, Incarnation, Row, SegmentId};
-use reactor::{Buffer, Instant, Reactor, WaitList};
+use reactor::{Buffer, Reactor, WaitList};
 use smallvec::SmallVec;
 
 use super::Shard;
@@ -68,7 +68,7 @@ impl Shard {
         }
         let _task = self.begin_task();
         self.scrub.limits.set_working(true);
-        self.scrubber.throttle.begin(Reactor::current().now());
+        self.scrubber.throttle.begin(&self.scrub.limits, Reactor::current().now());
         let ended = self.scrub_all(run, after, until).await;
         self.scrub.limits.set_working(false);
         ended
@@ -164,15 +164,16 @@ impl Shard {
         let headers = HeaderReader::new(&self.rows, &self.identity, id, &record);
         let found = Scrubbed::default();
         let mut reading = Reading { id, headers, current: None, known_to: Row::new(0), ended: false, found };
-        let whole = PIECE_BYTES / BLOCK / usize::from(record.scheme.width());
-        let whole = u32::try_from(whole).unwrap_or(u32::MAX).max(1);
+        let column = PIECE_BYTES / usize::from(record.scheme.width());
+        let goes_on = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
         let mut row = 0;
         while row < record.rows && !reading.ended {
-            let begun = Reactor::current().now();
-            let count = whole.min(record.rows - row);
-            let bytes = self.scrub_rows(&mut reading, Row::new(row), count).await;
-            row += count;
-            self.leave_to_others(run, bytes, begun).await;
+            if let Some(turn) = self.scrubber.throttle.turn(&self.scrub.limits, goes_on).await {
+                let whole = u32::try_from(turn.piece(column) / BLOCK).unwrap_or(u32::MAX).max(1);
+                let count = whole.min(record.rows - row);
+                turn.did(self.scrub_rows(&mut reading, Row::new(row), count).await);
+                row += count;
+            }
             if self.has_scrub_ended(run) {
                 return Err(Interrupted::Ended);
             }
@@ -278,21 +279,6 @@ impl Shard {
                 self.rows.note_wrong(Address::new(reading.id, Column::new(column), row), drive);
             }
             reading.found.note(drive, reading.id, column, row, unreadable);
-        }
-    }
-
-    /// Leaves the drives to others for as long as the limits say.
-    async fn leave_to_others(&self, run: u64, bytes: u64, begun: Instant) {
-        let (reactor, limits, throttle) = (Reactor::current(), &self.scrub.limits, &self.scrubber.throttle);
-        let mut until = throttle.wrote(limits, bytes, begun, reactor.now());
-        loop {
-            if until > reactor.now() {
-                reactor.sleep_until(until).await;
-            }
-            match throttle.waits(limits, reactor.now()) {
-                Some(longer) if !self.has_scrub_ended(run) && !limits.is_paused() => until = longer,
-                _ => return,
-            }
         }
     }
 }

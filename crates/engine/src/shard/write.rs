@@ -27,7 +27,7 @@ impl Shard {
     /// # Errors
     /// `NoSpace` in a full pool, `PoolFailed` when too many drives are lost.
     pub(crate) async fn write(&self, volume: VolumeId, block: u64, data: &Span) -> Result<()> {
-        self.note_use();
+        let _use = self.note_use();
         let count = (data.len() / BLOCK) as u64;
         let _turn = self.turn_to_write(volume, data.len() / BLOCK).await;
         let (layer, pins) = self.prepare(volume, block, count).await?;

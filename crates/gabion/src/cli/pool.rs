@@ -85,7 +85,8 @@ Examples:
     },
     /// Pause what writes lost columns to other drives, resume it, or limit its speed
     ///
-    /// While volumes are used it takes a quarter of the drives' time at most, whatever the limit. Holds until the pool is closed.
+    /// While volumes are used it does as much as users hardly notice, a quarter of the drives' time at least, within the limit. Holds until the pool is
+    /// closed.
     #[command(after_long_help = "\
 Examples:
   gabion pool repair fast --rate 200M    # at most so many bytes a second

@@ -24,7 +24,7 @@ pub(crate) fn rebuilt(found: &Rebuilt) -> String {
     ];
     if found.bytes_per_s_used > 0.0 {
         lines.push(format!(
-            "  while another drive is rebuilt:  p99 {:.1} us; it is rebuilt at {}, as it takes a quarter of the time then",
+            "  while another drive is rebuilt:  p99 {:.1} us; it is rebuilt at {}, as much as users hardly notice",
             found.rebuilding_p99_us,
             rate(found.bytes_per_s_used),
         ));

@@ -140,8 +140,8 @@ pub struct LimitRepair {
     /// Whether it does nothing; as it was, if absent.
     #[serde(default)]
     pub paused: Option<bool>,
-    /// Bytes that it may write a second, 0 for as many as the drives take; as it was, if absent. While volumes are used it takes a
-    /// quarter of the drives' time at most, whatever stands here.
+    /// Bytes that it may write a second, 0 for as many as the drives take; as it was, if absent. While volumes are used it does
+    /// as much as users hardly notice, and takes a quarter of the drives' time at least, within what stands here.
     #[serde(default)]
     pub bytes_per_second: Option<u64>,
 }

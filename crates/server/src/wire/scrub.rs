@@ -50,8 +50,8 @@ pub struct ChangeScrub {
     /// Whether it does nothing; as it was, if absent.
     #[serde(default)]
     pub paused: Option<bool>,
-    /// Bytes that it may read a second, 0 for as many as the drives give; as it was, if absent. While volumes are used it takes a
-    /// quarter of the drives' time at most, whatever stands here.
+    /// Bytes that it may read a second, 0 for as many as the drives give; as it was, if absent. While volumes are used it does
+    /// as much as users hardly notice, and takes a quarter of the drives' time at least, within what stands here.
     #[serde(default)]
     pub bytes_per_second: Option<u64>,
     /// Seconds from the beginning of one to that of the next, 0 for only when asked; as it was, if absent.

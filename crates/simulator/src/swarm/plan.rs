@@ -123,6 +123,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
             slowdown: 200,
         },
         latency: *random.choose(&[(20_000, 100_000), (1_000, 1_000_000), (5_000, 5_000)]),
+        bytes_per_second: 0,
     };
     // Most kinds of operations stay, some are switched off; one may dominate.
     let weights = OPS.iter().map(|(op, weight)| {

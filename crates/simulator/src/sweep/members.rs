@@ -12,6 +12,7 @@ use format::DriveState;
 use reactor::{Buffer, Reactor};
 
 use super::{Expected, Swept, parsed, verify, write};
+use crate::disk::Disk;
 use crate::model::VolumeModel;
 use crate::run::{Ended, Machine, judge};
 
@@ -37,13 +38,7 @@ pub(super) async fn perform(
         pool.fail_drive(0).await?;
         write(volume, model, 55, 4096, 64 << 10).await?;
     }
-    if operation == Swept::Retire {
-        let disk = machine.disks.first().unwrap_or_else(|| panic!("there is a drive"));
-        // The superblocks lie in the first four MiB.
-        let pages = disk.pages().into_iter().filter(|page| *page >= 1024);
-        // Few: each that is read is written elsewhere.
-        pages.step_by(8).for_each(|page| disk.spoil(page));
-    }
+    let bad = machine.disks.first().unwrap_or_else(|| panic!("there is a drive")).clone();
     let ended = done.clone();
     let changes = Reactor::current().spawn(async move {
         if let Some(add) = add {
@@ -53,7 +48,7 @@ pub(super) async fn perform(
             over.evacuate_drive(0).await?;
         }
         if operation == Swept::Retire {
-            read_until_retired(&over).await?;
+            read_until_retired(&over, &bad).await?;
         }
         if let Some(back) = back {
             back.await?;
@@ -75,18 +70,32 @@ pub(super) async fn perform(
     changes.await
 }
 
-/// Reads everything, until the first drive is to be emptied for what it does not give.
-async fn read_until_retired(pool: &Pool) -> engine::Result<()> {
+/// Of the pages of a bad drive, each how many is spoiled at once. Few: each that is read is written elsewhere.
+const SPOILED: usize = 32;
+
+/// Lets the first drive go bad, and reads everything, until it is to be emptied for what it does not give.
+async fn read_until_retired(pool: &Pool, first: &Disk) -> engine::Result<()> {
     let volume = pool.open_volume("v").await?.attach();
     let buffer = Buffer::new(usize::try_from(volume.size()).unwrap_or(0));
+    let (mut spoiled, mut errs) = (0, false);
     loop {
-        volume.read(0, &buffer.span()).await?;
-        let first = pool.status().await?.drives.first().map(|drive| drive.state);
-        if first != Some(DriveState::Online) {
-            return Ok(());
+        if !errs {
+            // What was spoiled so far is parity, or dead: nobody reads it.
+            assert!(spoiled < SPOILED, "nothing is read from the drive: the sweep means nothing");
+            // The superblocks lie in the first four MiB.
+            let pages = first.pages().into_iter().filter(|page| *page >= 1024);
+            pages.skip(spoiled).step_by(SPOILED).for_each(|page| first.spoil(page));
+            spoiled += 1;
         }
+        volume.read(0, &buffer.span()).await?;
         // It is told in the background.
         Reactor::current().sleep(Duration::from_micros(100)).await;
+        let status = pool.status().await?;
+        let Some(drive) = status.drives.first() else { return Ok(()) };
+        if drive.state != DriveState::Online {
+            return Ok(());
+        }
+        errs = drive.errors.unreadable > 0;
     }
 }
 

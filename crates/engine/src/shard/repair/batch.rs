@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use format::limits::BLOCK_BYTES;
 use format::{Column, DriveIndex, Row};
-use reactor::{Instant, Reactor, Semaphore};
+use reactor::{Reactor, Semaphore};
 use smallvec::SmallVec;
 
 use super::Waiting;
@@ -150,11 +150,15 @@ impl Shard {
             if !needed || !self.repair_goes_on() || self.is_paused() {
                 return Ok(false);
             }
-            let begun = Reactor::current().now();
-            let count = job.piece_rows().min(job.segment.rows - row);
+            let goes_on = || self.repair_goes_on() && !self.is_paused();
+            let turn = self.repair.throttle.turn(&self.repair_limits, goes_on).await;
+            let Some(turn) = turn else { continue };
+            let count = job.piece_rows(&turn).min(job.segment.rows - row);
             rebuild.write_rows(Row::new(row), count).await?;
             row += count;
-            self.wrote(u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES, begun).await;
+            let bytes = u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES;
+            self.wrote(bytes);
+            turn.did(bytes);
         }
         self.report_gone().await;
         self.heal_what_was_met(job, &rebuild);
@@ -173,23 +177,11 @@ impl Shard {
         }
     }
 
-    /// Counts what was written, and leaves the drives to others for as long as the limits say.
-    async fn wrote(&self, bytes: u64, begun: Instant) {
+    fn wrote(&self, bytes: u64) {
         let repair = &self.repair;
         repair.done.set(repair.done.get() + bytes);
         repair.left.set(repair.left.get().saturating_sub(bytes));
         repair.since_checkpoint.set(repair.since_checkpoint.get() + bytes);
-        let (reactor, limits) = (Reactor::current(), &self.repair_limits);
-        let mut until = repair.throttle.wrote(limits, bytes, begun, reactor.now());
-        loop {
-            if until > reactor.now() {
-                reactor.sleep_until(until).await;
-            }
-            match repair.throttle.waits(limits, reactor.now()) {
-                Some(longer) if self.repair_goes_on() && !self.is_paused() => until = longer,
-                _ => return,
-            }
-        }
     }
 
     /// Makes the columns that were written durable.

@@ -1,0 +1,120 @@
+//! Work in the background beside users, on drives that take a while for each byte: users hardly notice it, and it comes to its end.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::{AttachedVolume, Pool, RepairState, Tuning};
+use format::DriveState;
+use reactor::{Buffer, Clock as _, Reactor};
+
+use crate::repair_tests::{BLOCK, fill, machine, settled, state, with_pool};
+use crate::run::{Machine, Setup};
+
+const BLOCKS: u64 = 8192;
+
+/// Drives of 500 MB a second, and a pool that holds so much that what is done in the background takes a while.
+fn setup() -> Setup {
+    Setup {
+        drives: vec![96 << 20; 5],
+        zone_bytes: 2 << 20,
+        latency: (40_000, 60_000),
+        bytes_per_second: 500_000_000,
+        tuning: Tuning { map_bytes: 16 << 20, ..Tuning::default() },
+        ..Setup::small("2+1", 5)
+    }
+}
+
+/// Who reads one block after the other, four at a time, until he is stopped; how long each took, in microseconds.
+struct Readers {
+    stop: Rc<Cell<bool>>,
+    took: Rc<RefCell<Vec<u64>>>,
+    tasks: Vec<reactor::Task<()>>,
+}
+
+impl Readers {
+    fn start(volume: &Rc<AttachedVolume>) -> Self {
+        let (stop, took) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
+        let tasks = (0..4u64).map(|reader| {
+            let (volume, stop, took) = (volume.clone(), stop.clone(), took.clone());
+            Reactor::current().spawn(async move {
+                let (reactor, buffer) = (Reactor::current(), Buffer::new(4096));
+                let mut number = reader;
+                while !stop.get() {
+                    number = (number * 2_862_933 + 3_037_001) % BLOCKS;
+                    let begun = reactor.now();
+                    volume.read(number * BLOCK, &buffer.span()).await.unwrap();
+                    let micros = reactor.now().since(begun).as_micros();
+                    took.borrow_mut().push(u64::try_from(micros).unwrap());
+                }
+            })
+        });
+        Self { tasks: tasks.collect(), stop, took }
+    }
+
+    /// The 99th percentile of what operations took.
+    async fn end(self) -> u64 {
+        self.stop.set(true);
+        for task in self.tasks {
+            task.await;
+        }
+        let mut took = self.took.take();
+        took.sort_unstable();
+        assert!(took.len() > 1000, "{}", took.len());
+        took[took.len() * 99 / 100]
+    }
+}
+
+/// What users' reads take by themselves and beside `work`, in microseconds; and how long that takes by itself and beside them.
+async fn beside(
+    machine: &Rc<Machine>,
+    pool: &Pool,
+    work: impl AsyncFn(bool),
+) -> ((u64, u64), (Duration, Duration)) {
+    let volume = Rc::new(fill(pool, "v", BLOCKS, 1).await);
+    let timed = async |used| {
+        let begun = machine.world.now();
+        work(used).await;
+        machine.world.now().since(begun)
+    };
+    let alone = timed(false).await;
+    let readers = Readers::start(&volume);
+    Reactor::current().sleep(Duration::from_secs(1)).await;
+    let quiet = readers.end().await;
+    let readers = Readers::start(&volume);
+    let together = timed(true).await;
+    ((quiet, readers.end().await), (alone, together))
+}
+
+#[test]
+fn users_hardly_notice_a_rebuild_and_it_has_its_share() {
+    let machine = machine(&setup(), 1);
+    with_pool(&machine, async |pool| {
+        let work = async |used| {
+            let drive = u16::from(used);
+            pool.fail_drive(drive).await.unwrap();
+            let status = settled(pool).await;
+            let found = (state(&status, drive.into()), status.repair.state);
+            assert_eq!(found, (DriveState::Removed, RepairState::Whole));
+        };
+        let (latency, time) = beside(&machine, pool, work).await;
+        eprintln!("{latency:?} {time:?}");
+        assert!(latency.1 <= latency.0 * 4, "{latency:?}");
+        assert!(time.1 < time.0 * 16, "{time:?}");
+    });
+}
+
+#[test]
+fn users_hardly_notice_a_scrub_and_it_has_its_share() {
+    let machine = machine(&setup(), 2);
+    with_pool(&machine, async |pool| {
+        let work = async |_| {
+            assert!(pool.start_scrub().await.unwrap());
+            pool.scrub_settled().await.unwrap();
+        };
+        let (latency, time) = beside(&machine, pool, work).await;
+        eprintln!("{latency:?} {time:?}");
+        assert!(latency.1 <= latency.0 * 4, "{latency:?}");
+        assert!(time.1 < time.0 * 16, "{time:?}");
+    });
+}
