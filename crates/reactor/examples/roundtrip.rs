@@ -2,6 +2,7 @@
 //!
 //!     roundtrip tasks                          spawn, yield and cycle on one reactor
 //!     roundtrip calls                          calls between two reactors: polling, and asleep each time
+//!     roundtrip crossing                       32 and 512 calls under way from each of two reactors to the other
 //!     roundtrip idle SECONDS                   an idle reactor that listens; prints the CPU time it used
 //!     roundtrip reads DRIVE [BACKEND] [SECONDS] random 4 KiB reads at queue depth 1, 8, 32 and 128
 //!
@@ -10,6 +11,8 @@
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use reactor::{
@@ -25,11 +28,15 @@ fn main() -> Outcome {
         ["tasks"] => tasks(),
         ["calls"] => calls(Duration::from_millis(10)).and_then(|()| calls(Duration::ZERO)),
         ["calls", "polling"] => calls(Duration::from_millis(10)),
+        ["crossing"] => crossing(32).and_then(|()| crossing(512)),
         ["idle", seconds] => idle(seconds.parse()?),
         ["reads", drive] => reads(drive, Backend::Auto, 2.0),
         ["reads", drive, backend] => reads(drive, backend.parse()?, 2.0),
         ["reads", drive, backend, seconds] => reads(drive, backend.parse()?, seconds.parse()?),
-        _ => Err("usage: roundtrip tasks | calls | idle SECONDS | reads DRIVE [BACKEND] [SECONDS]".into()),
+        _ => {
+            Err("usage: roundtrip tasks | calls | crossing | idle SECONDS | reads DRIVE [BACKEND] [SECONDS]"
+                .into())
+        }
     }
 }
 
@@ -117,6 +124,56 @@ fn calls(poll: Duration) -> Outcome {
     }
     drop(stop);
     server.join().map_err(|_| "the serving reactor panicked")?;
+    Ok(())
+}
+
+/// Each of two reactors calls the other, as two cores of a pool do.
+fn crossing(depth: u32) -> Outcome {
+    const CALLS: u32 = 1_000_000;
+    let (first, second) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let done = Arc::new(AtomicU32::new(0));
+    let side = |to_other: std::sync::mpsc::Sender<Home<()>>,
+                from_other: std::sync::mpsc::Receiver<Home<()>>| {
+        let done = done.clone();
+        move || -> Option<f64> {
+            let (_platform, reactor) = start(Backend::Auto).ok()?;
+            reactor.set_poll_before_sleep(Duration::from_millis(10));
+            let here = Home::settle(&reactor, Rc::new(()));
+            to_other.send(here.clone()).ok()?;
+            let other = from_other.recv().ok()?;
+            let begin = Instant::now();
+            let tasks: Vec<_> = (0..depth)
+                .map(|_| {
+                    let other = other.clone();
+                    reactor.spawn(async move {
+                        for number in 0..CALLS / depth {
+                            if other.call(move |_| async move { number }).await != Ok(number) {
+                                return;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            reactor.run(async {
+                for task in tasks {
+                    task.await;
+                }
+            });
+            let took = nanos(begin, CALLS);
+            // The other one may not be done yet.
+            done.fetch_add(1, Ordering::Relaxed);
+            while done.load(Ordering::Relaxed) < 2 {
+                reactor.run(reactor.sleep(Duration::from_millis(1)));
+            }
+            here.evict();
+            Some(took)
+        }
+    };
+    let threads = [std::thread::spawn(side(first.0, second.1)), std::thread::spawn(side(second.0, first.1))];
+    for thread in threads {
+        let took = thread.join().ok().flatten().ok_or("a reactor panicked")?;
+        figure(&format!("each call of two reactors, {depth} under way"), took, "ns");
+    }
     Ok(())
 }
 

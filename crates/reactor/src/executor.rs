@@ -87,6 +87,11 @@ impl Reactor {
         CURRENT.with_borrow(Clone::clone)
     }
 
+    /// What other threads can reach of the reactor of this thread, if there is one.
+    pub(crate) fn current_shared() -> Option<Arc<Shared>> {
+        CURRENT.with_borrow(|current| current.as_ref().map(|reactor| reactor.inner.shared.clone()))
+    }
+
     /// A handle for other threads.
     pub fn remote(&self) -> Remote {
         Remote::new(self.inner.shared.clone())

@@ -9,6 +9,7 @@
 //! Must not know: pools, records, volumes, exports.
 
 mod buffer;
+mod call;
 mod clock;
 mod command;
 mod completion;

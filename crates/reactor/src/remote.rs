@@ -16,7 +16,8 @@ use std::{any::Any, cell::RefCell};
 
 use futures_channel::oneshot;
 
-use crate::shared::Shared;
+use crate::call::Calling;
+use crate::shared::{Message, Shared};
 use crate::{Clock, Driver, Instant, Reactor, Rouse};
 
 /// A handle on another thread's reactor.
@@ -45,7 +46,7 @@ impl Remote {
     /// # Errors
     /// When the reactor has shut down: the job has been dropped.
     pub fn post(&self, job: impl FnOnce() + Send + 'static) -> Result<(), ReactorGone> {
-        if self.shared.post(Box::new(job)) { Ok(()) } else { Err(ReactorGone) }
+        if self.shared.post(Message::Job(Box::new(job))) { Ok(()) } else { Err(ReactorGone) }
     }
 
     /// Runs `work` on the reactor and gives its result, to any thread and any executor. What it cannot do at once goes on as a
@@ -58,19 +59,34 @@ impl Remote {
         F: Future<Output = T> + 'static,
         T: Send + 'static,
     {
+        self.ask(move || Some(work())).await
+    }
+
+    /// As [`Remote::call`], for work that may turn out not to be possible any more.
+    async fn ask<T, F>(&self, work: impl FnOnce() -> Option<F> + Send + 'static) -> Result<T, ReactorGone>
+    where
+        F: Future<Output = T> + 'static,
+        T: Send + 'static,
+    {
+        if let Some(caller) = Reactor::current_shared() {
+            return Calling::new(caller, &self.shared, work).await;
+        }
+        // Nobody takes messages on this thread.
         let (sender, receiver) = oneshot::channel();
-        self.post(move || begin(work(), sender))?;
+        self.post(move || {
+            if let Some(work) = work() {
+                // The caller may have gone; the work is done all the same.
+                begin(work, |answer| drop(sender.send(answer)));
+            }
+        })?;
         receiver.await.map_err(|_| ReactorGone)
     }
 }
 
 /// Does what can be done at once, which on memory drives is all, and leaves the rest to a task, which polls again at once: so nobody
 /// has to wake the waker of here.
-fn begin<T: 'static>(work: impl Future<Output = T> + 'static, sender: oneshot::Sender<T>) {
-    let mut work = Box::pin(async move {
-        // The caller may have gone; the work is done all the same.
-        let _ = sender.send(work.await);
-    });
+pub(crate) fn begin<T: 'static>(work: impl Future<Output = T> + 'static, then: impl FnOnce(T) + 'static) {
+    let mut work = Box::pin(async move { then(work.await) });
     if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
         Reactor::current().spawn(work).detach();
     }
@@ -156,13 +172,8 @@ impl<T: 'static> Home<T> {
             return Ok(work(resident).await);
         }
         // The key alone goes there: a handle would be counted, on a line that all who call share.
-        let (key, (sender, receiver)) = (self.key, oneshot::channel());
-        self.remote.post(move || {
-            if let Some(resident) = resident(key) {
-                begin(work(resident), sender);
-            }
-        })?;
-        receiver.await.map_err(|_| ReactorGone)
+        let key = self.key;
+        self.remote.ask(move || resident(key).map(work)).await
     }
 
     /// Forgets the resident. Call it on the resident's own thread.

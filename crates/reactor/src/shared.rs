@@ -13,12 +13,17 @@ use async_task::Runnable;
 use crossbeam_queue::SegQueue;
 
 use crate::Rouse;
+use crate::call::{Answer, Errand};
 
 /// Messages of each kind taken in one cycle: senders that never stop must not keep the tasks from running.
 const MESSAGES_PER_CYCLE: usize = 256;
 
-/// A job from another thread.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+/// What another thread has for a reactor.
+pub(crate) enum Message {
+    Job(Box<dyn FnOnce() + Send>),
+    Call(Errand),
+    Answer(Answer),
+}
 
 /// What other threads can reach of a reactor. What its own thread writes with every task, what others write with every message,
 /// and what all read and hardly anybody writes lie on lines of their own: a line that two cores write goes to and fro between
@@ -28,7 +33,7 @@ pub(crate) struct Shared {
     /// Tasks ready to run. Touched by the reactor's own thread only.
     ready: Apart<UnsafeCell<VecDeque<Runnable>>>,
     woken: SegQueue<Runnable>,
-    jobs: SegQueue<Job>,
+    messages: SegQueue<Message>,
     /// Something was pushed to one of the queues above since they were last emptied: cheaper to ask than they are.
     mail: Apart<AtomicBool>,
     asleep: AtomicBool,
@@ -67,7 +72,7 @@ impl Shared {
             thread: thread_identity(),
             ready: Apart(UnsafeCell::new(VecDeque::new())),
             woken: SegQueue::new(),
-            jobs: SegQueue::new(),
+            messages: SegQueue::new(),
             mail: Apart(AtomicBool::new(false)),
             asleep: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -87,31 +92,37 @@ impl Shared {
         self.deliver();
     }
 
-    /// Queues a job; false if the reactor has shut down, and the job is dropped.
-    pub(crate) fn post(&self, job: Job) -> bool {
-        if self.closed.load(Ordering::Acquire) {
+    /// Queues a message; false if the reactor has shut down, and the message is dropped.
+    pub(crate) fn post(&self, message: Message) -> bool {
+        if self.is_closed() {
             return false;
         }
-        self.jobs.push(job);
+        self.messages.push(message);
         self.deliver();
-        // `deliver` is a full fence: either the shutdown sees the job, or we see the shutdown and drop the job for it.
-        if self.closed.load(Ordering::Acquire) {
-            while let Some(job) = self.jobs.pop() {
-                drop(job);
+        // `deliver` is a full fence: either the shutdown sees the message, or we see the shutdown and drop the message for it.
+        if self.is_closed() {
+            while let Some(message) = self.messages.pop() {
+                drop(message);
             }
         }
         true
     }
 
+    /// True once the reactor has shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// Tells the reactor that something was pushed.
     fn deliver(&self) {
         // Pairs with the fence in `take_messages`: either the reactor, which has put the sign away, sees what was pushed, or we
-        // see that it has. A sign that is up already need not be written, which would take its line away from the others.
+        // see that it has. Who finds the sign up already has nothing to do: it is put away before the reactor looks into the queues again, and
+        // until then it does not sleep, or is roused by whoever put it up.
         fence(Ordering::SeqCst);
         if !self.mail.0.load(Ordering::Relaxed) {
             self.mail.0.store(true, Ordering::Release);
+            self.rouse();
         }
-        self.rouse();
     }
 
     /// True on the reactor's own thread.
@@ -143,7 +154,7 @@ impl Shared {
         unsafe { (*self.ready.0.get()).len() }
     }
 
-    /// Makes the woken tasks ready and runs the jobs, up to a limit. True if there may have been any.
+    /// Makes the woken tasks ready and does what the messages say, up to a limit. True if there may have been any.
     pub(crate) fn take_messages(&self) -> bool {
         if !self.mail.0.load(Ordering::Relaxed) {
             return false;
@@ -152,15 +163,18 @@ impl Shared {
         self.mail.0.swap(false, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         for _ in 0..MESSAGES_PER_CYCLE {
-            let (task, job) = (self.woken.pop(), self.jobs.pop());
-            if task.is_none() && job.is_none() {
+            let (task, message) = (self.woken.pop(), self.messages.pop());
+            if task.is_none() && message.is_none() {
                 return true;
             }
             if let Some(task) = task {
                 self.schedule(task);
             }
-            if let Some(job) = job {
-                job();
+            match message {
+                Some(Message::Job(job)) => job(),
+                Some(Message::Call(errand)) => errand.begin(),
+                Some(Message::Answer(answer)) => drop(answer),
+                None => {}
             }
         }
         // There may be more: they come after the tasks that are ready now.
@@ -181,21 +195,21 @@ impl Shared {
         self.asleep.store(false, Ordering::Release);
     }
 
-    /// Refuses jobs from now on.
+    /// Refuses messages from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         // Pairs with the fence that `post` passes after it has pushed.
         fence(Ordering::SeqCst);
     }
 
-    /// Drops every task that is ready or woken, and every job, and what these make ready by that.
+    /// Drops every task that is ready or woken, and every message, and what these make ready by that.
     pub(crate) fn drop_all(&self) {
         loop {
             while let Some(task) = self.woken.pop() {
                 drop(task);
             }
-            while let Some(job) = self.jobs.pop() {
-                drop(job);
+            while let Some(message) = self.messages.pop() {
+                drop(message);
             }
             let Some(task) = self.next_ready() else { return };
             drop(task);
