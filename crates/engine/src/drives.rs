@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::DriveIndex;
+use format::limits::BLOCK;
 use reactor::{Drive, Io, Span, Window, Writable};
 use smallvec::SmallVec;
 
@@ -31,17 +32,21 @@ struct Slot {
     /// Written since its last flush began.
     dirty: Cell<bool>,
     volatile: bool,
+    /// What is on it is memory of this process, which whoever reads and writes moves himself.
+    in_memory: bool,
 }
 
 impl Slot {
     fn new(drive: Option<Rc<dyn Drive>>) -> Self {
         let properties = drive.as_ref().map(|drive| drive.properties());
+        let in_memory = drive.as_ref().is_some_and(|drive| drive.window(0, BLOCK).is_some());
         Self {
             online: Cell::new(drive.is_some()),
             leaving: Cell::new(false),
             drive,
             dirty: Cell::new(false),
             volatile: properties.is_some_and(|properties| properties.volatile_cache),
+            in_memory,
         }
     }
 
@@ -97,6 +102,11 @@ impl Drives {
     pub(crate) fn staying(&self) -> usize {
         let stays = |slot: &&Slot| slot.usable().is_some() && !slot.leaving.get();
         self.slots.borrow().iter().filter(stays).count()
+    }
+
+    /// True if all that may be used are memory of this process.
+    pub(crate) fn are_in_memory(&self) -> bool {
+        self.slots.borrow().iter().all(|slot| slot.in_memory || slot.usable().is_none())
     }
 
     /// These drives, and no others, are to be emptied.

@@ -75,11 +75,11 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let mut cuts = 0;
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
         for operation in ALL {
-            let loses = matches!(
+            let needs_parity = matches!(
                 operation,
-                Swept::LoseDrive | Swept::TakeDriveOut | Swept::Rebuild | Swept::ReturnDrive
+                Swept::LoseDrive | Swept::TakeDriveOut | Swept::Rebuild | Swept::ReturnDrive | Swept::Retire
             );
-            if scheme == "3+0" && loses || only.is_some_and(|only| only != format!("{operation:?}")) {
+            if scheme == "3+0" && needs_parity || only.is_some_and(|only| only != format!("{operation:?}")) {
                 continue;
             }
             let swath = sweep(operation, scheme, drives, outcomes, 1).map_err(anyhow::Error::msg)?;

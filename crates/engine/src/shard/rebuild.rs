@@ -26,6 +26,8 @@ use crate::segments::Incomplete;
 const PIECE_BYTES: usize = 4 << 20;
 /// Bytes of a column that are read at once: more is no faster.
 const COLUMN_BYTES: usize = 1 << 20;
+/// The same where this thread moves them itself: few enough for all columns to stay in its cache until they are written.
+const CACHED_BYTES: usize = 64 << 10;
 /// Bytes of a column that are computed, or verified, before other tasks of the core get their turn.
 const STRETCH_BYTES: usize = 64 << 10;
 
@@ -80,9 +82,10 @@ impl Job {
         u64::from(self.segment.rows) * self.targets.len() as u64 * BLOCK as u64
     }
 
-    /// Rows that are read at once in this turn.
-    pub(super) fn piece_rows(&self, turn: &Turn<'_>) -> u32 {
-        let column = (PIECE_BYTES / usize::from(self.segment.scheme.data())).min(COLUMN_BYTES);
+    /// Rows that are read at once in this turn, from drives that are memory or not.
+    pub(super) fn piece_rows(&self, turn: &Turn<'_>, in_memory: bool) -> u32 {
+        let most = if in_memory { CACHED_BYTES } else { COLUMN_BYTES };
+        let column = (PIECE_BYTES / usize::from(self.segment.scheme.data())).min(most);
         u32::try_from(turn.piece(column) / BLOCK).unwrap_or(1).max(1)
     }
 }
@@ -183,7 +186,7 @@ impl<'a> Rebuild<'a> {
                 left = rest;
             }
         }
-        let computed = wanted.into_iter().map(|column| (column, Buffer::zeroed(count as usize * BLOCK)));
+        let computed = wanted.into_iter().map(|column| (column, Buffer::new(count as usize * BLOCK)));
         let is_read = |column: &u8| read.cells.iter().any(|(of, _)| of == column);
         let unread = tried.into_iter().filter(|column| !is_read(column) && self.is_in_use(*column, row));
         let unread = unread.collect();
@@ -210,7 +213,12 @@ impl<'a> Rebuild<'a> {
             return true;
         }
         let code = self.shard.rows.code(self.job.segment.scheme);
-        let Ok(decoder) = code.decoder(present, &wanted) else { return false };
+        let Ok(decoder) = code.decoder(present, &wanted) else {
+            // Where no row gives a cell back either, there are zeros, and not what the memory held before.
+            let computed = computed.iter_mut().filter(|(column, _)| wanted.contains(column));
+            computed.for_each(|(_, cells)| cells.as_mut_slice().fill(0));
+            return false;
+        };
         let length = read.count as usize * BLOCK;
         for from in (0..length).step_by(STRETCH_BYTES) {
             let range = from..(from + STRETCH_BYTES).min(length);

@@ -153,7 +153,8 @@ impl Shard {
             let goes_on = || self.repair_goes_on() && !self.is_paused();
             let turn = self.repair.throttle.turn(&self.repair_limits, goes_on).await;
             let Some(turn) = turn else { continue };
-            let count = job.piece_rows(&turn).min(job.segment.rows - row);
+            let in_memory = self.rows.drives.are_in_memory();
+            let count = job.piece_rows(&turn, in_memory).min(job.segment.rows - row);
             rebuild.write_rows(Row::new(row), count).await?;
             row += count;
             let bytes = u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES;
