@@ -242,10 +242,13 @@ impl Log {
         };
         let code: Rc<Code> = self.rows.code(scheme);
         let mut stage = Stage::new(&batch, scheme, &code, layout);
-        let left = self.write_in_place(&place, scheme, &mut stage);
-        let rows = stage.lay_out(left, &place, &self.identity.key);
-        let writes = self.start_writes(&place, scheme, &rows);
-        let crcs = stage.crcs().to_vec();
+        let writes = if self.write_in_place(&place, scheme, &mut stage) {
+            Writes::new()
+        } else {
+            let rows = stage.lay_out(stage.rows(), &place, &self.identity.key);
+            self.start_writes(&place, scheme, &rows)
+        };
+        let crcs = stage.into_crcs();
         self.count(&batch, scheme, layout.rows, stream);
         let flight = Rc::new(Flight {
             sequence,
@@ -261,31 +264,30 @@ impl Log {
         self.finish_or_wait(flight, writes);
     }
 
-    /// Writes all rows but the header's where they lie, if all columns are memory of this process: nobody has to wait for them, and they
-    /// need not be staged. Gives how many rows are left, the first ones.
-    fn write_in_place(&self, place: &RecordPlace, scheme: Scheme, stage: &mut Stage<'_>) -> usize {
+    /// Writes a record where it lies, if all columns are memory of this process: only its first rows are staged, nobody has to wait, and
+    /// what was written is waited for once. False, and nothing is written, if they are not.
+    fn write_in_place(&self, place: &RecordPlace, scheme: Scheme, stage: &mut Stage<'_>) -> bool {
         let (held, rows) = (stage.held(), stage.rows());
-        if held == rows {
-            return rows;
-        }
         let segments = self.rows.segments.borrow();
         let cells = (0..scheme.width())
             .filter_map(|column| segments.cell_at(place.segment, Column::new(column), place.row))
             .map(|cell| (cell.drive, cell.offset));
-        let left = self.rows.drives.fill(cells, rows * BLOCK, |columns| {
+        let written = self.rows.drives.fill(cells, rows * BLOCK, |columns| {
             if columns.len() < usize::from(scheme.width()) {
-                return rows;
+                return false;
             }
             stage.hand_out(|column, row, cell| match columns.get_mut(column) {
                 Some(column) => column.store(row * BLOCK, cell),
                 None => panic!("a record has as many columns as its segment"),
             });
-            held
+            let first = stage.lay_out(held, place, &self.identity.key);
+            columns.iter_mut().enumerate().for_each(|(index, column)| column.store(0, first.bytes(index)));
+            true
         });
-        left.unwrap_or(rows)
+        written == Some(true)
     }
 
-    /// Starts one write for each column that is on a drive in use, of the first rows of a record.
+    /// Starts one write for each column that is on a drive in use.
     fn start_writes(&self, place: &RecordPlace, scheme: Scheme, rows: &Rows) -> Writes {
         let segments = self.rows.segments.borrow();
         let write = |column| {

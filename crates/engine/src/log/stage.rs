@@ -5,6 +5,8 @@
 //! row by row in the same place, those of the header last, because it has the sums of all others.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use codec::{Code, Source};
 use format::limits::BLOCK;
 use format::{Header, Item, PoolKey, RecordPlace, Scheme};
@@ -20,10 +22,13 @@ pub(super) struct Stage<'a> {
     code: &'a Code,
     shape: Shape,
     /// What each data cell holds, in the order of the blocks, which is column by column.
-    cells: SmallVec<[Source; 512]>,
+    cells: Cells,
     /// CRC32C of each, as far as they have been laid out.
-    sums: SmallVec<[u32; 512]>,
+    sums: Vec<u32>,
 }
+
+/// Room for a short record's; what is longer is worth an allocation.
+type Cells = SmallVec<[Source; 16]>;
 
 /// The first rows of a record, or all.
 pub(super) struct Rows {
@@ -44,7 +49,7 @@ impl<'a> Stage<'a> {
             header_blocks: batch.header_blocks as usize,
         };
         let cells = shape.cells(batch);
-        let sums = SmallVec::from_elem(0, cells.len());
+        let sums = vec![0; cells.len()];
         Self { batch, code, shape, cells, sums }
     }
 
@@ -62,6 +67,9 @@ impl<'a> Stage<'a> {
     /// cell, with the numbers of its column and row.
     pub(super) fn hand_out(&mut self, take: impl FnMut(usize, usize, &[u8])) {
         let rows = self.held()..self.shape.rows;
+        if rows.is_empty() {
+            return;
+        }
         let mut row = Buffer::new(self.shape.columns * BLOCK);
         // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
         unsafe {
@@ -89,12 +97,20 @@ impl<'a> Stage<'a> {
     }
 
     /// CRC32C of each payload block, when everything has been laid out.
-    pub(super) fn crcs(&self) -> &[u32] {
+    fn crcs(&self) -> &[u32] {
         let header = self.shape.header_blocks;
         match self.sums.get(header..header + self.batch.payload as usize) {
             Some(crcs) => crcs,
             None => panic!("a record holds its whole payload"),
         }
+    }
+
+    /// The same, when nothing else is wanted any more.
+    pub(super) fn into_crcs(mut self) -> Vec<u32> {
+        let count = self.crcs().len();
+        self.sums.drain(..self.shape.header_blocks);
+        self.sums.truncate(count);
+        self.sums
     }
 
     /// Writes the header into its cells, which are zero: the first ones of the first column, one below the other.
@@ -154,8 +170,20 @@ impl<'a> Stage<'a> {
 impl Rows {
     /// What to write to a column.
     pub(super) fn column(&self, column: u8) -> Span {
-        let start = if self.mirrored { 0 } else { usize::from(column) * self.column_bytes };
-        self.buffer.span().slice(start..start + self.column_bytes)
+        self.buffer.span().slice(self.place(usize::from(column)))
+    }
+
+    /// The bytes of a column, as long as nobody has been given them.
+    pub(super) fn bytes(&self, column: usize) -> &[u8] {
+        match self.buffer.as_slice().get(self.place(column)) {
+            Some(bytes) => bytes,
+            None => panic!("a record has as many columns as its segment"),
+        }
+    }
+
+    fn place(&self, column: usize) -> Range<usize> {
+        let start = if self.mirrored { 0 } else { column * self.column_bytes };
+        start..start + self.column_bytes
     }
 }
 
@@ -176,8 +204,9 @@ impl Shape {
 
     /// What the data cells are to hold, in the order of the blocks, which is column by column: the header's (for now)
     /// nothing, then the payload, then nothing.
-    fn cells(&self, batch: &Batch) -> SmallVec<[Source; 512]> {
-        let mut cells = SmallVec::from_elem(Source::Zero, self.header_blocks);
+    fn cells(&self, batch: &Batch) -> Cells {
+        let mut cells = Cells::with_capacity(self.rows * self.data);
+        cells.resize(self.header_blocks, Source::Zero);
         for span in batch.requests.iter().flat_map(|request| &request.data) {
             assert!(span.len().is_multiple_of(BLOCK), "payload comes in whole blocks");
             let start = span.as_ptr().cast_const();
