@@ -83,10 +83,8 @@ where
     type Output = Result<T, ReactorGone>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.call.wait(context.waker()) {
-            Progress::Answered(answer) => return Poll::Ready(Ok(answer)),
-            Progress::Dropped => return Poll::Ready(Err(ReactorGone)),
-            Progress::Asked(()) | Progress::Begun => {}
+        if let Some(end) = self.call.wait(context.waker()) {
+            return Poll::Ready(end);
         }
         // Sent once the waker is in it, so that nothing of it has to be touched here before it is back.
         match self.there.take() {
@@ -107,18 +105,18 @@ impl<W, T> Call<W, T> {
         mem::replace(&mut self.state().progress, progress)
     }
 
-    /// The answer, or that there is none; until then `waker` will be woken.
-    fn wait(&self, waker: &Waker) -> Progress<(), T> {
+    /// The answer, or that there will be none; `None` until then, and `waker` will be woken.
+    fn wait(&self, waker: &Waker) -> Option<Result<T, ReactorGone>> {
         let mut state = self.state();
         match mem::replace(&mut state.progress, Progress::Dropped) {
-            Progress::Answered(answer) => Progress::Answered(answer),
-            Progress::Dropped => Progress::Dropped,
+            Progress::Answered(answer) => Some(Ok(answer)),
+            Progress::Dropped => Some(Err(ReactorGone)),
             unanswered => {
                 state.progress = unanswered;
                 let before = state.waiting.replace(waker.clone());
                 drop(state);
                 drop(before);
-                Progress::Begun
+                None
             }
         }
     }

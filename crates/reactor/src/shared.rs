@@ -116,10 +116,13 @@ impl Shared {
     /// Tells the reactor that something was pushed.
     fn deliver(&self) {
         // Pairs with the fence in `take_messages`: either the reactor, which has put the sign away, sees what was pushed, or we
-        // see that it has. Who finds the sign up already has nothing to do: it is put away before the reactor looks into the queues again, and
-        // until then it does not sleep, or is roused by whoever put it up.
+        // see that it has. A sign that is up already need not be written, which would take its line away from the others, and needs no
+        // second fence: the reactor does not fall asleep while it is up.
         fence(Ordering::SeqCst);
-        if !self.mail.0.load(Ordering::Relaxed) {
+        if self.mail.0.load(Ordering::Relaxed) {
+            // Whoever put it up may not have come to this yet.
+            self.rouse_sleeper();
+        } else {
             self.mail.0.store(true, Ordering::Release);
             self.rouse();
         }
@@ -134,6 +137,10 @@ impl Shared {
     pub(crate) fn rouse(&self) {
         // Pairs with the fence in `fall_asleep`: either the sleeper sees what was done before, or we see it asleep.
         fence(Ordering::SeqCst);
+        self.rouse_sleeper();
+    }
+
+    fn rouse_sleeper(&self) {
         // Asked before it is swapped: mostly it is awake.
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             self.rouser.rouse();

@@ -98,7 +98,6 @@ fn users_hardly_notice_a_rebuild_and_it_has_its_share() {
             assert_eq!(found, (DriveState::Removed, RepairState::Whole));
         };
         let (latency, time) = beside(&machine, pool, work).await;
-        eprintln!("{latency:?} {time:?}");
         assert!(latency.1 <= latency.0 * 4, "{latency:?}");
         assert!(time.1 < time.0 * 16, "{time:?}");
     });
@@ -113,7 +112,6 @@ fn users_hardly_notice_a_scrub_and_it_has_its_share() {
             pool.scrub_settled().await.unwrap();
         };
         let (latency, time) = beside(&machine, pool, work).await;
-        eprintln!("{latency:?} {time:?}");
         assert!(latency.1 <= latency.0 * 4, "{latency:?}");
         assert!(time.1 < time.0 * 16, "{time:?}");
     });

@@ -12,7 +12,7 @@ use reactor::Instant;
 
 use super::users::{Done, Sum};
 
-/// Share of the time that is taken whatever users notice, and at most.
+/// Share of the time that is taken whatever users notice.
 const SHARE_LEAST: f64 = 0.25;
 /// Bytes of a column at once, at least and at most.
 const PIECE_LEAST: usize = 64 << 10;
