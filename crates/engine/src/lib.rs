@@ -35,8 +35,9 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{
-    Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, Member, OpenOptions, OpenReport, Pool,
-    PoolOnDrive, PoolStatus, Tuning, VolumeInfo, VolumeUsage, check_name, create, erase, identify, open,
+    Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, Member, NewVolume, OpenOptions,
+    OpenReport, Pool, PoolOnDrive, PoolStatus, Tuning, VolumeInfo, VolumeUsage, check_name, create, erase,
+    identify, open,
 };
 pub use repair::{RepairLimits, RepairState, RepairStatus};
 pub use scrub::ScrubStatus;

@@ -15,7 +15,7 @@ use std::task::Poll;
 
 use format::VolumeId;
 use format::limits::BLOCK;
-use reactor::{Buffer, Home, Reactor, Span};
+use reactor::{Buffer, Home, Reactor, Remote, Span};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::REQUEST_BLOCKS_MAX;
@@ -66,18 +66,31 @@ impl Volume {
         &self.pool
     }
 
+    /// The shards that hold its blocks: the first, and how many.
+    pub fn shards(&self) -> (usize, usize) {
+        self.shared.slices.extent()
+    }
+
+    /// The reactors that its blocks are on, each once, in the order of its slices: requests that come up there need not go to another.
+    pub fn reactors(&self) -> Vec<Remote> {
+        let mut found: Vec<Remote> = Vec::new();
+        for shard in self.shared.slices.holders() {
+            if let Some(home) = self.pool.shards().get(shard)
+                && !found.iter().any(|remote| remote.is_same(home.remote()))
+            {
+                found.push(home.remote().clone());
+            }
+        }
+        found
+    }
+
     /// The volume for the reactor that runs on this thread.
     pub fn attach(&self) -> AttachedVolume {
         let shards = self.pool.shards().iter().map(|home| match home.local() {
             Some(shard) => ShardAccess::Here(shard),
             None => ShardAccess::There(home.clone()),
         });
-        AttachedVolume {
-            shared: self.shared.clone(),
-            slices: Slices::new(self.pool.shards().len()),
-            shards: shards.collect(),
-            _pool: self.pool.clone(),
-        }
+        AttachedVolume { shared: self.shared.clone(), shards: shards.collect(), _pool: self.pool.clone() }
     }
 }
 
@@ -89,7 +102,6 @@ enum ShardAccess {
 /// A volume as one reactor uses it.
 pub struct AttachedVolume {
     shared: Arc<VolumeShared>,
-    slices: Slices,
     shards: Vec<ShardAccess>,
     _pool: Pool,
 }
@@ -115,7 +127,7 @@ impl AttachedVolume {
             Box::pin(self.wait_for_limits(into.len() as u64)).await;
         }
         if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
-            let (shard, block) = self.slices.place(offset / BLOCK as u64);
+            let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
             return match self.shard(shard)? {
                 ShardAccess::Here(shard) => shard.read_block(self.shared.id, block, into).await,
                 ShardAccess::There(home) => Box::pin(self.read_one_there(home, block, into)).await,
@@ -140,7 +152,7 @@ impl AttachedVolume {
 
     /// Runs `step` with the block at `offset` if it belongs to a shard of this reactor.
     fn with_block(&self, offset: u64, step: impl FnOnce(&Shard, VolumeId, u64)) {
-        let (shard, block) = self.slices.place(offset / BLOCK as u64);
+        let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
         if let Some(ShardAccess::Here(shard)) = self.shards.get(shard) {
             step(shard, self.shared.id, block);
         }
@@ -162,7 +174,7 @@ impl AttachedVolume {
     }
 
     async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
-        let pieces = self.slices.cut(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PIECE);
+        let pieces = self.shared.slices.cut(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PIECE);
         match pieces.as_slice() {
             [only] => self.read_piece(*only, into.clone()).await,
             _ => all(pieces.iter().map(|piece| self.read_piece(*piece, piece.part(into)))).await,
@@ -204,7 +216,7 @@ impl AttachedVolume {
             return Box::pin(self.write_unaligned(offset, data)).await;
         }
         if data.len() == BLOCK {
-            let (shard, block) = self.slices.place(offset / BLOCK as u64);
+            let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
             if let ShardAccess::Here(shard) = self.shard(shard)? {
                 return shard.write(self.shared.id, block, data).await;
             }
@@ -213,7 +225,7 @@ impl AttachedVolume {
     }
 
     async fn write_aligned(&self, offset: u64, data: &Span) -> Result<()> {
-        let pieces = self.slices.cut(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PIECE);
+        let pieces = self.shared.slices.cut(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PIECE);
         match pieces.as_slice() {
             [only] => self.write_piece(*only, data.clone()).await,
             _ => all(pieces.iter().map(|piece| self.write_piece(*piece, piece.part(data)))).await,
@@ -252,7 +264,7 @@ impl AttachedVolume {
     }
 
     async fn write_part(&self, offset: u64, data: Span) -> Result<()> {
-        let (shard, block) = self.slices.place(offset / BLOCK as u64);
+        let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
         let within = usize::try_from(offset % BLOCK as u64).unwrap_or(usize::MAX);
         let volume = self.shared.id;
         match self.shard(shard)? {
@@ -281,8 +293,10 @@ impl AttachedVolume {
         let blocks = (end - first) / BLOCK as u64;
         for (index, shard) in self.shards.iter().enumerate() {
             let block = first / BLOCK as u64;
-            let (from, to) =
-                (self.slices.local_bound(index, block), self.slices.local_bound(index, block + blocks));
+            let (from, to) = (
+                self.shared.slices.local_bound(index, block),
+                self.shared.slices.local_bound(index, block + blocks),
+            );
             if from >= to {
                 continue;
             }
@@ -327,8 +341,8 @@ impl AttachedVolume {
     /// # Errors
     /// When the pool has failed: what was not flushed before may be lost.
     pub async fn flush(&self) -> Result<()> {
-        all(self.shards.iter().map(|shard| async move {
-            match shard {
+        all(self.shared.slices.holders().map(|shard| async move {
+            match self.shard(shard)? {
                 ShardAccess::Here(shard) => shard.flush().await,
                 ShardAccess::There(home) => home.call(|shard| async move { shard.flush().await }).await?,
             }

@@ -1,35 +1,63 @@
 //! Slices, pieces and extents: arithmetic over a volume's address space.
 
+use format::VolumeSpread;
+
 use super::extents::trim_to;
 use super::*;
 
+/// Every way of dealing a volume out in a pool of so many shards.
+pub(super) fn every_way(shards: usize) -> impl Iterator<Item = Slices> {
+    let spreads = (0..shards).flat_map(move |first| (1..=shards).map(move |of| (first, of)));
+    let narrow = spreads.map(move |(first, of)| {
+        let (first, of) = (u16::try_from(first).unwrap(), u16::try_from(of).unwrap());
+        Slices::of(VolumeSpread { first, shards: of }, shards)
+    });
+    std::iter::once(Slices::new(shards)).chain(narrow)
+}
+
 #[test]
 fn slices_deal_every_block_to_one_place() {
-    for shards in 1..5 {
-        let slices = Slices::new(shards);
-        let mut next = vec![0; shards];
+    for slices in (1..5).flat_map(every_way) {
+        let mut next = vec![0; slices.shards()];
         for block in 0..10 * Slices::BLOCKS {
             let (shard, local) = slices.place(block);
             assert_eq!(local, next[shard], "blocks of a shard come in order, without gaps");
+            assert_eq!(slices.global_block(shard, local), Some(block));
             next[shard] += 1;
+        }
+        let holders: Vec<usize> = slices.holders().collect();
+        assert_eq!(holders[0], slices.place(0).0);
+        assert_eq!(slices.extent(), (holders[0], holders.len()));
+        for (shard, blocks) in next.into_iter().enumerate() {
+            assert_eq!(holders.contains(&shard), blocks > 0, "shard {shard} of {slices:?}");
         }
     }
 }
 
 #[test]
 fn local_bounds_count_the_blocks_before() {
-    for shards in 1..4 {
-        let slices = Slices::new(shards);
-        for block in (0..7 * Slices::BLOCKS).step_by(97) {
-            for shard in 0..shards {
-                let before = (0..block).filter(|other| slices.place(*other).0 == shard).count() as u64;
-                assert_eq!(
-                    slices.local_bound(shard, block),
-                    before,
-                    "shard {shard} of {shards}, block {block}"
-                );
+    for slices in (1..4).flat_map(every_way) {
+        let mut before = vec![0; slices.shards()];
+        for block in 0..7 * Slices::BLOCKS {
+            for (shard, before) in before.iter().enumerate() {
+                assert_eq!(slices.local_bound(shard, block), *before, "{slices:?}: {shard}, block {block}");
             }
+            before[slices.place(block).0] += 1;
         }
+    }
+}
+
+#[test]
+fn runs_of_a_shard_are_runs_of_the_volume() {
+    for slices in (1..4).flat_map(every_way) {
+        let (shard, local) = slices.place(Slices::BLOCKS / 2);
+        let runs = slices.global(shard, local, 2 * Slices::BLOCKS);
+        let blocks = runs.iter().flat_map(|(block, count)| *block..block + count);
+        let expected = (0..).filter(|block| slices.place(*block).0 == shard);
+        let expected = expected.skip_while(|block| *block < Slices::BLOCKS / 2);
+        assert!(blocks.eq(expected.take(2 * Slices::BLOCKS as usize)), "{slices:?}");
+        let outside = (0..slices.shards()).find(|shard| slices.holders().all(|holder| holder != *shard));
+        assert!(outside.is_none_or(|shard| slices.global(shard, 0, 5).is_empty()));
     }
 }
 

@@ -3,7 +3,7 @@
 //! The catalogue is itself a layer (layer 1 of shard 0); record number v lies in its block v. So a record changes
 //! atomically, is checksummed by the map entry that points to it, and is protected like any data.
 
-use crate::limits::{BLOCK, NAME_MAX, VOLUME_MAX};
+use crate::limits::{BLOCK, NAME_MAX, SHARDS_MAX, VOLUME_MAX};
 use crate::wire::{Reader, Writer};
 use crate::{FORMAT_VERSION, FormatError, LayerId, VolumeId};
 
@@ -38,6 +38,15 @@ pub struct VolumeService {
     pub bytes: u64,
 }
 
+/// Which of the pool's shards hold its blocks. All zero for all of them, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeSpread {
+    /// The shard of the first slice.
+    pub first: u16,
+    /// How many shards there are from that one on, the pool's first following its last; 0 for all.
+    pub shards: u16,
+}
+
 /// A volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRecord {
@@ -63,6 +72,8 @@ pub struct VolumeRecord {
     pub service: VolumeService,
     /// Room is kept for all of it.
     pub thick: bool,
+    /// Where its blocks are.
+    pub spread: VolumeSpread,
 }
 
 impl VolumeRecord {
@@ -103,6 +114,8 @@ impl VolumeRecord {
         out.u32(self.service.burst_ms);
         out.u64(self.service.operations);
         out.u64(self.service.bytes);
+        out.u16(self.spread.first);
+        out.u16(self.spread.shards);
         out.pad_to(BLOCK);
         bytes
     }
@@ -145,7 +158,12 @@ impl VolumeRecord {
             operations: input.u64()?,
             bytes: input.u64()?,
         };
-        Ok(Self { id, name, kind, state, size, sector, layer, parent, created, service, thick })
+        let spread = VolumeSpread { first: input.u16()?, shards: input.u16()? };
+        let known = usize::from(spread.first) < SHARDS_MAX && usize::from(spread.shards) <= SHARDS_MAX;
+        if !known || spread.shards == 0 && spread.first != 0 {
+            return Err(FormatError::Invalid("volume spread"));
+        }
+        Ok(Self { id, name, kind, state, size, sector, layer, parent, created, service, thick, spread })
     }
 }
 

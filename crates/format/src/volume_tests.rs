@@ -20,25 +20,46 @@ fn what_is_encoded_is_decoded() {
             created: 1_700_000_000,
             service: VolumeService { weight: 200, burst_ms: 2000, operations: 5000, bytes: 1 << 30 },
             thick: parent.is_none(),
+            spread: VolumeSpread { first: 63, shards: if parent.is_none() { 1 } else { 64 } },
         };
         assert_eq!(VolumeRecord::decode(&record.encode()), Ok(record));
     }
 }
 
-#[test]
-fn a_size_that_is_no_multiple_of_the_sector_is_refused() {
-    let record = VolumeRecord {
+/// As a writer stores it, but for the size or the spread.
+fn record(size: u64, spread: VolumeSpread) -> VolumeRecord {
+    VolumeRecord {
         id: VolumeId::new(5),
         name: "vm01".into(),
         kind: VolumeKind::Volume,
         state: VolumeState::Ready,
-        size: 512,
+        size,
         sector: 4096,
         layer: LayerId::new(18),
         parent: None,
         created: 0,
         service: VolumeService::default(),
         thick: false,
-    };
+        spread,
+    }
+}
+
+#[test]
+fn a_size_that_is_no_multiple_of_the_sector_is_refused() {
+    let record = record(512, VolumeSpread::default());
     assert_eq!(VolumeRecord::decode(&record.encode()), Err(FormatError::Invalid("volume size")));
+}
+
+#[test]
+fn a_spread_that_no_pool_has_is_refused() {
+    let decoded = |first, shards| {
+        let record = record(4096, VolumeSpread { first, shards });
+        VolumeRecord::decode(&record.encode()).map(|found| assert_eq!(found, record))
+    };
+    for (first, shards) in [(0, 0), (0, 1), (63, 64)] {
+        assert_eq!(decoded(first, shards), Ok(()), "{first} {shards}");
+    }
+    for (first, shards) in [(1, 0), (64, 1), (0, 65)] {
+        assert_eq!(decoded(first, shards), Err(FormatError::Invalid("volume spread")), "{first} {shards}");
+    }
 }

@@ -41,6 +41,11 @@ impl Remote {
         self.shared.is_current()
     }
 
+    /// True if both are of one reactor.
+    pub fn is_same(&self, other: &Remote) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Runs `job` on the reactor, soon.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! A pool on memory drives that serves one of its volumes as a disk, on threads of its own: what the benchmark drives
+//! A pool on memory drives that serves its volumes as disks, on threads of its own: what the benchmark drives
 //! when it is given no socket.
 //!
 //! The same engine and the same export as the daemon's; only the drives are memory. Must not know what the load does.
@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::{AttachedVolume, DriveSource};
+use engine::{AttachedVolume, DriveSource, NewVolume};
 use export::vhost::{Disk, Server};
 use export::{Extent, OpenError, VolumeError, VolumeErrorKind};
 use futures_channel::oneshot;
@@ -33,6 +33,9 @@ pub(super) struct Shape {
     pub(super) cores: Vec<Option<usize>>,
     pub(super) drive_bytes: usize,
     pub(super) volume_bytes: u64,
+    /// How many volumes, and how many shards each of them is on; all if not said.
+    pub(super) disks: u32,
+    pub(super) shards: Option<u16>,
     /// How long an idle queue is polled.
     pub(super) poll: Duration,
     /// How the reactors do I/O: the drives need none, but they sleep in it.
@@ -45,6 +48,13 @@ pub(super) struct Embedded {
     threads: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
     pub(super) remotes: Vec<Remote>,
     pub(super) worker: Worker,
+    pub(super) disks: Vec<Place>,
+}
+
+/// Where a front end connects to, and the reactors that the disk's queues are dealt out to, in turn.
+pub(super) struct Place {
+    pub(super) socket: PathBuf,
+    pub(super) reactors: Vec<Remote>,
 }
 
 impl Embedded {
@@ -56,20 +66,20 @@ impl Embedded {
         let drives = memory_pool::drives(usize::from(memory_pool::scheme().width()), shape.drive_bytes)
             .map_err(VhostError::Memory)?;
         let directory = private_directory()?;
-        let mut embedded =
-            Self { directory, threads: Vec::new(), remotes: Vec::new(), worker: Worker::threads(&[]) };
+        let mut embedded = Self {
+            directory,
+            threads: Vec::new(),
+            remotes: Vec::new(),
+            worker: Worker::threads(&[]),
+            disks: Vec::new(),
+        };
         let mut ids = Vec::new();
         for (index, core) in shape.cores.iter().enumerate() {
             ids.push(embedded.start_reactor(index, *core, shape.poll, shape.io)?);
         }
         embedded.worker = Worker::threads(&ids);
-        embedded.serve(drives, shape)?;
+        embedded.disks = embedded.serve(drives, shape)?;
         Ok(embedded)
-    }
-
-    /// Where the front end connects to.
-    pub(super) fn socket(&self) -> PathBuf {
-        self.directory.join("disk.sock")
     }
 
     /// Starts a thread with a reactor; gives the thread's number.
@@ -102,14 +112,14 @@ impl Embedded {
         Ok(id)
     }
 
-    fn serve(&self, drives: Vec<Arc<dyn DriveSource>>, shape: &Shape) -> Result<(), VhostError> {
+    fn serve(&self, drives: Vec<Arc<dyn DriveSource>>, shape: &Shape) -> Result<Vec<Place>, VhostError> {
         let (sender, receiver) = mpsc::channel();
-        let (reactors, path, shape) = (self.remotes.clone(), self.socket(), shape.clone());
+        let (reactors, directory, shape) = (self.remotes.clone(), self.directory.clone(), shape.clone());
         let first = reactors.first().cloned().ok_or(VhostError::Ended)?;
         // The task is made on the first reactor, where all that it makes lives.
         let begin = move || {
             let work = async move {
-                let served = serve_here(&drives, reactors, &path, &shape).await;
+                let served = serve_here(&drives, reactors, &directory, &shape).await;
                 // As above.
                 let _ = sender.send(served);
             };
@@ -157,17 +167,26 @@ fn start_here(core: Option<usize>, poll: Duration, io: Backend) -> Result<Reacto
 async fn serve_here(
     drives: &[Arc<dyn DriveSource>],
     reactors: Vec<Remote>,
-    path: &Path,
+    directory: &Path,
     shape: &Shape,
-) -> Result<(), VhostError> {
+) -> Result<Vec<Place>, VhostError> {
     let zone = (shape.drive_bytes >= 1 << 30).then_some(memory_pool::ZONE);
-    let pool = memory_pool::pool_on(drives, memory_pool::scheme(), zone, reactors.clone()).await?;
-    pool.create_volume("bench", shape.volume_bytes, 4096, 0).await?;
-    let volume = pool.open_volume("bench").await?;
-    let listener = Listener::bind_unix(&platform(), path).map_err(std::io::Error::other)?;
-    let server = Server::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
-    Reactor::current().spawn(server.listen(listener)).detach();
-    Ok(())
+    let pool = memory_pool::pool_on(drives, memory_pool::scheme(), zone, reactors).await?;
+    let mut places = Vec::new();
+    for number in 0..shape.disks {
+        let name = format!("disk{number}");
+        let wanted =
+            NewVolume { size: shape.volume_bytes, sector: 4096, thick: false, shards: shape.shards, now: 0 };
+        pool.create_volume_as(&name, wanted).await?;
+        let volume = pool.open_volume(&name).await?;
+        let place = Place { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
+        let listener = Listener::bind_unix(&platform(), &place.socket).map_err(std::io::Error::other)?;
+        let reactors = place.reactors.clone();
+        let server = Server::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
+        Reactor::current().spawn(server.listen(listener)).detach();
+        places.push(place);
+    }
+    Ok(places)
 }
 
 fn platform() -> Rc<Platform> {

@@ -11,6 +11,8 @@ fn served() -> Embedded {
         cores: vec![None],
         drive_bytes: 64 << 20,
         volume_bytes: SIZE,
+        disks: 1,
+        shards: None,
         poll: Duration::ZERO,
         io: reactor::Backend::Auto,
     };
@@ -18,7 +20,7 @@ fn served() -> Embedded {
 }
 
 fn slice(on: &Embedded, offset: u64, bytes: u64) -> Slice {
-    Slice { target: Target::Vhost(on.socket()), offset, bytes }
+    Slice { target: Target::Vhost(on.disks[0].socket.clone()), offset, bytes }
 }
 
 fn job(block_bytes: u64, read_percent: u8, random: bool) -> Job {
@@ -59,7 +61,7 @@ fn instances_work_on_their_parts_and_find_what_was_written() {
         }
         assert!(ran.output.version.contains("vhost-user"));
     }
-    assert_eq!(disk(&one.socket()).unwrap().bytes, SIZE);
+    assert_eq!(disk(&one.disks[0].socket).unwrap().bytes, SIZE);
 }
 
 #[test]

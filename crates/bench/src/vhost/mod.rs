@@ -56,6 +56,10 @@ pub struct Options {
     pub pool_cores: Vec<usize>,
     /// Bytes of each of its drives.
     pub drive_bytes: usize,
+    /// How many disks that pool serves, each with the queues of the jobs.
+    pub disks: u32,
+    /// How many of its shards each of them is on; all if not said.
+    pub shards: Option<u16>,
     /// The load runs on the pool's own reactors, each queue's beside the queue.
     pub beside: bool,
     /// How those reactors do I/O.

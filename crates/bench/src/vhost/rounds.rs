@@ -29,14 +29,19 @@ const POLL: Duration = Duration::from_micros(50);
 /// A back end, and where its load runs.
 pub(super) struct System {
     pub(super) name: String,
-    device: Device,
+    disks: Vec<Target>,
     worker: Option<Worker>,
-    beside: Vec<Remote>,
     core: Option<usize>,
     marked: bool,
     size: u64,
     /// Ends after the connection to it.
     _embedded: Option<Embedded>,
+}
+
+/// A disk, and the reactors beside whose queues its load runs, in turn; a thread of its own if there are none.
+struct Target {
+    device: Device,
+    beside: Vec<Remote>,
 }
 
 /// Runs the jobs; tells `done` of each line as soon as its job's rounds are through.
@@ -88,6 +93,9 @@ fn check(options: &Options) -> Result<(), VhostError> {
             ));
         }
     }
+    if options.disks == 0 {
+        return invalid("at least one disk".into());
+    }
     if options.jobs.is_empty() {
         return invalid("no job".into());
     }
@@ -127,9 +135,8 @@ impl System {
         }
         Ok(Self {
             worker: device.worker.clone(),
-            device,
+            disks: vec![Target { device, beside: Vec::new() }],
             name,
-            beside: Vec::new(),
             core: options.core,
             marked: options.overwrite,
             size: options.size,
@@ -143,15 +150,22 @@ impl System {
             cores => cores.iter().copied().map(Some).collect(),
         };
         let (drive_bytes, volume_bytes) = (options.drive_bytes, options.size);
-        let shape = embedded::Shape { cores, drive_bytes, volume_bytes, poll: POLL, io: options.io };
+        let Options { disks, shards, io, .. } = *options;
+        let shape = embedded::Shape { cores, drive_bytes, volume_bytes, disks, shards, poll: POLL, io };
         let embedded = Embedded::start(&shape)?;
-        let name = "memory drives";
-        let device = connect(&embedded.socket(), name, options)?;
+        let name = match disks {
+            1 => "memory drives".to_owned(),
+            many => format!("{many} disks on memory drives"),
+        };
+        let target = |place: &embedded::Place| {
+            let beside = if options.beside { place.reactors.clone() } else { Vec::new() };
+            Ok(Target { device: connect(&place.socket, &name, options)?, beside })
+        };
+        let disks = embedded.disks.iter().map(target).collect::<Result<_, VhostError>>()?;
         Ok(Self {
-            name: name.into(),
-            device,
+            name,
+            disks,
             worker: Some(embedded.worker.clone()),
-            beside: if options.beside { embedded.remotes.clone() } else { Vec::new() },
             core: options.core,
             marked: true,
             size: options.size,
@@ -183,31 +197,40 @@ impl System {
         length: Duration,
     ) -> Result<Round, VhostError> {
         let window = Window { start: Instant::now(), warm_up, length };
-        let size = self.size.min(self.device.capacity);
-        let work = |queue: u32| Work {
+        let queues = f64::from(job.threads) * self.disks.len() as f64;
+        let size = self.disks.iter().map(|disk| disk.device.capacity).fold(self.size, u64::min);
+        let work = |disk: u32, queue: u32| Work {
             block_bytes: u32::try_from(job.block_bytes).unwrap_or(0),
             read_percent: job.read_percent,
             random: job.random,
             depth: u16::try_from(job.depth).unwrap_or(1),
             queue,
-            seed: queue,
+            seed: disk * job.threads + queue,
             from: 0,
             size,
             first: size / job.block_bytes / u64::from(job.threads) * u64::from(queue),
             written: self.marked,
             verified: self.marked,
-            gap: rate.map(|rate| 1e9 * f64::from(job.threads) / rate),
+            gap: rate.map(|rate| 1e9 * queues / rate),
             limit: limit.unwrap_or(u64::MAX),
         };
-        let queues = self.device.queues.drain(..job.threads as usize);
-        let loads = (0..).zip(queues).map(|(index, queue)| Load::new(queue, work(index), window)).collect();
-        let running = Running::start(loads, &self.beside, self.core)?;
+        let mut loads = Vec::new();
+        for (number, disk) in (0..).zip(&mut self.disks) {
+            let mut beside = disk.beside.iter().cycle();
+            for (index, queue) in (0..).zip(disk.device.queues.drain(..job.threads as usize)) {
+                loads.push((Load::new(queue, work(number, index), window), beside.next().cloned()));
+            }
+        }
+        let running = Running::start(loads, self.core)?;
         let cores = if limit.is_none() { self.cores_within(&window) } else { None };
         let loads = running.wait()?;
         let mut counted = Vec::new();
-        for (index, load) in loads.into_iter().enumerate() {
-            self.device.queues.insert(index, load.queue);
-            counted.push(load.counted);
+        let mut loads = loads.into_iter();
+        for disk in &mut self.disks {
+            let (queues, counts): (Vec<_>, Vec<_>) =
+                loads.by_ref().take(job.threads as usize).map(|load| (load.queue, load.counted)).unzip();
+            disk.device.queues.splice(0..0, queues);
+            counted.extend(counts);
         }
         let (failed, stuck) =
             (counted.iter().map(|load| load.failed).sum::<u64>(), counted.iter().any(|load| load.stuck));
@@ -252,26 +275,16 @@ struct Running {
 }
 
 impl Running {
-    /// Starts loads: all on one thread, or each on a reactor.
-    fn start(loads: Vec<Load>, beside: &[Remote], core: Option<usize>) -> Result<Self, VhostError> {
+    /// Starts loads: each on its reactor, those without one together on a thread.
+    fn start(loads: Vec<(Load, Option<Remote>)>, core: Option<usize>) -> Result<Self, VhostError> {
         let (sender, ended) = mpsc::channel();
         let count = loads.len();
-        if beside.is_empty() {
-            let (pinned, is_pinned) = mpsc::channel();
-            let run = move || {
-                let result = core.map_or(Ok(()), pin);
-                let go = result.is_ok();
-                // Who started it waits for both.
-                let _ = pinned.send(result);
-                if go {
-                    drive(loads, &sender);
-                }
+        let mut alone = Vec::new();
+        for (index, (mut load, remote)) in loads.into_iter().enumerate() {
+            let Some(remote) = remote else {
+                alone.push((index, load));
+                continue;
             };
-            std::thread::Builder::new().name("load".into()).spawn(run)?;
-            is_pinned.recv().map_err(|_| VhostError::Ended)??;
-            return Ok(Self { ended, count });
-        }
-        for ((index, mut load), remote) in loads.into_iter().enumerate().zip(beside.iter().cycle()) {
             let sender = sender.clone();
             let begin = move || {
                 let task = async move {
@@ -285,6 +298,20 @@ impl Running {
                 Reactor::current().spawn(task).detach();
             };
             remote.post(begin).map_err(|_| VhostError::Ended)?;
+        }
+        if !alone.is_empty() {
+            let (pinned, is_pinned) = mpsc::channel();
+            let run = move || {
+                let result = core.map_or(Ok(()), pin);
+                let go = result.is_ok();
+                // Who started it waits for both.
+                let _ = pinned.send(result);
+                if go {
+                    drive(alone, &sender);
+                }
+            };
+            std::thread::Builder::new().name("load".into()).spawn(run)?;
+            is_pinned.recv().map_err(|_| VhostError::Ended)??;
         }
         Ok(Self { ended, count })
     }
@@ -300,8 +327,7 @@ impl Running {
 }
 
 /// Drives loads on this thread until all have ended.
-fn drive(loads: Vec<Load>, ended: &mpsc::Sender<(usize, Load)>) {
-    let mut loads: Vec<(usize, Load)> = loads.into_iter().enumerate().collect();
+fn drive(mut loads: Vec<(usize, Load)>, ended: &mpsc::Sender<(usize, Load)>) {
     while !loads.is_empty() {
         let mut busy = false;
         let mut index = 0;

@@ -22,6 +22,8 @@ fn options(jobs: Vec<Job>) -> Options {
         core: None,
         pool_cores: Vec::new(),
         drive_bytes: 64 << 20,
+        disks: 1,
+        shards: None,
         beside: false,
         io: Backend::Auto,
         indirect: false,
@@ -33,15 +35,20 @@ fn jobs() -> Vec<Job> {
     vec![job("reads", 4096, 100, 64, 1), job("both", 4096, 70, 8, 2), job("long", 1 << 20, 50, 4, 1)]
 }
 
-fn served() -> Embedded {
-    let shape = Shape {
+fn shape() -> Shape {
+    Shape {
         cores: vec![None],
         drive_bytes: 64 << 20,
         volume_bytes: 16 << 20,
+        disks: 1,
+        shards: None,
         poll: Duration::ZERO,
         io: Backend::Auto,
-    };
-    Embedded::start(&shape).unwrap()
+    }
+}
+
+fn served() -> Embedded {
+    Embedded::start(&shape()).unwrap()
 }
 
 fn assert_sound(line: &Line) {
@@ -76,6 +83,24 @@ fn a_pool_on_memory_is_measured_and_verified() {
 }
 
 #[test]
+fn disks_on_shards_of_their_own_are_measured_together() {
+    for beside in [false, true] {
+        // Wherever this machine has them run.
+        let embedded = Options { disks: 2, shards: Some(1), beside, ..options(jobs()) };
+        let report = run(&embedded, |_| ()).unwrap();
+        report.lines.iter().for_each(assert_sound);
+        assert!(report.lines.iter().all(|line| line.system == "2 disks on memory drives"));
+    }
+    let shape = Shape { cores: vec![None; 3], disks: 4, shards: Some(1), ..shape() };
+    let served = Embedded::start(&shape).unwrap();
+    let homes = served.disks.iter().map(|disk| {
+        assert_eq!(disk.reactors.len(), 1);
+        served.remotes.iter().position(|remote| remote.is_same(&disk.reactors[0])).unwrap()
+    });
+    assert_eq!(homes.collect::<Vec<_>>(), [0, 1, 2, 0]);
+}
+
+#[test]
 fn a_number_of_requests_is_an_end_too() {
     let length = Duration::from_secs(3600);
     let options = Options { requests: Some(200), length, warm_up: length, ..options(jobs()) };
@@ -92,8 +117,8 @@ fn a_number_of_requests_is_an_end_too() {
 fn two_back_ends_are_compared_in_turns() {
     let (one, other) = (served(), served());
     let options = Options {
-        socket: Some(one.socket()),
-        against: Some(other.socket()),
+        socket: Some(one.disks[0].socket.clone()),
+        against: Some(other.disks[0].socket.clone()),
         overwrite: true,
         proportion: true,
         ..options(vec![job("reads", 4096, 100, 16, 1)])
@@ -101,7 +126,7 @@ fn two_back_ends_are_compared_in_turns() {
     let report = run(&options, |_| ()).unwrap();
     report.lines.iter().for_each(assert_sound);
     let systems: Vec<&str> = report.lines.iter().map(|line| line.system.as_str()).collect();
-    assert_eq!(systems, [one.socket().to_str().unwrap(), other.socket().to_str().unwrap()]);
+    assert_eq!(systems, [one.disks[0].socket.to_str().unwrap(), other.disks[0].socket.to_str().unwrap()]);
     let ratio = report.lines[1].first_is_times.unwrap();
     let of = |round: usize| report.lines[0].rounds[round].iops / report.lines[1].rounds[round].iops;
     assert_eq!(ratio, (of(0) + of(1)) / 2.0);
@@ -117,7 +142,7 @@ fn what_a_disk_holds_is_not_overwritten_unasked() {
     let back_end = served();
     let reads = vec![job("reads", 4096, 100, 4, 1)];
     let on = |jobs: Vec<Job>, overwrite: bool| Options {
-        socket: Some(back_end.socket()),
+        socket: Some(back_end.disks[0].socket.clone()),
         overwrite,
         ..options(jobs)
     };
@@ -145,5 +170,7 @@ fn nonsense_is_refused() {
         Options { socket: nowhere.clone(), overwrite: true, ..options(jobs()) },
         "/nonexistent/disk.sock",
     );
+    refused(Options { disks: 0, ..options(jobs()) }, "disk");
+    refused(Options { shards: Some(2), ..options(jobs()) }, "the pool has 1");
     refused(Options { beside: true, against: nowhere, overwrite: true, ..options(jobs()) }, "beside");
 }

@@ -18,7 +18,7 @@ use format::{DriveErrors, DriveState, PoolId, Scheme};
 use reactor::{Drive, Home};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
-pub use catalogue::{Change, VolumeInfo, VolumeUsage};
+pub use catalogue::{Change, NewVolume, VolumeInfo, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
@@ -310,6 +310,8 @@ mod extents_tests;
 mod journal_tests;
 #[cfg(test)]
 mod snapshot_tests;
+#[cfg(test)]
+mod spread_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

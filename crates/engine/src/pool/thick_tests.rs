@@ -7,6 +7,10 @@ use crate::{AttachedVolume, ErrorKind};
 const PIECE: u64 = 256 << 10;
 const THICK: u64 = 24 << 20;
 
+fn thick(size: u64) -> NewVolume {
+    NewVolume { size, sector: 4096, thick: true, shards: None, now: 0 }
+}
+
 async fn attach(pool: &Pool, name: &str) -> AttachedVolume {
     pool.open_volume(name).await.unwrap().attach()
 }
@@ -44,10 +48,10 @@ fn what_is_kept_for_a_thick_volume_others_do_not_get() {
         create(&drives, &create_options("4+1")).await.unwrap();
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
         pool.create_volume("thin", 1 << 30, 4096, 0).await.unwrap();
-        pool.create_thick_volume("thick", THICK, 4096, 0).await.unwrap();
+        pool.create_volume_as("thick", thick(THICK)).await.unwrap();
         let filled = fill(&pool, "thin", 1 << 30).await;
         assert!(filled < capacity(&pool).await - THICK, "{filled}");
-        let error = pool.create_thick_volume("more", 1 << 20, 4096, 0).await.unwrap_err();
+        let error = pool.create_volume_as("more", thick(1 << 20)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         let error = pool.resize_volume("thick", THICK + (1 << 20), false).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);

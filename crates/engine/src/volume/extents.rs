@@ -41,9 +41,9 @@ impl AttachedVolume {
     pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>> {
         self.check(offset, length)?;
         let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
-        let mut survey = Survey::new(self.slices, first, end);
+        let mut survey = Survey::new(self.shared.slices, first, end);
         let mut extents: Vec<Extent> = Vec::new();
-        let mut left = SLICES_MAX + self.slices.shards();
+        let mut left = SLICES_MAX + self.shared.slices.shards();
         while left > 0
             && let Some(step) = survey.step()
         {
@@ -51,7 +51,7 @@ impl AttachedVolume {
                 Step::Hole(blocks) => append(&mut extents, blocks, false),
                 Step::Ask(piece) => {
                     left -= 1;
-                    let bound = self.slices.local_bound(piece.shard, end);
+                    let bound = self.shared.slices.local_bound(piece.shard, end);
                     let found = self.stored(piece, bound).await?;
                     found.extents.iter().for_each(|(blocks, data)| append(&mut extents, *blocks, *data));
                     survey.told(piece, found.next);
@@ -107,8 +107,10 @@ impl Survey {
         }
         // Of a shard that was not asked yet, whatever comes next.
         let next_of = |(shard, known): (usize, &Option<u64>)| {
-            known
-                .unwrap_or_else(|| self.slices.global_block(shard, self.slices.local_bound(shard, self.next)))
+            known.unwrap_or_else(|| {
+                let bound = self.slices.local_bound(shard, self.next);
+                self.slices.global_block(shard, bound).unwrap_or(self.end)
+            })
         };
         let next = self.ahead.iter().enumerate().map(next_of).min().unwrap_or(self.end).min(self.end);
         if next > self.next {
@@ -121,7 +123,7 @@ impl Survey {
 
     /// A shard has told of a piece, and from which of its blocks behind that on there may be data.
     pub(super) fn told(&mut self, piece: Piece, next: Option<u64>) {
-        let next = next.map_or(self.end, |next| self.slices.global_block(piece.shard, next));
+        let next = next.and_then(|next| self.slices.global_block(piece.shard, next)).unwrap_or(self.end);
         if let Some(known) = self.ahead.get_mut(piece.shard) {
             *known = Some(next);
         }

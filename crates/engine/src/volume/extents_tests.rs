@@ -1,6 +1,7 @@
 //! Surveys against a plain list of the blocks that hold data, with the number of times that shards are asked.
 
 use super::*;
+use crate::volume::tests::every_way;
 
 /// What shards answer that hold these blocks, in leaves of 256.
 fn look(slices: Slices, data: &[u64], first: u64, end: u64) -> (Vec<Extent>, usize) {
@@ -32,8 +33,8 @@ fn look(slices: Slices, data: &[u64], first: u64, end: u64) -> (Vec<Extent>, usi
 
 #[test]
 fn holes_are_skipped_however_long_they_are() {
-    for shards in 1..9 {
-        let slices = Slices::new(shards);
+    for slices in (1..9).flat_map(every_way) {
+        let shards = slices.shards();
         let end = 1 << 38;
         let (extents, asked) = look(slices, &[], 77, end);
         assert_eq!(extents, [Extent { length: (end - 77) * 4096, data: false }]);
@@ -49,9 +50,8 @@ fn holes_are_skipped_however_long_they_are() {
 
 #[test]
 fn what_is_found_is_what_is_there() {
-    for shards in 1..6 {
-        let slices = Slices::new(shards);
-        let mut state = shards as u64;
+    for slices in (1..6).flat_map(every_way) {
+        let mut state = slices.shards() as u64;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) % below

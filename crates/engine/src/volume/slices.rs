@@ -2,39 +2,75 @@
 //!
 //! Arithmetic only. Must not know: what a shard is, what is done with the pieces.
 
+use format::VolumeSpread;
 use format::limits::{BLOCK, SLICE};
 use reactor::Span;
 use smallvec::SmallVec;
 
-/// How a volume's blocks are dealt out to the shards.
-#[derive(Clone, Copy, Debug)]
+/// How a volume's blocks are dealt out to the shards: to some that follow one another, the pool's first following its last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
+    /// Shards of the pool.
     shards: u64,
+    /// The one that the first slice goes to.
+    first: u64,
+    /// How many have a turn.
+    turns: u64,
 }
 
 impl Slices {
+    /// Over all shards of a pool.
+    #[cfg(test)]
     pub(crate) fn new(shards: usize) -> Self {
-        assert!(shards > 0, "a pool has shards");
-        Self { shards: shards as u64 }
+        Self::of(VolumeSpread::default(), shards)
     }
 
-    /// How many shards there are.
-    pub(super) fn shards(&self) -> usize {
-        usize::try_from(self.shards).unwrap_or(usize::MAX)
+    /// As a volume's record says, in a pool of so many shards.
+    pub(crate) fn of(spread: VolumeSpread, shards: usize) -> Self {
+        assert!(shards > 0, "a pool has shards");
+        let shards = shards as u64;
+        match u64::from(spread.shards) {
+            0 => Self { shards, first: 0, turns: shards },
+            turns => Self { shards, first: u64::from(spread.first) % shards, turns: turns.min(shards) },
+        }
     }
 
     pub(super) const BLOCKS: u64 = SLICE / BLOCK as u64;
 
+    /// How many shards the pool has.
+    pub(super) fn shards(&self) -> usize {
+        usize::try_from(self.shards).unwrap_or(usize::MAX)
+    }
+
+    /// The shards that hold the volume, in the order of their turns.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = usize> + use<> {
+        let Self { shards, first, turns } = *self;
+        (0..turns).map(move |turn| usize::try_from((first + turn) % shards).unwrap_or(0))
+    }
+
+    /// The first shard that holds the volume, and how many do.
+    pub(crate) fn extent(&self) -> (usize, usize) {
+        let narrow = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        (narrow(self.first), narrow(self.turns))
+    }
+
+    /// The turn of a shard; `None` if it holds nothing of the volume.
+    fn turn(&self, shard: usize) -> Option<u64> {
+        let turn = (shard as u64 + self.shards - self.first) % self.shards;
+        (turn < self.turns).then_some(turn)
+    }
+
     /// The shard of a volume's block, and the block's number there.
     pub(crate) fn place(&self, block: u64) -> (usize, u64) {
         let slice = block / Self::BLOCKS;
-        let shard = usize::try_from(slice % self.shards).unwrap_or(0);
-        (shard, slice / self.shards * Self::BLOCKS + block % Self::BLOCKS)
+        let shard = usize::try_from((self.first + slice % self.turns) % self.shards).unwrap_or(0);
+        (shard, slice / self.turns * Self::BLOCKS + block % Self::BLOCKS)
     }
 
-    /// The volume's block that a block of a shard is.
-    pub(super) fn global_block(&self, shard: usize, block: u64) -> u64 {
-        (block / Self::BLOCKS * self.shards + shard as u64) * Self::BLOCKS + block % Self::BLOCKS
+    /// The volume's block that a block of a shard is, if the shard holds any.
+    pub(super) fn global_block(&self, shard: usize, block: u64) -> Option<u64> {
+        let turn = self.turn(shard)?;
+        Some((block / Self::BLOCKS * self.turns + turn) * Self::BLOCKS + block % Self::BLOCKS)
     }
 
     /// The volume's blocks that a run of blocks in `shard` is, as runs.
@@ -43,19 +79,19 @@ impl Slices {
         let mut next = block;
         while next < block + count {
             let until = ((next / Self::BLOCKS + 1) * Self::BLOCKS).min(block + count);
-            runs.push((self.global_block(shard, next), until - next));
+            runs.extend(self.global_block(shard, next).map(|global| (global, until - next)));
             next = until;
         }
         runs
     }
 
-    /// The first block in `shard` at or behind the volume's block `block`.
+    /// The first block in `shard` at or behind the volume's block `block`; 0 if the shard holds nothing of the volume.
     pub(crate) fn local_bound(&self, shard: usize, block: u64) -> u64 {
         let (slice, within) = (block / Self::BLOCKS, block % Self::BLOCKS);
-        let (round, turn) = (slice / self.shards, slice % self.shards);
-        let shard = shard as u64;
+        let (round, turn) = (slice / self.turns, slice % self.turns);
+        let Some(own) = self.turn(shard) else { return 0 };
         round * Self::BLOCKS
-            + match shard.cmp(&turn) {
+            + match own.cmp(&turn) {
                 std::cmp::Ordering::Less => Self::BLOCKS,
                 std::cmp::Ordering::Equal => within,
                 std::cmp::Ordering::Greater => 0,

@@ -7,7 +7,8 @@ use format::{
     Address, CheckpointRoot, Column, FORMAT_VERSION, Header, Incarnation, Item, LayerBlock, LayerEntry,
     LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, RecordPlace, Row, SegmentId,
     Sequence, ShardIndex, TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind, VolumeRecord,
-    VolumeService, VolumeState, decode_layers, encode_entries, encode_layers, encode_live, header_blocks_for,
+    VolumeService, VolumeSpread, VolumeState, decode_layers, encode_entries, encode_layers, encode_live,
+    header_blocks_for,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -263,6 +264,7 @@ fn check_volume(page: &Checked) {
             bytes: 0x7172_7374_7576_7778,
         },
         thick: true,
+        spread: VolumeSpread { first: 0x2A, shards: 0x15 },
     };
     let bytes = record.encode();
     let rest = page.fields(
@@ -293,6 +295,7 @@ fn check_volume(page: &Checked) {
             ("bytes", &0x7172_7374_7576_7778u64.to_le_bytes()),
         ],
     );
+    let rest = page.fields("Spread record", rest, &[("first", &[0x2A, 0]), ("shards", &[0x15, 0])]);
     assert!(rest.iter().all(|byte| *byte == 0) && bytes.len() == BLOCK);
     assert_eq!(VolumeRecord::decode(&bytes), Ok(record.clone()));
     let kind = |kind| u64::from(VolumeRecord { kind, ..record.clone() }.encode()[12]);

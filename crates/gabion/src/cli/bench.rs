@@ -62,6 +62,7 @@ Examples:
   gabion bench vhost --socket /run/gabion/vhost/fast/vm02.sock --only read
   gabion bench vhost --socket one.sock --against other.sock --overwrite --rounds 5 --json
   gabion bench vhost --block 64K --depth 8 --queues 4 --read-percent 50 --sequential
+  gabion bench vhost --pool-cores 0,1 --beside --disks 2 --shards 1 --block 4K    # how it scales with cores
 
 Without --socket it takes 11 GiB of memory: five drives of 2 GiB, and the volume's map.")]
     Vhost(VhostArgs),
@@ -100,6 +101,13 @@ pub(crate) struct VhostArgs {
     /// The cores of the pool on memory drives, one reactor on each
     #[arg(long, value_name = "CORES", value_delimiter = ',', conflicts_with = "socket")]
     pub(crate) pool_cores: Vec<usize>,
+    /// How many disks the pool on memory drives serves, each with the job's queues
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "socket",
+        value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) disks: u32,
+    /// How many of that pool's shards, of which it has one for each of its cores, each disk is on; all if not said
+    #[arg(long, value_name = "N", conflicts_with = "socket")]
+    pub(crate) shards: Option<u16>,
     /// Let the pool on memory drives carry the load itself, each queue's beside the queue: how it scales with cores
     #[arg(long, conflicts_with_all = ["socket", "against"])]
     pub(crate) beside: bool,

@@ -18,7 +18,8 @@ pub(crate) enum VolumeCommand {
 Examples:
   gabion volume create fast/vm01 --size 500G
   gabion volume create fast/db --size 200G --thick    # its writes never find the pool full
-  gabion volume create fast/db --size 1.5TiB --sector 4096")]
+  gabion volume create fast/db --size 1.5TiB --sector 4096
+  gabion volume create fast/vm02 --size 100G --shards 1  # for a machine of one processor")]
     Create {
         /// Its pool and name
         #[arg(value_name = "POOL/VOLUME")]
@@ -33,6 +34,10 @@ Examples:
         /// Keep room for all of it: what other volumes write leaves it. Snapshots of it need as much room again
         #[arg(long)]
         thick: bool,
+        /// Deal its blocks out to so many of the pool's shards, each of which one core works on; to all if not said. Best for a
+        /// disk is the number of its queues: with fewer, requests go from the core of a queue to that of a shard and back
+        #[arg(long, value_name = "NUMBER")]
+        shards: Option<u16>,
     },
     /// List volumes
     List {

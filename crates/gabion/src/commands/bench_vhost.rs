@@ -83,6 +83,8 @@ fn options(arguments: &VhostArgs) -> Result<Options> {
         core: arguments.core,
         pool_cores: arguments.pool_cores.clone(),
         drive_bytes: usize::try_from(arguments.drive_size.0).unwrap_or(usize::MAX),
+        disks: arguments.disks,
+        shards: arguments.shards,
         beside: arguments.beside,
         io: arguments.io,
         indirect: arguments.indirect,

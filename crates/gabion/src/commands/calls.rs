@@ -35,16 +35,9 @@ impl Setting {
         }
     }
 
-    /// Makes a volume, thin and all zeros.
-    pub(crate) async fn create_volume(
-        &self,
-        name: &VolumeName,
-        size: u64,
-        sector: Option<u32>,
-    ) -> Result<Volume> {
-        let path = format!("/v1/pools/{}/volumes", segment(&name.pool));
-        let request = CreateVolume { name: name.volume.clone(), size, sector, thick: false };
-        self.client.post(&path, &request).await
+    /// Makes a volume, all zeros.
+    pub(crate) async fn create_volume(&self, pool: &str, request: &CreateVolume) -> Result<Volume> {
+        self.client.post(&format!("/v1/pools/{}/volumes", segment(pool)), request).await
     }
 
     /// Deletes a volume or snapshot, and waits for that.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use server::wire::{Daemon, Protocol, TakeSnapshot, Volume};
+use server::wire::{CreateVolume, Daemon, Protocol, TakeSnapshot, Volume};
 use server::{Error, ErrorKind, Size};
 
 use super::Setting;
@@ -99,7 +99,8 @@ pub(super) async fn import(setting: &Setting, arguments: ImportArgs) -> Result<O
         None => image.size.next_multiple_of(BLOCK),
     };
     let mut interrupt = Interrupt::new()?;
-    let made = setting.create_volume(&name, size, Some(sector)).await?;
+    let wanted = CreateVolume { sector: Some(sector), ..CreateVolume::new(&name.volume, size) };
+    let made = setting.create_volume(&name.pool, &wanted).await?;
     let filled = match setting.fill(&image, &name, &mut interrupt).await {
         Ok(copied) => interrupt.or(async { Ok(copied) }).await,
         Err(error) => Err(error),

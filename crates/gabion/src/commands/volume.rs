@@ -17,8 +17,11 @@ use crate::progress::follow;
 /// Why it failed.
 pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Outcome> {
     match command {
-        VolumeCommand::Create { name, size, sector, thick } => {
-            create(setting, name, size, sector, thick).await
+        VolumeCommand::Create { name, size, sector, thick, shards } => {
+            let sector = Some(sector);
+            let wanted =
+                CreateVolume { sector, thick, shards, ..CreateVolume::new(&name.volume, size.bytes()) };
+            create(setting, &name, &wanted).await
         }
         VolumeCommand::List { pool, snapshots } => list(setting, pool, snapshots).await,
         VolumeCommand::Show { name } => show(setting, &name).await,
@@ -41,16 +44,8 @@ pub(super) fn path_of(name: &VolumeName) -> String {
     format!("/v1/pools/{}/volumes/{}", segment(&name.pool), segment(&name.volume))
 }
 
-async fn create(
-    setting: &Setting,
-    name: VolumeName,
-    size: Size,
-    sector: u32,
-    thick: bool,
-) -> Result<Outcome> {
-    let path = format!("/v1/pools/{}/volumes", segment(&name.pool));
-    let request = CreateVolume { name: name.volume.clone(), size: size.bytes(), sector: Some(sector), thick };
-    let created: Volume = setting.client.post(&path, &request).await?;
+async fn create(setting: &Setting, name: &VolumeName, wanted: &CreateVolume) -> Result<Outcome> {
+    let created = setting.create_volume(&name.pool, wanted).await?;
     setting.done(&created, |volume| {
         format!(
             "volume {name} of {} created; 'gabion export create {name} --nbd' serves it",

@@ -69,7 +69,7 @@ pub(crate) fn service(service: &Service) -> String {
 pub(crate) fn volume(volume: &Volume) -> String {
     format!(
         "{} {}/{}: {}\n\nsize     {} ({} bytes), in sectors of {} bytes\nstored   {} of its own{}\n\
-         created  {}\nlimits   {}\n",
+         created  {}\nshards   {}\nlimits   {}\n",
         if volume.snapshot { "snapshot" } else { "volume" },
         volume.pool,
         volume.name,
@@ -83,8 +83,16 @@ pub(crate) fn volume(volume: &Volume) -> String {
             .as_ref()
             .map_or_else(String::new, |origin| format!("\norigin   {}/{origin}", volume.pool)),
         utc(volume.created),
+        shards(volume),
         service(&volume.service),
     )
+}
+
+fn shards(volume: &Volume) -> String {
+    match volume.shards {
+        1 => format!("1, number {}", volume.first_shard),
+        many => format!("{many}, from number {} on", volume.first_shard),
+    }
 }
 
 /// An image that was written.

@@ -206,7 +206,7 @@ async fn create_pool(client: &Client, place: &Place, bytes: u64) -> Result<Pool>
 }
 
 async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
-    let request = CreateVolume { name: volume.into(), size, sector: Some(4096), thick: false };
+    let request = CreateVolume { sector: Some(4096), ..CreateVolume::new(volume, size) };
     let _: Volume = client.post(&format!("/v1/pools/{POOL}/volumes"), &request).await?;
     let request = CreateExport {
         pool: POOL.into(),

@@ -200,7 +200,7 @@ impl Gabion {
         let mut spots = Vec::new();
         for number in 0..volumes {
             let name = format!("v{number}");
-            let volume = CreateVolume { name: name.clone(), size, sector: Some(4096), thick: false };
+            let volume = CreateVolume { sector: Some(4096), ..CreateVolume::new(name.clone(), size) };
             let _: Volume = client.post(&format!("/v1/pools/{}/volumes", request.name), &volume).await?;
             let export = CreateExport {
                 pool: request.name.clone(),

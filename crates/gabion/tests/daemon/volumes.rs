@@ -28,6 +28,38 @@ fn a_volume_lives_from_create_to_delete() {
 }
 
 #[test]
+fn a_volume_lies_on_as_many_shards_as_is_said() {
+    let home = Home::new();
+    let daemon = home.start();
+    let files = home.arg("drives");
+    let pool = ["pool", "create", "fast", "--scheme", "2+1", "--shards", "3", "--files", &files];
+    daemon.ok(&[&pool[..], &["--file-size", "64M", "--count", "3"]].concat());
+    let on = |name: &str| {
+        let shown = daemon.json(&["volume", "show", name]);
+        (shown["first_shard"].as_u64().unwrap(), shown["shards"].as_u64().unwrap())
+    };
+    daemon.ok(&["volume", "create", "fast/all", "--size", "1G"]);
+    daemon.ok(&["volume", "create", "fast/one", "--size", "1G", "--shards", "1"]);
+    assert_eq!((on("fast/all"), on("fast/one")), ((0, 3), (0, 1)));
+    // A queue of its own for each processor of a machine; the shards on which the least is.
+    daemon.ok(&["vm", "create", "web", "--boot", "fast/web", "--size", "1G", "--cpus", "2"]);
+    assert_eq!(on("fast/web"), (1, 2));
+    daemon.ok(&["vm", "create", "large", "--boot", "fast/large", "--size", "1G", "--cpus", "4"]);
+    daemon.ok(&["vm", "create", "tied", "--boot", "fast/tied", "--size", "1G", "--reactors", "0"]);
+    assert_eq!((on("fast/large"), on("fast/tied")), ((0, 3), (0, 3)));
+    daemon.ok(&["volume", "snapshot", "fast/web@a"]);
+    daemon.ok(&["volume", "clone", "fast/web@a", "copy"]);
+    assert_eq!((on("fast/web@a"), on("fast/copy")), ((1, 2), (1, 2)));
+    assert!(daemon.ok(&["volume", "show", "fast/web"]).contains("2, from number 1 on"));
+    for wrong in ["0", "4"] {
+        let create = ["volume", "create", "fast/x", "--size", "1G", "--shards", wrong];
+        let refusal = daemon.refused(&create);
+        assert!(refusal.contains(wrong) && refusal.contains("the pool has 3"), "{refusal}");
+    }
+    daemon.stop();
+}
+
+#[test]
 fn deleting_gives_the_space_back() {
     let home = Home::new();
     let daemon = home.start();

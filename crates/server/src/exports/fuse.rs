@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use export::fuse::{File, MountError, MountErrorKind, Options, Server, clear};
 use reactor::{Home, Reactor};
 
+use super::queues::reactors_of;
 use super::table::{Active, Manner, Name};
 use super::volume::ExportedVolume;
 use crate::blocking::blocking;
@@ -68,7 +69,9 @@ impl Fuse {
             let file = Rc::new(File::new(ExportedVolume::of(&volume, read_only)));
             Home::settle(&Reactor::current(), file)
         };
-        let file = self.reactors.next().call(settle).await?;
+        let reactor = reactors_of(manner, &active.volume, &self.reactors)?.into_iter().next();
+        let reactor = reactor.unwrap_or_else(|| self.reactors.next());
+        let file = reactor.call(settle).await?;
         let (place, opens) = (self.path(name), active.connections.clone());
         let options = Options { place, name: name.to_string(), read_only, opens };
         let there = file.clone();

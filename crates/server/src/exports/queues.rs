@@ -1,5 +1,9 @@
 //! Which reactors carry out what comes by the queues of an export.
+//!
+//! Those that the volume's blocks are on, unless others were asked for: what comes up there has nowhere to go. All of them, the first in turn, for
+//! a volume that is on all.
 
+use engine::Volume;
 use reactor::Remote;
 
 use super::table::Manner;
@@ -10,10 +14,20 @@ use crate::reactors::Reactors;
 ///
 /// # Errors
 /// `Invalid` when there is none of a number that was asked for.
-pub(super) fn reactors_of(manner: &Manner, reactors: &Reactors) -> Result<Vec<Remote>> {
-    if manner.reactors.is_empty() {
-        return Ok(reactors.next_first());
+pub(super) fn reactors_of(manner: &Manner, volume: &Volume, reactors: &Reactors) -> Result<Vec<Remote>> {
+    let chosen = chosen_reactors(manner, reactors)?;
+    if !chosen.is_empty() {
+        return Ok(chosen);
     }
+    let own = volume.reactors();
+    Ok(if own.len() < reactors.all().len() { own } else { reactors.next_first() })
+}
+
+/// The reactors that were asked for.
+///
+/// # Errors
+/// As [`reactors_of`].
+pub(super) fn chosen_reactors(manner: &Manner, reactors: &Reactors) -> Result<Vec<Remote>> {
     let all = reactors.all();
     let chosen = manner.reactors.iter().map(|index| {
         all.get(*index as usize).cloned().ok_or_else(|| {

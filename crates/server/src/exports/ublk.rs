@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use export::ublk::{DeviceError, DeviceErrorKind, Options, QUEUES_MAX, Server, Source, clear};
 use reactor::Platform;
 
-use super::queues::{check_queues, reactors_of};
+use super::queues::{check_queues, chosen_reactors, reactors_of};
 use super::table::{Active, Manner, Name};
 use super::volume::ExportedVolume;
 use crate::blocking::blocking;
@@ -88,7 +88,7 @@ impl Ublk {
     /// `Invalid`, `Exists`.
     pub(super) fn check(&self, name: &Name, manner: &Manner, others: &[Name]) -> Result<()> {
         check_queues(manner, QUEUES_MAX)?;
-        reactors_of(manner, &self.reactors)?;
+        chosen_reactors(manner, &self.reactors)?;
         let mark = self.mark(name);
         match others.iter().find(|other| *other != name && self.mark(other) == mark) {
             Some(other) => {
@@ -118,7 +118,7 @@ impl Ublk {
     /// # Errors
     /// When the kernel has none, or refuses.
     pub(super) async fn serve(&self, name: &Name, manner: &Manner, active: &Arc<Active>) -> Result<()> {
-        let reactors = reactors_of(manner, &self.reactors)?;
+        let reactors = reactors_of(manner, &active.volume, &self.reactors)?;
         let one_each = u16::try_from(reactors.len()).unwrap_or(QUEUES_MAX).min(QUEUES_MAX);
         let options = Options {
             mark: self.mark(name),

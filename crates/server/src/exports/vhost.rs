@@ -12,7 +12,7 @@ use export::vhost::{Disk, QUEUES_MAX, Server};
 use reactor::{Home, Platform, Reactor, Remote, Task};
 
 use super::listen::{Purpose, listen_unix};
-use super::queues::{check_queues, reactors_of};
+use super::queues::{check_queues, chosen_reactors, reactors_of};
 use super::table::{Active, Manner, Name};
 use super::volume::ExportedVolume;
 use crate::config::Config;
@@ -142,7 +142,7 @@ impl Vhost {
                 "start the daemon with a shorter --vhost-directory, or give pool and volume shorter names",
             ));
         }
-        reactors_of(manner, &self.reactors).map(drop)
+        chosen_reactors(manner, &self.reactors).map(drop)
     }
 
     /// Serves a volume to whoever comes to its socket.
@@ -151,7 +151,7 @@ impl Vhost {
     /// As [`Vhost::check`]; when the socket cannot be had.
     pub(super) async fn serve(&self, name: &Name, manner: &Manner, active: &Arc<Active>) -> Result<()> {
         self.check(name, manner)?;
-        let reactors = reactors_of(manner, &self.reactors)?;
+        let reactors = reactors_of(manner, &active.volume, &self.reactors)?;
         let Some(first) = reactors.first().cloned() else {
             return Err(Error::new(ErrorKind::Internal, "the daemon runs no reactor"));
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use engine::{VolumeInfo, VolumeService};
+use engine::{NewVolume, VolumeInfo, VolumeService};
 
 use super::{OpenPool, Pools};
 use crate::error::{Error, ErrorKind, Result};
@@ -47,19 +47,15 @@ impl Pools {
     pub(crate) async fn create_volume(&self, pool: &str, request: CreateVolume) -> Result<Volume> {
         let open = self.get(pool)?;
         let now = now();
-        let CreateVolume { name, size, sector, thick } = request;
+        let CreateVolume { name, size, sector, thick, shards } = request;
         let sector = sector.unwrap_or(SECTOR);
         let wanted = name.clone();
         let create = move |pool: engine::Pool| async move {
-            if thick {
-                pool.create_thick_volume(&wanted, size, sector, now).await
-            } else {
-                pool.create_volume(&wanted, size, sector, now).await
-            }
+            pool.create_volume_as(&wanted, NewVolume { size, sector, thick, shards, now }).await
         };
         let created = open.call(create).await;
         created.map_err(|error| explain(error, pool, &name))?;
-        tracing::info!(pool, volume = name, size = %Size(size), sector, thick, "volume created");
+        tracing::info!(pool, volume = name, size = %Size(size), sector, thick, ?shards, "volume created");
         self.volume(pool, &name).await
     }
 
@@ -204,8 +200,15 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
             weight: if info.service.weight == 0 { Service::default().weight } else { info.service.weight },
             thick: info.thick,
         },
+        shards: narrow(info.shards.1),
+        first_shard: narrow(info.shards.0),
         exported: false,
     }
+}
+
+/// A number of shards.
+fn narrow(shards: usize) -> u16 {
+    u16::try_from(shards).unwrap_or(u16::MAX)
 }
 
 fn no_volume(pool: &str, name: &str) -> Error {

@@ -28,6 +28,12 @@ pub struct Volume {
     /// Of a deleted snapshot of which nothing is left but what others show, clones among them: how many these are. When there is
     /// one, that takes over what is left.
     pub kept_by: usize,
+    /// How many of the pool's shards its blocks are dealt out to.
+    #[serde(default)]
+    pub shards: u16,
+    /// The first of these; the others follow.
+    #[serde(default)]
+    pub first_shard: u16,
     /// True if it is exported.
     pub exported: bool,
     /// What it may take, and what it gets beside others.
@@ -71,6 +77,17 @@ pub struct CreateVolume {
     /// Keep room for all of it, which others cannot take then. Without this it takes room as it is written.
     #[serde(default)]
     pub thick: bool,
+    /// Deal its blocks out to so many of the pool's shards, each of which one core works on; to all if absent. The pool chooses those to which
+    /// the least was dealt out.
+    #[serde(default)]
+    pub shards: Option<u16>,
+}
+
+impl CreateVolume {
+    /// A thin volume on all shards, with sectors as they are by default.
+    pub fn new(name: impl Into<String>, size: u64) -> Self {
+        Self { name: name.into(), size, sector: None, thick: false, shards: None }
+    }
 }
 
 /// A new size.

@@ -1,6 +1,6 @@
 //! Volumes that come, go and change in the lives of the swarm.
 
-use engine::{ErrorKind, Pool, VolumeInfo};
+use engine::{ErrorKind, NewVolume, Pool, VolumeInfo};
 
 use super::{Life, User};
 use crate::model::VolumeModel;
@@ -15,8 +15,12 @@ impl Life {
         let name = format!("v{}", self.names.get());
         self.names.set(self.names.get() + 1);
         self.uncertain.borrow_mut().insert(name.clone());
-        let result = pool.create_volume(&name, self.plan.stretch.outside(size), sector, 0).await;
-        self.say(|| format!("create {name} {size} {sector}: {result:?}"));
+        let shards = self.random.once_in(2).then(|| self.random.between(1, self.plan.setup.shards.into()));
+        let shards = shards.and_then(|shards| u16::try_from(shards).ok());
+        let wanted =
+            NewVolume { size: self.plan.stretch.outside(size), sector, thick: false, shards, now: 0 };
+        let result = pool.create_volume_as(&name, wanted).await;
+        self.say(|| format!("create {name} {size} {sector} on {shards:?} shards: {result:?}"));
         if result.is_ok() {
             self.volumes.borrow_mut().insert(name.clone(), VolumeModel::new(size, sector));
             self.uncertain.borrow_mut().remove(&name);

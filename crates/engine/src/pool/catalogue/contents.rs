@@ -9,7 +9,6 @@ use format::{LayerId, VolumeRecord, VolumeState};
 use super::{Catalogue, Pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::{Above, Around, Below, Shard};
-use crate::volume::Slices;
 
 /// What part of a volume or snapshot holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +36,7 @@ impl Catalogue {
         let around = Around { above: self.above(record.layer, None), below: self.below(&record) };
         let (first, end) = blocks(offset, length);
         let end = end.min(record.size.div_ceil(BLOCK as u64));
-        let slices = Slices::new(self.shards.len());
+        let slices = self.slices(&record);
         let mut usage = VolumeUsage::default();
         for (index, shard) in self.shards.iter().enumerate() {
             let (layer, around) = (record.layer, around.clone());
@@ -52,10 +51,11 @@ impl Catalogue {
 
     async fn changes(&self, name: String, base: String, offset: u64, length: u64) -> Result<Vec<Change>> {
         let (shows, between) = self.between(&name, &base)?;
-        let (size, base_size) = (self.find(&name)?.size, self.find(&base)?.size);
+        let (record, base_size) = (self.find(&name)?, self.find(&base)?.size);
+        // Those of the other one lie where its own do: one was made of the other.
+        let (size, slices) = (record.size, self.slices(&record));
         let (first, end) = blocks(offset, length);
         let end = end.min(size.div_ceil(BLOCK as u64));
-        let slices = Slices::new(self.shards.len());
         let mut changes = Vec::new();
         // Behind the end of the other one there is nothing, whatever layers they share: one that was made smaller may still
         // have something there, if a crash came before it was freed.

@@ -7,6 +7,7 @@
 
 mod contents;
 mod snapshots;
+mod spread;
 mod thick;
 mod tidy;
 mod volumes;
@@ -27,9 +28,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::fair::Meter;
 use crate::shard::Shard;
-use crate::volume::all;
+use crate::volume::{Slices, all};
 pub use contents::{Change, VolumeUsage};
-pub use volumes::VolumeInfo;
+pub use volumes::{NewVolume, VolumeInfo};
 
 /// Between a volume's name and its snapshot's.
 const AT: char = '@';
@@ -41,6 +42,8 @@ pub(crate) struct VolumeShared {
     pub(crate) name: String,
     pub(crate) sector: u32,
     pub(crate) is_snapshot: bool,
+    /// Where its blocks are.
+    pub(crate) slices: Slices,
     pub(crate) size: AtomicU64,
     /// The volume was deleted: handles fail.
     pub(crate) gone: AtomicBool,
@@ -156,11 +159,17 @@ impl Catalogue {
             name: record.name.clone(),
             sector: record.sector,
             is_snapshot: record.kind == VolumeKind::Snapshot,
+            slices: self.slices(&record),
             size: AtomicU64::new(record.size),
             gone: AtomicBool::new(record.state == VolumeState::Deleting),
             meter: Meter::new(volumes::limits_of(&record.service)),
         });
         self.entries.borrow_mut().insert(record.id, Entry { record, shared });
+    }
+
+    /// Where a volume's blocks are.
+    fn slices(&self, record: &VolumeRecord) -> Slices {
+        Slices::of(record.spread, self.shards.len())
     }
 
     /// Takes a changed record in, in place of the one before.

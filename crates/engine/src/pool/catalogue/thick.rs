@@ -11,12 +11,11 @@ use format::{LayerId, VolumeKind, VolumeRecord};
 use super::{Catalogue, Pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::Shard;
-use crate::volume::Slices;
 
 impl Catalogue {
     /// Tells the shards how much room to keep for a volume; none if it is not thick.
     pub(super) async fn promise(&self, record: &VolumeRecord) -> Result<()> {
-        let slices = Slices::new(self.shards.len());
+        let slices = self.slices(record);
         let blocks = if record.keeps_room() { record.size.div_ceil(BLOCK as u64) } else { 0 };
         for (index, shard) in self.shards.iter().enumerate() {
             let (layer, share) = (record.layer, slices.local_bound(index, blocks));

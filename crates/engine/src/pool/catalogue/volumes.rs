@@ -12,7 +12,21 @@ use super::{AT, Catalogue, Pool, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::Limits;
 use crate::shard::Shard;
-use crate::volume::Slices;
+
+/// A volume to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewVolume {
+    /// Size in bytes.
+    pub size: u64,
+    /// Sector size that it offers: 512 or 4096 bytes.
+    pub sector: u32,
+    /// Keep room for all of it.
+    pub thick: bool,
+    /// How many of the pool's shards its blocks are dealt out to; all if not said.
+    pub shards: Option<u16>,
+    /// Seconds since 1970.
+    pub now: u64,
+}
 
 /// A volume or snapshot, for lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +53,8 @@ pub struct VolumeInfo {
     pub service: VolumeService,
     /// Room is kept for all of it.
     pub thick: bool,
+    /// The shards that hold its blocks: the first, and how many.
+    pub shards: (usize, usize),
     /// It could not be freed; the next opening tries again.
     pub stuck: bool,
 }
@@ -72,6 +88,7 @@ impl Catalogue {
                 kept_by: self.kept_by(record),
                 service: record.service,
                 thick: record.thick,
+                shards: self.slices(record).extent(),
                 stuck: self.stuck.borrow().contains(&record.id),
             });
         }
@@ -80,7 +97,8 @@ impl Catalogue {
         Ok(infos)
     }
 
-    async fn create(&self, name: String, size: u64, sector: u32, thick: bool, now: u64) -> Result<()> {
+    async fn create(&self, name: String, wanted: NewVolume) -> Result<()> {
+        let NewVolume { size, sector, thick, shards, now } = wanted;
         check_name(&name)?;
         check_size(size, sector)?;
         let _changing = self.changing.acquire().await;
@@ -97,6 +115,7 @@ impl Catalogue {
             created: now,
             service: VolumeService::default(),
             thick,
+            spread: self.spread(shards)?,
         };
         self.keep_room(&record, "it").await?;
         if let Err(error) = self.store(&[&record], None).await {
@@ -148,7 +167,7 @@ impl Catalogue {
     async fn clear(&self, shared: &VolumeShared, from: u64, to: u64) -> Result<()> {
         let within = from % BLOCK as u64;
         if within != 0 {
-            let (index, block) = Slices::new(self.shards.len()).place(from / BLOCK as u64);
+            let (index, block) = shared.slices.place(from / BLOCK as u64);
             let zeros = Buffer::zeroed(BLOCK - usize::try_from(within).unwrap_or(0));
             let (volume, span) = (shared.id, zeros.span());
             let at = usize::try_from(within).unwrap_or(0);
@@ -166,7 +185,7 @@ impl Catalogue {
     async fn cut(&self, shared: &VolumeShared, size: u64, old: u64) -> Result<()> {
         let (first, end) = (size.div_ceil(BLOCK as u64), old.div_ceil(BLOCK as u64));
         for (index, shard) in self.shards.iter().enumerate() {
-            let slices = Slices::new(self.shards.len());
+            let slices = shared.slices;
             let (from, to) = (slices.local_bound(index, first), slices.local_bound(index, end));
             if from < to {
                 let volume = shared.id;
@@ -261,28 +280,21 @@ impl Pool {
         self.catalogue().call(|catalogue| async move { catalogue.list().await }).await?
     }
 
-    /// Creates a thin volume of `size` bytes with sectors of 512 or 4096 bytes. `now` is in seconds since 1970.
+    /// Creates a thin volume on all shards, of `size` bytes with sectors of 512 or 4096 bytes. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// `Invalid` for a bad name or size, `Exists`, `NoSpace`.
     pub async fn create_volume(&self, name: &str, size: u64, sector: u32, now: u64) -> Result<()> {
-        self.create(name, size, sector, (false, now)).await
+        self.create_volume_as(name, NewVolume { size, sector, thick: false, shards: None, now }).await
     }
 
-    /// As [`Pool::create_volume`], and keeps room for all of it.
+    /// Creates a volume.
     ///
     /// # Errors
-    /// Also `NoSpace` if the pool has no room for all of it.
-    pub async fn create_thick_volume(&self, name: &str, size: u64, sector: u32, now: u64) -> Result<()> {
-        self.create(name, size, sector, (true, now)).await
-    }
-
-    async fn create(&self, name: &str, size: u64, sector: u32, (thick, now): (bool, u64)) -> Result<()> {
+    /// `Invalid` for a bad name, size or number of shards, `Exists`, `NoSpace`.
+    pub async fn create_volume_as(&self, name: &str, wanted: NewVolume) -> Result<()> {
         let name = name.to_owned();
-        let create = move |catalogue: Rc<Catalogue>| async move {
-            catalogue.create(name, size, sector, thick, now).await
-        };
-        self.catalogue().call(create).await?
+        self.catalogue().call(move |catalogue| async move { catalogue.create(name, wanted).await }).await?
     }
 
     /// Changes a volume's size. What lies behind a smaller end is gone, so that must be allowed.

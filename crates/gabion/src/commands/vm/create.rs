@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use server::wire::Protocol;
+use server::wire::{CreateVolume, Pool, Protocol};
 use server::{Error, ErrorKind, Size};
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
 use super::super::calls::Manner;
 use super::Work;
 use crate::cli::{CreateVmArgs, DiskWords, VolumeName};
+use crate::client::segment;
 use crate::failure::Usage;
 use crate::image::{Image, Interrupt};
 use crate::output;
@@ -92,7 +93,9 @@ impl Work<'_> {
     async fn make(&self, machine: &Machine, wanted: &[Wanted], made: &mut Made) -> Result<()> {
         for disk in wanted {
             if let Some(size) = disk.size {
-                self.setting.create_volume(&disk.name, size, None).await?;
+                let shards = self.shards_for(machine, &disk.name.pool).await?;
+                let wanted = CreateVolume { shards, ..CreateVolume::new(&disk.name.volume, size) };
+                self.setting.create_volume(&disk.name.pool, &wanted).await?;
                 made.volumes.push(disk.name.clone());
             }
             if let Some(image) = &disk.image {
@@ -125,6 +128,18 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// How many shards a new disk lies on: as many as the machine has processors, each of which has a queue. With fewer queues than
+    /// shards, requests would go from the core of a queue to that of a shard and back.
+    async fn shards_for(&self, machine: &Machine, pool: &str) -> Result<Option<u16>> {
+        if !machine.reactors.is_empty() {
+            // Its queues are where they were asked for, wherever the shards may be.
+            return Ok(None);
+        }
+        let pool: Pool = self.setting.client.get(&format!("/v1/pools/{}", segment(pool))).await?;
+        let fewer = pool.shards.filter(|shards| *shards > u64::from(machine.cpus.count()));
+        Ok(fewer.and_then(|_| u16::try_from(machine.cpus.count()).ok()))
     }
 
     /// Takes back what was made. What cannot be is named, and is no reason to stop.
