@@ -423,6 +423,12 @@ impl Zones {
         u32::try_from((all - unused).div_ceil(width)).unwrap_or(u32::MAX)
     }
 
+    /// Segments of `scheme` that there could be in all if everything were written anew.
+    pub(crate) fn capacity_anew(&self, scheme: Scheme) -> u32 {
+        let zones = self.drives.iter().filter(|drive| drive.online).map(|drive| drive.zones);
+        fit(zones, self.columns(scheme))
+    }
+
     /// Columns of a segment of `scheme` that are not holes.
     fn columns(&self, scheme: Scheme) -> u32 {
         self.drives().min(scheme.width().into()).max(scheme.data().into())

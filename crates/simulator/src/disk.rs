@@ -228,7 +228,7 @@ impl Disk {
         state.cache.retain(|_, writes| !writes.is_empty());
     }
 
-    fn read_page(&self, page: u64) -> Result<Page, IoError> {
+    pub(crate) fn read_page(&self, page: u64) -> Result<Page, IoError> {
         let state = self.state.borrow();
         if state.unreadable.contains(&page) {
             return Err(IoError::new(IoErrorKind::Medium));

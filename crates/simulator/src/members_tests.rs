@@ -1,8 +1,10 @@
 //! Drives that join, come back and leave, step by step: what is promised of each.
 
+use std::time::Duration;
+
 use engine::{ErrorKind, RepairLimits, RepairState};
 use format::DriveState;
-use reactor::Buffer;
+use reactor::{Buffer, Reactor};
 
 use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
 use crate::run::{Setup, judge};
@@ -214,4 +216,120 @@ fn a_drive_is_not_emptied_into_a_full_pool() {
         assert_eq!(state(&settled(pool).await, 1), DriveState::Online);
     });
     judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// Much room on most of the others is of no use where a segment needs a column on each of them.
+#[test]
+fn a_drive_is_not_emptied_where_the_smallest_of_the_others_has_no_room() {
+    let zones = |count: u64| (4 << 20) + count * (128 << 10);
+    let setup = Setup { drives: vec![zones(120); 3], spares: vec![zones(40)], ..Setup::small("2+1", 3) };
+    let machine = machine(&setup, 10);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 3500, 3).await;
+        machine.add(pool, 3).await.unwrap();
+        let before = pool.status().await.unwrap().space;
+        let refused = pool.evacuate_drive(0).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace);
+        let status = settled(pool).await;
+        assert_eq!((state(&status, 0), status.space), (DriveState::Online, before));
+        fill(pool, "more", 100, 4).await;
+        // The small one is emptied, of course.
+        pool.evacuate_drive(3).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((state(&status, 3), status.repair.state), (DriveState::Removed, RepairState::Whole));
+        compare(pool, "v", 3).await;
+        compare(pool, "more", 4).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// While repair is paused, what is missing is said as it is, whoever comes and goes.
+#[test]
+fn what_is_missing_is_counted_anew_while_repair_is_paused() {
+    let machine = machine(&Setup::small("2+1", 3), 11);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 1500, 3).await;
+        pool.set_repair_limits(PAUSED).await.unwrap();
+        pool.fail_drive(1).await.unwrap();
+        let lost = settled(pool).await.repair;
+        assert_eq!((lost.state, lost.bytes_left > 200 * BLOCK), (RepairState::Paused, true), "{lost:?}");
+        // It misses this.
+        fill(pool, "more", 20, 4).await;
+        machine.bring_back(pool, 1).await.unwrap();
+        // Each shard looks in the background.
+        Reactor::current().sleep(Duration::from_secs(1)).await;
+        let back = pool.status().await.unwrap().repair;
+        assert_eq!(back.state, RepairState::Paused);
+        assert!((1..lost.bytes_left / 4).contains(&back.bytes_left), "{lost:?} {back:?}");
+    });
+}
+
+/// A drive that is lost belongs to the pool until all shards are whole, also when another one that has come back is decided on.
+#[test]
+fn a_lost_drive_stays_while_a_shard_misses_its_columns() {
+    let setup = Setup { shards: 2, ..Setup::small("2+2", 5) };
+    let machine = machine(&setup, 12);
+    with_pool(&machine, async |pool| {
+        pool.create_volume("v", 8 << 20, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("v").await.unwrap().attach();
+        // Little in the first shard, much in the second.
+        let of_both = (0..20).chain(1024..2000);
+        for block in of_both.clone() {
+            let bytes = crate::model::content(3, block, 4096);
+            volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
+        }
+        volume.flush().await.unwrap();
+        pool.fail_drive(0).await.unwrap();
+        pool.fail_drive(1).await.unwrap();
+        assert_eq!(settled(pool).await.repair.state, RepairState::NeedsDrive);
+        pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 1 << 20 }).await.unwrap();
+        machine.bring_back(pool, 0).await.unwrap();
+        let mut waited = 0;
+        while state(&pool.status().await.unwrap(), 1) != DriveState::Removed {
+            waited += 1;
+            Reactor::current().sleep(Duration::from_millis(1)).await;
+        }
+        assert!(waited > 100, "it took a while: {waited}");
+        // Now it bears two losses again.
+        pool.fail_drive(2).await.unwrap();
+        pool.fail_drive(3).await.unwrap();
+        for block in of_both {
+            let buffer = Buffer::new(4096);
+            volume.read(block * BLOCK, &buffer.span()).await.unwrap();
+            assert!(buffer.as_slice() == crate::model::content(3, block, 4096), "block {block}");
+        }
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// A drive that is pulled while columns are written to it, and comes back, is believed no more than what it kept.
+#[test]
+fn a_drive_that_is_pulled_while_it_takes_columns_gets_them_again() {
+    let mut lost_at_work = 0;
+    for after in 0..40 {
+        let machine = machine(&Setup::small("2+2", 5), 100 + after);
+        with_pool(&machine, async |pool| {
+            fill(pool, "v", 500, 3).await;
+            pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 1 << 20 }).await.unwrap();
+            pool.fail_drive(0).await.unwrap();
+            Reactor::current().sleep(Duration::from_millis(after * 17)).await;
+            machine.disks[4].set_dead(true);
+            lost_at_work += u32::from(pool.status().await.unwrap().repair.state == RepairState::Working);
+            // Whoever does not write notices nothing.
+            let volume = pool.open_volume("v").await.unwrap().attach();
+            let bytes = crate::model::content(3, 7, 4096);
+            volume.write(7 * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
+            volume.flush().await.unwrap();
+            settled(pool).await;
+            machine.disks[4].plug_in();
+            machine.bring_back(pool, 4).await.unwrap();
+            let status = settled(pool).await;
+            assert_eq!((state(&status, 4), status.repair.state), (DriveState::Online, RepairState::Whole));
+            pool.fail_drive(1).await.unwrap();
+            pool.fail_drive(2).await.unwrap();
+            compare(pool, "v", 3).await;
+        });
+        judge(&machine.check().unwrap(), &[]).unwrap_or_else(|error| panic!("after {after}: {error}"));
+    }
+    assert!(lost_at_work > 10, "{lost_at_work}");
 }

@@ -1,6 +1,7 @@
 //! Repair, step by step: what it promises, and what it says when it cannot go on.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use engine::{AttachedVolume, Pool, PoolStatus, RepairLimits, RepairState};
 use format::DriveState;
 use reactor::{Buffer, Clock as _, Reactor};
 
-use crate::disk::Faults;
+use crate::disk::{Disk, Faults};
 use crate::model::content;
 use crate::run::{Ended, Machine, Setup, judge};
 
@@ -160,6 +161,54 @@ fn rows_that_cannot_be_computed_are_counted() {
         // Either cell of a row may have been a block's, and parity besides.
         let damaged = status.repair.damaged_rows;
         assert!((1..=8).contains(&damaged) && (1..=2 * damaged).contains(&lost), "{damaged} {lost}");
+    });
+}
+
+/// Where headers are lost, nobody knows what the rows behind them should hold: each is computed by itself all the same, and a cell that
+/// nothing gives is zeros, never what the memory held before.
+#[test]
+fn rows_whose_header_is_lost_are_computed_one_by_one() {
+    let machine = machine(&Setup { spares: vec![16 << 20], ..Setup::small("2+1", 3) }, 16);
+    with_pool(&machine, async |pool| fill(pool, "v", 1400, 3).await);
+    // Blocks of which the drives hold more than one: those in mirrors.
+    let twice = |disks: &[Rc<Disk>]| {
+        let mut seen = BTreeMap::<Vec<u8>, u32>::new();
+        for disk in disks {
+            let pages = disk.pages().into_iter().filter(|page| *page >= 1024);
+            let pages = pages.filter_map(|page| disk.read_page(page).ok());
+            pages.for_each(|page| *seen.entry(page.to_vec()).or_default() += 1);
+        }
+        let many = |block: &u64| seen.get(&content(3, *block, 4096)).is_some_and(|count| *count > 1);
+        (0..1400).filter(many).count()
+    };
+    let rotten = &machine.disks[1];
+    // A segment's first header lies in its first row, behind the superblocks in the first four MiB.
+    let first_rows = |page: &u64| *page >= 1024 && page.is_multiple_of((128 << 10) / BLOCK);
+    let spoiled = rotten.pages().into_iter().filter(first_rows).skip(4).take(12);
+    spoiled.for_each(|page| rotten.spoil(page));
+    let before = twice(&machine.disks[..3]);
+    with_pool(&machine, async |pool| {
+        machine.add(pool, 3).await.unwrap();
+        pool.fail_drive(0).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
+        assert_eq!(status.repair.damaged_rows, 12, "{:?}", status.repair);
+        assert_eq!(
+            twice(&machine.disks[1..]),
+            before,
+            "what was written for a cell that is lost is no other block"
+        );
+        let volume = pool.open_volume("v").await.unwrap().attach();
+        let mut lost = 0;
+        for block in 0..1400 {
+            let buffer = Buffer::new(4096);
+            let read = volume.read(block * BLOCK, &buffer.span()).await;
+            match read {
+                Ok(()) => assert!(buffer.as_slice() == content(3, block, 4096), "block {block}"),
+                Err(_) => lost += 1,
+            }
+        }
+        assert!((1..=2 * 12).contains(&lost), "{lost}");
     });
 }
 

@@ -215,7 +215,9 @@ impl Control {
         let kept = reserve.with_drives(state.zones.drives());
         let scheme = self.geometry.scheme;
         let has_room = state.zones.whole(scheme) > kept + ROOM_PER_SHARD * shards;
-        let fits = self.space.live() <= self.space.capacity_of(state.zones.capacity(scheme), kept);
+        // What lies on the drive finds no place where the others are too unequal, however much is free on them.
+        let total = state.zones.capacity(scheme).min(state.zones.capacity_anew(scheme));
+        let fits = self.space.live() <= self.space.capacity_of(total, kept);
         (has_room && fits).then_some(reserve)
     }
 

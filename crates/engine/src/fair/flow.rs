@@ -125,3 +125,7 @@ pub(super) fn is_little(most: u32, greatest: u32) -> bool {
 fn to_f32(units: f64) -> f32 {
     units as f32
 }
+
+#[cfg(test)]
+#[path = "flow_tests.rs"]
+mod tests;

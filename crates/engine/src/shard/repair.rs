@@ -173,7 +173,7 @@ impl Shard {
                 return self.link.repaired(true).await;
             }
             if self.is_paused() {
-                self.wait_while_paused().await;
+                self.wait_while_paused(asked).await;
                 continue;
             }
             let (began, obstacle) = match self.repair_each(waiting, asked).await {
@@ -264,11 +264,12 @@ impl Shard {
         Some(incomplete.into_iter().map(|segment| (segment.id, segment.incarnation)).collect())
     }
 
-    async fn wait_while_paused(&self) {
+    /// Waits while repair is paused, and nothing else than what it was `asked` has happened: what is missing is counted anew then.
+    async fn wait_while_paused(&self, asked: u64) {
         self.repair.set_state(RepairState::Paused);
         // Nothing is cleaned for who does nothing.
         self.log.pace.repair_served();
-        let goes_on = || !self.is_paused() || !self.repair_goes_on();
+        let goes_on = || !self.is_paused() || !self.repair_goes_on() || asked != self.repair.asked.get();
         self.repair.changed.until(|| goes_on().then_some(())).await;
     }
 
