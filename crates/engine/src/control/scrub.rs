@@ -129,12 +129,8 @@ impl Control {
         });
         if ended.await.is_ok() {
             let last = self.state.borrow().superblock.scrub.last;
-            let text = format!(
-                "{} bytes read in {} s, {} rows that could not be computed",
-                last.bytes,
-                last.ended.saturating_sub(last.began),
-                last.lost
-            );
+            let (mib, seconds) = (last.bytes.div_ceil(1 << 20), last.ended.saturating_sub(last.began));
+            let text = format!("{mib} MiB read in {seconds} s, {} rows could not be computed", last.lost);
             tracing::info!(?last, "a scrub has ended");
             self.events.say(EventKind::ScrubFinished, last.damaged, &text);
         }

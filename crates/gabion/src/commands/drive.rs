@@ -1,10 +1,10 @@
 //! `gabion drive`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use server::wire::{AddDrive, DriveState, Operation, Pool, PoolDrive, ReturnDrive};
+use server::wire::{AddDrive, DriveState, Operation, Pool, PoolDrive, RepairState, ReturnDrive};
 use server::{Size, offline};
 
 use super::pool::confirm_wipe;
@@ -17,6 +17,8 @@ use crate::progress::{Line, follow};
 
 /// Pause between two looks at a pool whose drive is being emptied.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long nothing may go on before nobody waits for it any more: the cleaner may be making room.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs a command about drives.
 ///
@@ -122,6 +124,7 @@ async fn replace(
 async fn until_gone(setting: &Setting, pool: &str, drive: u16, no_wait: bool) -> Result<Outcome> {
     let path = format!("/v1/pools/{}", segment(pool));
     let mut line = Line::new(setting.quiet);
+    let mut went_on = Instant::now();
     loop {
         let now: Pool = setting.client.get(&path).await?;
         let state = now.drives.iter().find(|known| known.index == Some(drive)).map(|drive| drive.state);
@@ -142,7 +145,21 @@ async fn until_gone(setting: &Setting, pool: &str, drive: u16, no_wait: bool) ->
             anyhow::bail!("drive {drive} stays: somebody cancelled this, or too few other drives are left");
         }
         if let Some(repair) = &now.repair {
+            if repair.state == RepairState::Paused {
+                anyhow::bail!(
+                    "drive {drive} stays until repair goes on, which is paused: 'gabion pool repair {pool} --resume'"
+                );
+            }
+            if matches!(repair.state, RepairState::Working | RepairState::Idle) {
+                went_on = Instant::now();
+            }
             line.show(&output::repair(repair));
+        }
+        if went_on.elapsed() > PATIENCE {
+            anyhow::bail!(
+                "drive {drive} is not empty, and that does not go on: 'gabion pool status {pool}' says why and what to do; \
+                 'gabion drive remove {pool} {drive} --cancel' keeps the drive"
+            );
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }

@@ -101,7 +101,7 @@ async fn set(setting: &Setting, name: &VolumeName, wanted: ServiceArgs) -> Resul
         thick: wanted.thick || before.service.thick && !wanted.thin,
     };
     let set: Volume = setting.client.put(&format!("{}/service", path_of(name)), &service).await?;
-    setting.done(&set, |volume| format!("volume {name}: {}", output::service(&volume.service)))?;
+    setting.done(&set, |volume| format!("volume {name}: limits {}", output::service(&volume.service)))?;
     Ok(Outcome::Done)
 }
 

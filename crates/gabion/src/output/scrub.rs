@@ -26,11 +26,17 @@ pub(crate) fn scrub(scrub: &Scrub) -> String {
         words.push(found(current));
     } else if let Some(last) = &scrub.last {
         words.push(result(last));
+        if last.damaged > 0 && last.lost == 0 && scrub.unhealed == 0 {
+            words.push("all of it written anew elsewhere".into());
+        }
     } else {
         words.push("none yet".into());
     }
     if scrub.unhealed > 0 {
-        words.push(format!("{} damaged places are not written anew yet", scrub.unhealed));
+        words.push(match scrub.unhealed {
+            1 => "1 damaged place is not written anew yet".into(),
+            many => format!("{many} damaged places are not written anew yet"),
+        });
     }
     words.push(settings(scrub));
     words.join(", ")
@@ -39,13 +45,21 @@ pub(crate) fn scrub(scrub: &Scrub) -> String {
 /// What one found that came to its end.
 fn result(last: &ScrubResult) -> String {
     let ended = last.ended.unwrap_or(last.began);
+    // Whole seconds are kept of when it began and ended.
     #[allow(clippy::cast_precision_loss)]
-    let took = length(ended.saturating_sub(last.began) as f64);
+    let took = match ended.saturating_sub(last.began) {
+        0 => "less than 1 s".to_owned(),
+        seconds => length(seconds as f64),
+    };
     format!("finished {}: {} read in {took}, {}", utc(ended), Size(last.bytes), found(last))
 }
 
 fn found(result: &ScrubResult) -> String {
-    let lost = if result.lost > 0 { format!(", {} rows LOST", result.lost) } else { String::new() };
+    let lost = match result.lost {
+        0 => String::new(),
+        1 => ", 1 row LOST".into(),
+        many => format!(", {many} rows LOST"),
+    };
     match result.damaged {
         0 => format!("nothing damaged{lost}"),
         1 => format!("1 damaged block{lost}"),
@@ -64,5 +78,41 @@ pub(crate) fn settings(scrub: &Scrub) -> String {
     match scrub.limit {
         0 => format!("{often}{paused}"),
         limit => format!("{often}{paused}, at most {} a second", Size(limit)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A scrub that found this, and what is not healed.
+    fn shown(damaged: u64, lost: u64, unhealed: u64) -> String {
+        let last = ScrubResult { began: 0, ended: Some(0), bytes: 3 << 20, damaged, lost };
+        let scrub_of = Scrub {
+            current: None,
+            last: Some(last),
+            left: 0,
+            percent: 100,
+            bytes_per_second: 0,
+            seconds_left: None,
+            unhealed,
+            paused: false,
+            limit: 0,
+            every: 86_400,
+        };
+        scrub(&scrub_of)
+    }
+
+    #[test]
+    fn it_is_said_whether_what_was_damaged_is_sound_again() {
+        let began = "finished 1970-01-01 00:00:00 UTC: 3 MiB read in less than 1 s, ";
+        for (found, says) in [
+            ((0, 0, 0), "nothing damaged, every day"),
+            ((1, 0, 0), "1 damaged block, all of it written anew elsewhere, every day"),
+            ((2, 0, 1), "2 damaged blocks, 1 damaged place is not written anew yet, every day"),
+            ((2, 1, 0), "2 damaged blocks, 1 row LOST, every day"),
+        ] {
+            assert_eq!(shown(found.0, found.1, found.2), format!("{began}{says}"));
+        }
     }
 }

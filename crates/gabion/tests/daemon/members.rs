@@ -129,6 +129,11 @@ fn repair_is_paused_and_a_removal_is_given_up() {
     daemon.ok(&["drive", "add", "fast", &home.file("more", SIZE)]);
     let said = daemon.ok(&["pool", "repair", "fast", "--pause", "--rate", "10M"]);
     assert!(said.contains("paused, at most 10 MiB a second"), "{said}");
+    let refusal = daemon.refused(&["drive", "evacuate", "fast", "3"]);
+    assert!(
+        refusal.contains("stays until repair goes on") && refusal.contains("repair fast --resume"),
+        "{refusal}"
+    );
     daemon.ok(&["drive", "evacuate", "fast", "3", "--no-wait"]);
     let pool = daemon.pool("fast");
     assert_eq!((&pool["drives"][3]["state"], &pool["health"]), (&json!("leaving"), &json!("healthy")));

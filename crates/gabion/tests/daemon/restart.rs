@@ -140,8 +140,8 @@ fn drives_that_come_late_are_waited_for() {
     let late = std::thread::scope(|scope| {
         let starting = scope.spawn(|| home.start_with(&["--drive-wait", "1min"]));
         let waits = || {
-            let ran = home.gabion(&["pool", "list", "--json"]);
-            ran.out.contains("being opened")
+            let ran = home.gabion(&["pool", "status", "fast"]);
+            ran.out.contains("being opened: waiting up to") && ran.out.contains("fast-3.drive")
         };
         until("the daemon waits", waits);
         std::fs::rename(&away, &drive).unwrap();

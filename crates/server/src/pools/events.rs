@@ -48,7 +48,10 @@ fn told(event: &Event) -> (Severity, String) {
         EventKind::DriveLost => {
             (Severity::Error, format!("{drive} is gone ({text}); it may come back with what it holds"))
         }
-        EventKind::DriveFailed => (Severity::Error, format!("{drive} is out of use for good ({text})")),
+        EventKind::DriveFailed => (
+            Severity::Error,
+            format!("{drive} is out of use ({text}); it comes back only when somebody says so"),
+        ),
         EventKind::DriveReturned => {
             info(format!("{drive} ({text}) is back; what it missed is being written to it"))
         }

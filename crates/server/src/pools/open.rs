@@ -104,6 +104,7 @@ impl Pools {
     ) -> Result<OpenPool> {
         progress.step("looking for the pool's drives");
         let reactor = self.reactors.next();
+        let mut waits = false;
         let found = loop {
             let found = find(&reactor, wanted, paths).await?;
             let absent = found.absent();
@@ -116,7 +117,18 @@ impl Pools {
                 Missing::WaitUntil(end) if Instant::now() < end => {
                     let left = end.saturating_duration_since(Instant::now()).as_secs() + 1;
                     let which = if absent.is_empty() { "all drives".into() } else { absent.join(", ") };
-                    progress.step(format!("waiting up to {left} s for {which}"));
+                    if !waits {
+                        tracing::warn!(
+                            pool = wanted.name,
+                            seconds = left,
+                            drives = which,
+                            "drives are not there yet: they are waited for"
+                        );
+                        waits = true;
+                    }
+                    let step = format!("waiting up to {left} s for {which}");
+                    self.now_doing(&wanted.name, format!("being opened: {step}"));
+                    progress.step(step);
                     // What was found is let go of: whoever brings the rest may need it.
                     drop(found);
                     tokio::time::sleep(LOOK_AGAIN).await;
@@ -132,6 +144,15 @@ impl Pools {
             return Err(incomplete(wanted, found, &[]));
         }
         self.open_on(&wanted.name, found.drives(), progress).await
+    }
+
+    /// Says what is being done to a pool that is being changed.
+    fn now_doing(&self, name: &str, doing: String) {
+        if let Some(slot) = self.lock().get_mut(name)
+            && let Status::Changing(said) = &mut slot.status
+        {
+            *said = doing.into();
+        }
     }
 
     /// Opens the pool that is on these drives.

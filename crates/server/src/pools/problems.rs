@@ -149,7 +149,7 @@ fn erring_drive(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Option<Pr
     let message =
         format!("drive {index} ({path}) is failing: it errs in {} of its zones: {counted}", errors.zones);
     let action = if drive.state == Engine::Leaving {
-        format!("wait: it is being emptied, and leaves the pool then. {}", repair_of(status, &[]))
+        format!("it is being emptied, and leaves the pool then. {}", repair_of(status, &[]))
     } else if misses_something(status) {
         format!("it is emptied as soon as nothing is missing on the others. {}", repair_of(status, &[]))
     } else {

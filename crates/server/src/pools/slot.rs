@@ -1,5 +1,6 @@
 //! The state of one pool as the daemon sees it, and the changes between states.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub(super) enum Status {
     /// In service.
     Open(Arc<OpenPool>),
     /// Something is being done to it.
-    Changing(&'static str),
+    Changing(Cow<'static, str>),
     /// Closed on request.
     Closed,
     /// It should be in service and is not.
@@ -75,7 +76,7 @@ impl Transition {
             return Err(slot.status.why_not_open(name));
         }
         allowed(&slot.status)?;
-        let before = std::mem::replace(&mut slot.status, Status::Changing(doing));
+        let before = std::mem::replace(&mut slot.status, Status::Changing(doing.into()));
         Ok((Self { pools: pools.clone(), name: name.to_owned(), ended: false }, before))
     }
 
@@ -92,7 +93,8 @@ impl Transition {
             };
             return Err(Error::new(ErrorKind::Exists, format!("there is a pool '{name}' already")).hint(hint));
         }
-        slots.insert(name.to_owned(), Slot { id: None, drives: Vec::new(), status: Status::Changing(doing) });
+        let status = Status::Changing(doing.into());
+        slots.insert(name.to_owned(), Slot { id: None, drives: Vec::new(), status });
         Ok(Self { pools: pools.clone(), name: name.to_owned(), ended: false })
     }
 

@@ -75,7 +75,7 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
     };
     let (state, doing, error) = match &slot.status {
         Status::Open(_) => (PoolState::Open, None, None),
-        Status::Changing(doing) => (PoolState::Changing, Some((*doing).to_owned()), None),
+        Status::Changing(doing) => (PoolState::Changing, Some(doing.to_string()), None),
         Status::Closed => (PoolState::Closed, None, None),
         Status::Unavailable(error) => (PoolState::Unavailable, None, Some(error.clone())),
     };
