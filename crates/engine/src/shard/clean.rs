@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{Address, DriveIndex, Item, LayerBlock, LayerId, MapEntry, SegmentId, Slot};
-use reactor::{Buffer, Io, LocalReceiver, Span, local_oneshot};
+use reactor::{Buffer, Io, LocalReceiver, Reactor, Span, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
@@ -156,6 +156,8 @@ impl Shard {
         let mut nodes = Nodes::new();
         let mut outcome = Ok(());
         while outcome.is_ok() && self.rows.segments.borrow().live(victim) > 0 {
+            // Drives that answer at once give users no turn between records.
+            Reactor::current().yield_now().await;
             let live = match self.next_live(&mut headers, &mut nodes).await {
                 Ok(Some(live)) => live,
                 Ok(None) => break,
