@@ -24,10 +24,14 @@ pub struct Pause {
     pub writes_per_s: f64,
     /// Median over all snapshots of the longest time without a write's end while one was taken, in microseconds.
     pub with_p50_us: f64,
+    /// That of which one in a hundred was longer, in microseconds.
+    pub with_p99_us: f64,
     /// The longest, in microseconds.
     pub with_max_us: f64,
     /// The same of stretches that are as long, without a snapshot, in microseconds.
     pub without_p50_us: f64,
+    /// That of which one in a hundred was longer, in microseconds.
+    pub without_p99_us: f64,
     /// The longest of those, in microseconds.
     pub without_max_us: f64,
 }
@@ -64,8 +68,10 @@ pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<Pa
         queue_depth: DEPTH,
         writes_per_s,
         with_p50_us: with.percentile_us(0.5),
+        with_p99_us: with.percentile_us(0.99),
         with_max_us: with.percentile_us(1.0),
         without_p50_us: without.percentile_us(0.5),
+        without_p99_us: without.percentile_us(0.99),
         without_max_us: without.percentile_us(1.0),
     })
 }

@@ -12,7 +12,11 @@ fn every_part_measures_something() {
     assert_eq!(found.rates.snapshots, 5);
     assert!(found.rates.taken_per_s > 0.0 && found.rates.gone_per_s > 0.0);
     assert!(found.rates.gone_per_s <= found.rates.deleted_per_s);
-    assert!(found.pause.with_p50_us > 0.0 && found.pause.with_p50_us <= found.pause.with_max_us);
+    assert!(
+        found.pause.with_p50_us > 0.0
+            && found.pause.with_p50_us <= found.pause.with_p99_us
+            && found.pause.with_p99_us <= found.pause.with_max_us
+    );
     let depths: Vec<(u32, u32)> =
         found.depths.iter().map(|line| (line.snapshots, line.queue_depth)).collect();
     assert_eq!(depths.len(), 8);

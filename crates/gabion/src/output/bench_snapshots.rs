@@ -15,12 +15,12 @@ pub(crate) fn snapshots_measured(found: &Snapshots) -> String {
             rates.snapshots, rates.deleted_per_s, rates.gone_per_s
         ),
         format!(
-            "no write of a busy volume ({} under way, {:.0} a second) ended for:  median {:.1} us, longest {:.1} us while one was taken",
-            pause.queue_depth, pause.writes_per_s, pause.with_p50_us, pause.with_max_us
+            "no write of a busy volume ({} under way, {:.0} a second) ended for:  median {:.1} us, p99 {:.1} us, longest {:.1} us while one was taken",
+            pause.queue_depth, pause.writes_per_s, pause.with_p50_us, pause.with_p99_us, pause.with_max_us
         ),
         format!(
-            "  the same without a snapshot:  median {:.1} us, longest {:.1} us",
-            pause.without_p50_us, pause.without_max_us
+            "  the same without a snapshot:  median {:.1} us, p99 {:.1} us, longest {:.1} us",
+            pause.without_p50_us, pause.without_p99_us, pause.without_max_us
         ),
         String::new(),
         format!("{:<40} {:>6} {:>10} {:>13}", "4 KiB random read through", "depth", "IOPS", "times longer"),
