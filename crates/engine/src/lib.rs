@@ -39,7 +39,7 @@ pub use pool::{
     OpenReport, Pool, PoolOnDrive, PoolStatus, Tuning, VolumeInfo, VolumeUsage, check_name, create, erase,
     identify, open,
 };
-pub use repair::{RepairLimits, RepairState, RepairStatus};
+pub use repair::{RepairLimits, RepairState, RepairStatus, UsersLately};
 pub use scrub::ScrubStatus;
 pub use segments::Fullness;
 pub use shard::ShardCounters;

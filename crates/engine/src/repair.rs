@@ -3,6 +3,7 @@
 //! Repair completes segments that miss columns. Must not know: segments, how columns are computed.
 
 mod effort;
+mod lately;
 mod throttle;
 mod users;
 
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use lately::UsersLately;
+use reactor::Instant;
 pub(crate) use throttle::{Throttle, Turn};
 pub(crate) use users::Use;
 use users::Users;
@@ -113,6 +116,11 @@ impl Repair {
     /// A user begins to read or write in this shard. Dropped when it is over; `None` while nobody wants to know.
     pub(crate) fn note_use(&self, shard: usize) -> Option<Use<'_>> {
         self.users.begin(shard)
+    }
+
+    /// How long users' operations took lately, while something was at work beside them.
+    pub(crate) fn users_lately(&self, now: Instant) -> Option<UsersLately> {
+        self.users.lately(now)
     }
 
     /// Bytes that one of the shards that are at it may write in this time; `u64::MAX` for any number.

@@ -90,14 +90,23 @@ async fn beside(
 fn users_hardly_notice_a_rebuild_and_it_has_its_share() {
     let machine = machine(&setup(), 1);
     with_pool(&machine, async |pool| {
+        let told = Cell::new(None);
         let work = async |used| {
             let drive = u16::from(used);
             pool.fail_drive(drive).await.unwrap();
             let status = settled(pool).await;
+            told.set(status.users);
             let found = (state(&status, drive.into()), status.repair.state);
             assert_eq!(found, (DriveState::Removed, RepairState::Whole));
         };
         let (latency, time) = beside(&machine, pool, work).await;
+        // What the status says of users is what they see.
+        let told = told.get().unwrap();
+        let (p99, most) = (told.p99.as_micros() as u64, latency.1 + latency.1 / 4);
+        assert!(
+            p99 >= latency.1 - latency.1 / 4 && p99 <= most && told.p50 < told.p99,
+            "{told:?}, {latency:?}"
+        );
         assert!(latency.1 <= latency.0 * 4, "{latency:?}");
         assert!(time.1 < time.0 * 16, "{time:?}");
     });

@@ -15,7 +15,7 @@ mod superblocks;
 use std::sync::Arc;
 
 use format::{DriveErrors, DriveState, PoolId, Scheme};
-use reactor::{Drive, Home};
+use reactor::{Drive, Home, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
 pub use catalogue::{Change, NewVolume, VolumeInfo, VolumeUsage};
@@ -29,7 +29,7 @@ pub(crate) use superblocks::{OnDrive, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};
-use crate::repair::{Repair, RepairLimits, RepairStatus};
+use crate::repair::{Repair, RepairLimits, RepairStatus, UsersLately};
 use crate::scrub::{Scrub, ScrubStatus};
 use crate::shard::{Shard, ShardCounters};
 use crate::volume::Volume;
@@ -139,6 +139,8 @@ pub struct PoolStatus {
     pub repair: RepairStatus,
     /// How far it is with reading everything.
     pub scrub: ScrubStatus,
+    /// How long what users asked for took lately, while one of these was at work; `None` if nobody asked for anything.
+    pub users: Option<UsersLately>,
     /// Why it takes no more writes, if so.
     pub failure: Option<Error>,
 }
@@ -192,9 +194,11 @@ impl Pool {
     pub async fn status(&self) -> Result<PoolStatus> {
         let look = |control: std::rc::Rc<Control>| async move {
             let (failing, scrub) = (control.failing(), control.scrub_status());
-            (control.superblock(), control.space(), control.free_zones(), control.failure(), failing, scrub)
+            let (space, free_zones, now) = (control.space(), control.free_zones(), Reactor::current().now());
+            (control.superblock(), space, free_zones, control.failure(), failing, (scrub, now))
         };
-        let (superblock, space, free_zones, failure, failing, scrub) = self.inner.control.call(look).await?;
+        let (superblock, space, free_zones, failure, failing, (scrub, now)) =
+            self.inner.control.call(look).await?;
         let (mut scrub, positions, until) = scrub;
         let mut shards = Vec::new();
         let mut repair = RepairStatus::default();
@@ -230,6 +234,7 @@ impl Pool {
             shards,
             repair,
             scrub,
+            users: self.inner.repair.users_lately(now),
             failure,
         })
     }

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use reactor::{Instant, Reactor};
 
+use super::lately::{Counts, Lately, UsersLately};
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
@@ -26,6 +28,7 @@ struct Used {
     begun: AtomicU64,
     by_themselves: Timed,
     beside_work: Timed,
+    lately: Lately,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +103,13 @@ impl Users {
         })
     }
 
+    /// How long operations took lately, of those that somebody wanted to know of; `None` if there were none.
+    pub(super) fn lately(&self, now: Instant) -> Option<UsersLately> {
+        let mut counts = Counts::default();
+        self.shards.iter().for_each(|used| used.lately.add_to(&mut counts, now));
+        counts.told()
+    }
+
     /// A piece of background work begins.
     pub(super) fn piece_begins(&self) {
         self.under_way.fetch_add(1, Ordering::Relaxed);
@@ -147,8 +157,10 @@ impl Use<'_> {
     pub(super) fn end_at(&self, now: Instant) {
         let met_none = self.pieces == Some(self.users.pieces.load(Ordering::Relaxed));
         let timed = if met_none { &self.used.by_themselves } else { &self.used.beside_work };
-        add(&timed.nanos, u64::try_from(now.since(self.at).as_nanos()).unwrap_or(u64::MAX));
+        let took = u64::try_from(now.since(self.at).as_nanos()).unwrap_or(u64::MAX);
+        add(&timed.nanos, took);
         add(&timed.operations, 1);
+        self.used.lately.count(now, took);
     }
 }
 

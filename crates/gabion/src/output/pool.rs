@@ -1,7 +1,7 @@
 //! Pools.
 
 use server::Size;
-use server::wire::{Counters, OpenReport, Pool, PoolState, Repair, RepairState, Space};
+use server::wire::{Counters, OpenReport, Pool, PoolState, Repair, RepairState, Space, UsersLately};
 
 use super::drive::drives_of_pool;
 use super::table::table;
@@ -85,6 +85,9 @@ fn pool_status(pool: &Pool) -> String {
     if let Some(scrub) = &pool.scrub {
         line("scrub", super::scrub::scrub(scrub));
     }
+    if let Some(users) = &pool.users {
+        line("users", self::users(users));
+    }
     if let Some(opened) = &pool.opened {
         line("opened", format!("{}: {}", utc(opened.at), opening(opened)));
     }
@@ -99,6 +102,19 @@ fn pool_status(pool: &Pool) -> String {
 /// Nothing is said of repair that has nothing to do and found nothing.
 fn is_shown(repair: &Repair) -> bool {
     repair.state != RepairState::Idle || repair.paused || repair.limit > 0 || repair.damaged_rows > 0
+}
+
+/// What users have of the pool while it is at work, in words.
+#[allow(clippy::cast_precision_loss, reason = "microseconds of an operation")]
+fn users(users: &UsersLately) -> String {
+    let millis = |micros: u64| micros as f64 / 1000.0;
+    format!(
+        "p99 {:.2} ms, p50 {:.2} ms beside that, of {} operation{} lately",
+        millis(users.p99_us),
+        millis(users.p50_us),
+        users.operations,
+        plural(users.operations)
+    )
 }
 
 /// How far repair is, in words.

@@ -1,8 +1,9 @@
 //! How a pool is, as the API tells it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeInfo};
+use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, UsersLately, VolumeInfo};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
@@ -91,6 +92,7 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         space: None,
         repair: None,
         scrub: None,
+        users: None,
         drives: slot.drives.iter().map(drive).collect(),
         opened: None,
         counters: None,
@@ -143,6 +145,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         space: Some(space),
         repair: Some(repair_shown(&status.repair, limits)),
         scrub: Some(scrub::shown(&status.scrub, scrub_limits)),
+        users: status.users.map(users_shown),
         drives: drives_of(&status),
         opened: Some(open.report.clone()),
         counters: Some(sum(&status.shards)),
@@ -173,6 +176,11 @@ fn repair_shown(repair: &RepairStatus, limits: RepairLimits) -> Repair {
         paused: limits.paused,
         limit: limits.bytes_per_second,
     }
+}
+
+fn users_shown(users: UsersLately) -> wire::UsersLately {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    wire::UsersLately { operations: users.operations, p50_us: micros(users.p50), p99_us: micros(users.p99) }
 }
 
 fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {

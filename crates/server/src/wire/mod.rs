@@ -24,7 +24,7 @@ pub use export::{CreateExport, DeleteExport, Export, ExportState, Protocol};
 pub use operation::{Operation, OperationKind, OperationState};
 pub use pool::{
     ClosePool, Counters, CreatePool, FileDrives, Health, LimitRepair, OpenPool, OpenReport, Pool, PoolState,
-    Problem, Repair, RepairState, Space,
+    Problem, Repair, RepairState, Space, UsersLately,
 };
 pub use scrub::{ChangeScrub, Scrub, ScrubResult};
 pub use snapshot::{Change, Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage};

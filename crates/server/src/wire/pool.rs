@@ -133,6 +133,17 @@ pub struct Repair {
     pub limit: u64,
 }
 
+/// How long reads and writes of volumes took in the last 10 to 20 seconds, to an eighth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UsersLately {
+    /// How many there were.
+    pub operations: u64,
+    /// What half of them took at most, in microseconds.
+    pub p50_us: u64,
+    /// What 99 of 100 took at most, in microseconds.
+    pub p99_us: u64,
+}
+
 /// How fast repair may go, until the pool is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -210,6 +221,9 @@ pub struct Pool {
     /// How far it is with reading everything and comparing it.
     #[serde(default)]
     pub scrub: Option<Scrub>,
+    /// How long what volumes' users asked for took while one of these was at work; absent if nothing was asked for in the last 10 to 20 seconds.
+    #[serde(default)]
+    pub users: Option<UsersLately>,
     /// Its drives.
     pub drives: Vec<PoolDrive>,
     /// What the last opening found.
