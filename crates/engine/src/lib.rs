@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod fair;
 mod geometry;
+mod latched;
 mod ledger;
 mod log;
 mod map;

@@ -2,7 +2,10 @@
 //!
 //! The pristine content and the faults are kept apart: a page is what was written to it; on top of that lie unreadable
 //! pages and flipped bits. At a power cut every page with unflushed writes is kept, dropped, torn between old and new at a
-//! 512-byte sector, or garbled in the sectors that were being written.
+//! 512-byte sector, or garbled in the sectors that were being written. A write that fails leaves all of its pages, some or none; a flush
+//! that fails may have kept what it was for, or lost it.
+
+mod opened;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +13,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::DriveSource;
-use reactor::{Clock as _, Completer, Drive, DriveProperties, Io, IoError, IoErrorKind, Span, completion};
+use reactor::{Clock as _, IoError, IoErrorKind, Span};
 
+use self::opened::Source;
 use crate::random::Random;
 use crate::world::World;
 
@@ -40,6 +44,8 @@ pub struct Faults {
     pub lose_write: u64,
     /// A write lands somewhere else on the drive.
     pub misdirect_write: u64,
+    /// A write or a flush fails; the drive goes on as if nothing had been.
+    pub fail_write: u64,
     /// A page that is read has flipped bits from now on.
     pub rot: u64,
     /// A page that is read cannot be read from now on.
@@ -87,13 +93,17 @@ pub struct Disk {
     fuse: Rc<Fuse>,
 }
 
-/// Cuts the power after a number of drive operations.
+/// Cuts the power after a number of drive operations, and lets one write or flush fail.
 #[derive(Default)]
 pub struct Fuse {
     /// Operations submitted so far.
     pub operations: Cell<u64>,
     /// Cut at this one.
     pub cut_at: Cell<Option<u64>>,
+    /// Writes and flushes submitted so far.
+    pub stores: Cell<u64>,
+    /// This one of them fails.
+    pub fail_at: Cell<Option<u64>>,
 }
 
 impl Disk {
@@ -120,7 +130,7 @@ impl Disk {
 
     /// The drive, for the engine.
     pub fn source(self: &Rc<Self>) -> Arc<dyn DriveSource> {
-        Arc::new(Source { disk: SameThread(self.clone()) })
+        Arc::new(Source::of(self.clone()))
     }
 
     /// From now on it misbehaves so.
@@ -276,6 +286,13 @@ impl Disk {
         !self.world.is_halted()
     }
 
+    /// Counts a write or a flush. True if it is to fail.
+    fn fails(&self) -> bool {
+        let number = self.fuse.stores.get() + 1;
+        self.fuse.stores.set(number);
+        self.fuse.fail_at.get() == Some(number) || self.random.once_in(self.faults.get().fail_write)
+    }
+
     fn next_order(&self) -> u64 {
         self.order.set(self.order.get() + 1);
         self.order.get()
@@ -293,8 +310,8 @@ impl Disk {
         if inside { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange)) }
     }
 
-    /// Puts a write into the cache, uncompleted.
-    fn submit_write(&self, offset: u64, from: &[Span]) -> (u64, Vec<u64>) {
+    /// Puts a write into the cache, uncompleted; of one that fails, as much as the drive takes.
+    fn submit_write(&self, offset: u64, from: &[Span], fails: bool) -> (u64, Vec<u64>) {
         let order = self.next_order();
         let mut bytes = Vec::new();
         for span in from {
@@ -312,14 +329,19 @@ impl Disk {
             let length = (bytes.len() / PAGE) as u64;
             page = self.random.below(pages - length.min(pages - 1));
         }
+        let share = if fails { self.random.below(3) } else { 0 };
+        let lands = || match share {
+            0 => true,
+            1 => false,
+            _ => self.random.once_in(2),
+        };
         let mut touched = Vec::new();
         let mut state = self.state.borrow_mut();
-        for chunk in bytes.chunks_exact(PAGE) {
+        for (page, chunk) in (page..).zip(bytes.chunks_exact(PAGE)).filter(|_| lands()) {
             let mut copy = Box::new([0; PAGE]);
             copy.copy_from_slice(chunk);
             state.cache.entry(page).or_default().push(Unflushed { order, bytes: copy, completed: false });
             touched.push(page);
-            page += 1;
         }
         (order, touched)
     }
@@ -341,6 +363,20 @@ impl Disk {
         let pages: Vec<u64> = state.cache.keys().copied().collect();
         flush_until(&mut state, order, pages.into_iter());
     }
+
+    /// A flush has failed: what it was for is safe all the same, or is in the cache still, or is gone from there.
+    fn fail_flush(&self, order: u64) {
+        match self.random.below(3) {
+            0 => self.complete_flush(order),
+            1 => {}
+            _ => {
+                let mut state = self.state.borrow_mut();
+                let is_due = |write: &Unflushed| write.completed && write.order <= order;
+                state.cache.values_mut().for_each(|writes| writes.retain(|write| !is_due(write)));
+                state.cache.retain(|_, writes| !writes.is_empty());
+            }
+        }
+    }
 }
 
 /// Makes completed writes up to `order` durable.
@@ -358,193 +394,5 @@ fn flush_until(state: &mut State, order: u64, pages: impl Iterator<Item = u64>) 
         if let Some(bytes) = bytes {
             state.durable.insert(page, bytes);
         }
-    }
-}
-
-/// A drive as a source that pretends to be usable from any thread: the simulation has one.
-struct Source {
-    disk: SameThread<Rc<Disk>>,
-}
-
-/// Something of this thread, in a type that must be `Send`. Used on another thread, it panics.
-struct SameThread<T>(T);
-
-impl Source {
-    fn disk(&self) -> &Rc<Disk> {
-        &self.disk.0
-    }
-}
-
-mod same_thread {
-    //! The one promise that the simulation makes beyond what the compiler checks: it has one thread.
-    #![allow(unsafe_code)]
-
-    use super::SameThread;
-
-    // SAFETY: a run of the simulator makes, uses and drops its drives on the thread it runs on; sources are handed to
-    // the engine, which runs on that same thread.
-    unsafe impl<T> Send for SameThread<T> {}
-    // SAFETY: as above.
-    unsafe impl<T> Sync for SameThread<T> {}
-}
-
-impl DriveSource for Source {
-    fn open(&self) -> Rc<dyn Drive> {
-        Rc::new(Opened { disk: self.disk().clone() })
-    }
-
-    fn path(&self) -> String {
-        self.disk().name.clone()
-    }
-}
-
-/// A drive as the engine holds it. Its operations end when it is dropped with the run.
-struct Opened {
-    disk: Rc<Disk>,
-}
-
-impl Opened {
-    /// An operation on so many bytes that ends after the drive's latency with what `effect` gives.
-    fn later(&self, length: usize, effect: impl FnOnce(&Disk) -> Result<usize, IoError> + 'static) -> Io {
-        let (completer, io) = completion();
-        let disk = self.disk.clone();
-        let happens = Happens { completer: Some(completer) };
-        let takes = self.disk.transfer(length) + self.disk.latency();
-        self.disk.world.after(takes, move || {
-            let result = if disk.is_dead() { Err(IoError::new(IoErrorKind::Gone)) } else { effect(&disk) };
-            happens.complete(result);
-        });
-        io
-    }
-
-    /// An operation that never ends: the power is off.
-    fn never(&self) -> Io {
-        let (completer, io) = completion();
-        drop(Happens { completer: Some(completer) });
-        io
-    }
-}
-
-/// A completer that, dropped with the queue at a power cut, completes nothing.
-struct Happens {
-    completer: Option<Completer>,
-}
-
-impl Happens {
-    fn complete(mut self, result: Result<usize, IoError>) {
-        if let Some(completer) = self.completer.take() {
-            completer.complete(result);
-        }
-    }
-}
-
-impl Drop for Happens {
-    #[allow(clippy::mem_forget)]
-    fn drop(&mut self) {
-        if let Some(completer) = self.completer.take() {
-            std::mem::forget(completer);
-        }
-    }
-}
-
-impl Drive for Opened {
-    fn properties(&self) -> DriveProperties {
-        DriveProperties {
-            size: self.disk.options.size,
-            logical_sector: self.disk.options.sector,
-            physical_sector: 4096,
-            volatile_cache: self.disk.options.volatile_cache,
-            discard: true,
-            sparse: true,
-            rotational: false,
-        }
-    }
-
-    fn read(&self, offset: u64, into: &[Span]) -> Io {
-        let length: usize = into.iter().map(Span::len).sum();
-        if !self.disk.begin() {
-            return self.never();
-        }
-        if let Err(error) = self.disk.check(offset, length as u64) {
-            return Io::ready(Err(error));
-        }
-        let into = into.to_vec();
-        self.later(length, move |disk| {
-            let mut page = offset / PAGE as u64;
-            for span in &into {
-                for at in (0..span.len()).step_by(PAGE) {
-                    disk.decay(page);
-                    span.copy_from(at, &disk.read_page(page)?[..]);
-                    page += 1;
-                }
-            }
-            Ok(length)
-        })
-    }
-
-    fn write(&self, offset: u64, from: &[Span]) -> Io {
-        let length: usize = from.iter().map(Span::len).sum();
-        let on = self.disk.begin();
-        if let Err(error) = self.disk.check(offset, length as u64) {
-            return Io::ready(Err(error));
-        }
-        // The write that the power cut hits may have reached the medium too.
-        let (order, touched) = self.disk.submit_write(offset, from);
-        if !on {
-            return self.never();
-        }
-        self.later(length, move |disk| {
-            disk.complete_write(order, &touched);
-            Ok(length)
-        })
-    }
-
-    fn flush(&self) -> Io {
-        if !self.disk.begin() {
-            return self.never();
-        }
-        if let Err(error) = self.disk.check(0, 0) {
-            return Io::ready(Err(error));
-        }
-        let order = self.disk.order.get();
-        self.later(0, move |disk| {
-            disk.complete_flush(order);
-            Ok(0)
-        })
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> Io {
-        if !self.disk.begin() {
-            return self.never();
-        }
-        if let Err(error) = self.disk.check(offset, length) {
-            return Io::ready(Err(error));
-        }
-        self.later(0, move |disk| {
-            // What a discarded page reads as is undefined: sometimes its old bytes, sometimes zeros, sometimes garbage.
-            let mut state = disk.state.borrow_mut();
-            for page in offset / PAGE as u64..(offset + length) / PAGE as u64 {
-                match disk.random.below(3) {
-                    0 => {}
-                    1 => {
-                        state.durable.remove(&page);
-                        state.cache.remove(&page);
-                    }
-                    _ => {
-                        if let Some(bytes) = state.durable.get_mut(&page) {
-                            disk.random.fill(bytes.as_mut_slice().split_at_mut(64).0);
-                        }
-                    }
-                }
-            }
-            Ok(0)
-        })
-    }
-
-    fn reserve(&self, _offset: u64, _length: u64) -> Io {
-        if !self.disk.begin() {
-            return self.never();
-        }
-        self.later(0, |_| Ok(0))
     }
 }

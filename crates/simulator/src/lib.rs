@@ -2,7 +2,7 @@
 //!
 //! Owns time, randomness and drives, and runs the engine on them: one thread, one executor, every run a function of its
 //! seed. A simulated drive forgets at a power cut what was not flushed, keeps it, tears it or garbles it; it can lose or
-//! misdirect writes, rot, fail reads, stall, die and come back stale. What the engine answers is checked against a plain
+//! misdirect writes, fail them, rot, fail reads, stall, die and come back stale. What the engine answers is checked against a plain
 //! model; what it leaves on the drives is checked by its own verifier.
 //!
 //! Always true: the same seed gives the same run, byte for byte; faults never exceed what the pool's scheme bears, unless

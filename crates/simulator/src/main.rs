@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use simulator::swarm::{Stats, run_seed};
-use simulator::sweep::{ALL, Swept, sweep};
+use simulator::sweep::{ALL, Swath, sweep, sweep_failures};
 
 /// Simulated drives, power cuts and faults against the storage engine.
 #[derive(Parser)]
@@ -15,9 +15,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Cut the power at every drive operation of every engine operation.
+    /// Cut the power at every drive operation of every engine operation; let every write and flush of them fail.
     Sweep {
-        /// How often each cut is tried, with different outcomes.
+        /// How often each cut and each failure is tried, with different outcomes.
         #[arg(long, default_value_t = 3)]
         outcomes: u64,
         /// Only the operation of this name, as the sweep prints it.
@@ -72,23 +72,25 @@ fn say_what_the_engine_says() {
 
 fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let start = Instant::now();
-    let mut cuts = 0;
+    let mut sum = Swath::default();
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
         for operation in ALL {
-            let needs_parity = matches!(
-                operation,
-                Swept::LoseDrive | Swept::TakeDriveOut | Swept::Rebuild | Swept::ReturnDrive | Swept::Retire
-            );
-            if scheme == "3+0" && needs_parity || only.is_some_and(|only| only != format!("{operation:?}")) {
+            if only.is_some_and(|only| only != format!("{operation:?}")) || !operation.fits(scheme) {
                 continue;
             }
-            let swath = sweep(operation, scheme, drives, outcomes, 1).map_err(anyhow::Error::msg)?;
-            println!("{scheme} {operation:?}: {} cuts", swath.cuts);
-            cuts += swath.cuts;
+            let cut = sweep(operation, scheme, drives, outcomes, 1).map_err(anyhow::Error::msg)?;
+            let failed =
+                sweep_failures(operation, scheme, drives, outcomes, 1).map_err(anyhow::Error::msg)?;
+            println!("{scheme} {operation:?}: {} cuts, {} failures", cut.cuts, failed.failures);
+            sum = Swath { cuts: sum.cuts + cut.cuts, failures: sum.failures + failed.failures };
         }
     }
-    anyhow::ensure!(cuts > 0, "there is no such operation; they are {ALL:?}");
-    println!("sweep: {cuts} power cuts in {:.1} s, nothing lost", start.elapsed().as_secs_f64());
+    anyhow::ensure!(sum.cuts > 0, "there is no such operation; they are {ALL:?}");
+    let Swath { cuts, failures } = sum;
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "sweep: {cuts} power cuts, {failures} failures of writes and flushes in {seconds:.1} s, nothing lost"
+    );
     Ok(())
 }
 

@@ -166,6 +166,11 @@ impl Machine {
         self.fuse.cut_at.set(Some(self.fuse.operations.get() + operations));
     }
 
+    /// Lets one write or flush fail, `stores` of them from now.
+    pub fn fail_after(&self, stores: u64) {
+        self.fuse.fail_at.set(Some(self.fuse.stores.get() + stores));
+    }
+
     /// Makes the pool. Call it within [`Machine::boot`].
     ///
     /// # Errors

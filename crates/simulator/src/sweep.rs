@@ -1,8 +1,10 @@
-//! The crash sweep: every operation, with the power cut at drive operation 1, 2, 3 ... until it gets through.
+//! The crash sweep: every operation, with the power cut at drive operation 1, 2, 3 ... until it gets through; and the same with its first
+//! write or flush failing, its second, its third.
 //!
 //! Each point is tried with several outcomes of the cut (what the caches keep), on several schemes. (As SPDK's blobstore
 //! tests do for its metadata; here the pool is verified and its data compared after every cut.)
 
+mod failing;
 mod members;
 
 use std::time::Duration;
@@ -11,6 +13,7 @@ use engine::{AttachedVolume, FoundOnDrive, Pool, RepairState};
 use format::DriveState;
 use reactor::{Buffer, Reactor};
 
+pub use self::failing::sweep_failures;
 use crate::model::{VolumeModel, content};
 use crate::run::{Ended, Machine, Setup, judge};
 
@@ -97,6 +100,15 @@ pub const ALL: [Swept; 24] = [
 ];
 
 impl Swept {
+    /// True if a scheme bears what it does.
+    pub fn fits(self, scheme: &str) -> bool {
+        let needs_parity = matches!(
+            self,
+            Self::LoseDrive | Self::TakeDriveOut | Self::Rebuild | Self::ReturnDrive | Self::Retire
+        );
+        !needs_parity || parsed(scheme).parity() > 0
+    }
+
     /// Bytes of the volume that it works on.
     const fn volume_bytes(self) -> u64 {
         match self {
@@ -111,10 +123,23 @@ impl Swept {
     }
 
     /// True if drives join or leave.
-    const fn changes_drives(self) -> bool {
+    pub(crate) const fn changes_drives(self) -> bool {
         matches!(
             self,
             Self::AddDrive | Self::Evacuate | Self::ReplaceDrive | Self::ReturnDrive | Self::Retire
+        )
+    }
+
+    /// True if a drive is lost, or is no better than that for a while.
+    const fn loses_a_drive(self) -> bool {
+        matches!(
+            self,
+            Self::LoseDrive
+                | Self::TakeDriveOut
+                | Self::Rebuild
+                | Self::ReturnDrive
+                | Self::Retire
+                | Self::Scrub
         )
     }
 
@@ -138,12 +163,13 @@ impl Swept {
         if self != Self::Clean {
             return setup;
         }
-        // So few segments that the volume leaves little room: the reserve, and what it fills to three quarters.
-        let (data, width) = (u64::from(parsed(scheme).data()), u64::from(parsed(scheme).width()));
+        // So few segments that the volume leaves little room: the reserve, and what it fills to three quarters. And no drive to spare:
+        // for the loss of one, more would be kept back.
+        let (data, width) = (u64::from(parsed(scheme).data()), usize::from(parsed(scheme).width()));
         let zone_bytes = if data == 1 { 128 << 10 } else { 64 << 10 };
         let segments = 20 + (72 << 16) / (data * zone_bytes);
-        let zones = (segments * width).div_ceil(drives as u64) + 1;
-        Setup { drives: vec![(4 << 20) + zones * zone_bytes; drives], zone_bytes, ..setup }
+        let size = (4 << 20) + (segments + 1) * zone_bytes;
+        Setup { drives: vec![size; width], volatile: vec![true; width], zone_bytes, ..setup }
     }
 }
 
@@ -159,6 +185,8 @@ const SECTOR: u32 = 512;
 pub struct Swath {
     /// Power cuts.
     pub cuts: u64,
+    /// Writes and flushes that failed.
+    pub failures: u64,
 }
 
 /// Sweeps one operation on one scheme. `outcomes` is how often each cut is tried; only every `step`th cut is made.
@@ -408,7 +436,7 @@ async fn perform(
         }
         Swept::DeleteSnapshot => {
             pool.delete_volume("v@before").await?;
-            while pool.volumes().await?.len() > 1 {
+            while pool.volumes().await?.len() > 1 && pool.status().await?.failure.is_none() {
                 Reactor::current().sleep(Duration::from_micros(100)).await;
             }
             write(&volume, model, 60, 8192, 8192).await?;

@@ -9,7 +9,7 @@ use reactor::{Buffer, Reactor, Span};
 use crate::model::content;
 use crate::run::{Ended, Machine, Setup};
 use crate::swarm::run_seed;
-use crate::sweep::{ALL, Swept, sweep};
+use crate::sweep::{ALL, Swept, sweep, sweep_failures};
 
 /// Seeds that failed once, kept so that they never do again.
 const REGRESSIONS: [u64; 38] = [
@@ -51,6 +51,24 @@ fn every_operation_survives_a_cut_at_every_point() {
                 _ => 1,
             };
             if let Err(message) = sweep(operation, scheme, drives, 1, step) {
+                panic!("{message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operation_survives_the_failure_of_any_write() {
+    for (scheme, drives) in [("4+1", 5), ("2+2", 5), ("3+0", 3)] {
+        for operation in ALL.into_iter().filter(|operation| operation.fits(scheme)) {
+            // Where drives come and go, much is written that is all the same to what comes after.
+            let step = match operation {
+                Swept::Clean => 97,
+                _ if operation.changes_drives() => 11,
+                Swept::Rebuild | Swept::Scrub => 11,
+                _ => 2,
+            };
+            if let Err(message) = sweep_failures(operation, scheme, drives, 1, step) {
                 panic!("{message}");
             }
         }

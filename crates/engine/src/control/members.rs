@@ -14,6 +14,7 @@ use super::publish::encoded;
 use super::{Control, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Slot, drive_bytes_min};
+use crate::latched::latched;
 use crate::pool::{DriveSource, OnDrive, prepare_drive, read_superblocks, short_path};
 use crate::shard::Shard;
 use crate::space::Reserve;
@@ -53,6 +54,7 @@ impl Control {
         id: DriveId,
     ) -> Result<DriveIndex> {
         let _alone = self.begin_change().await?;
+        let source = latched(source);
         let drive = source.open();
         let path = source.path();
         let index = self.check_new(&*drive, &path).await?;
@@ -86,6 +88,7 @@ impl Control {
     /// `NotFound` if it is none of the pool's, `Exists` if it is in use, `Invalid` if it cannot be what it was. Nothing has changed then.
     pub(crate) async fn return_drive(self: &Rc<Self>, source: Arc<dyn DriveSource>) -> Result<DriveIndex> {
         let _alone = self.begin_change().await?;
+        let source = latched(source);
         let drive = source.open();
         let path = source.path();
         let (index, slot) = self.check_returning(&*drive, &path).await?;

@@ -19,6 +19,7 @@ use crate::control::{Control, columns_missing, keep_leaving};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
 use crate::geometry::{Geometry, Slot};
+use crate::latched::latched;
 use crate::log::Identity;
 use crate::repair::Repair;
 use crate::scrub::Scrub;
@@ -176,6 +177,7 @@ async fn open_parts(
     started: &mut Started,
 ) -> Result<(Pool, OpenReport)> {
     let Assembled { mut superblock, sources, slots } = assemble(drives).await?;
+    let sources: Vec<_> = sources.into_iter().map(|source| source.map(latched)).collect();
     let mut report = OpenReport { clean: superblock.clean, ..OpenReport::default() };
     let events = Arc::new(Events::new(options.now.clone()));
     report.returned = begin_opening(&mut superblock, &sources, options.nonce, &events);

@@ -137,12 +137,13 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         }
     });
     let rarely = |often: u64| if random.once_in(3) { often } else { 0 };
-    let faults = Faults {
+    let mut faults = Faults {
         lose_write: rarely(200),
         misdirect_write: rarely(300),
         rot: rarely(300),
         read_error: rarely(300),
         stall: rarely(100),
+        fail_write: 0,
     };
     let mut victims: Vec<usize> = (0..drives).collect();
     while victims.len() > parity {
@@ -151,6 +152,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
     }
     let (days_pass, scrub_days) = (*other.choose(&[0, 20, 100]), *other.choose(&[0, 1, 30]));
     setup.tuning.slowdown = *other.choose(&[0, 150, 200, 200]);
+    faults.fail_write = *other.choose(&[0, 0, 300, 3000]);
     Plan {
         weights: weights.collect(),
         setup,

@@ -92,7 +92,8 @@ async fn read_until_retired(pool: &Pool, first: &Disk) -> engine::Result<()> {
         Reactor::current().sleep(Duration::from_micros(100)).await;
         let status = pool.status().await?;
         let Some(drive) = status.drives.first() else { return Ok(()) };
-        if drive.state != DriveState::Online {
+        // It is not emptied while another one is lost.
+        if drive.state != DriveState::Online || status.lost_drives() > 0 {
             return Ok(());
         }
         errs = drive.errors.unreadable > 0;
@@ -134,14 +135,18 @@ pub(super) fn after_cut(
 }
 
 /// Leaves out as many drives as may be lost by what the superblocks say, and looks. Gives which they were.
-fn without_others(
+pub(super) fn without_others(
     operation: Swept,
     machine: &Machine,
     expected: &mut Expected,
     choice: u64,
 ) -> Result<Vec<usize>, String> {
     let members = machine.members();
-    let lost = members.iter().filter(|member| member.state.counts_as_lost()).count();
+    let is_dead = |index: usize| machine.disks.get(index).is_some_and(|disk| disk.is_dead());
+    let is_lost = |(index, member): (usize, &Member)| {
+        member.state.counts_as_lost() || member.state.is_in_use() && is_dead(index)
+    };
+    let lost = members.iter().enumerate().filter(|member| is_lost(*member)).count();
     // What is on a bad drive is as good as lost.
     let is_bad = |index: usize| operation.bad_drives().contains(&index);
     let bad = (0..members.len()).filter(|index| {
@@ -150,7 +155,7 @@ fn without_others(
     let bears = usize::from(parsed(machine.scheme()).parity()).saturating_sub(lost + bad.count());
     let used = (0..members.len()).filter(|index| {
         let in_use = |member: &Member| member.state.is_in_use() && !member.state.counts_as_lost();
-        !is_bad(*index) && members.get(*index).is_some_and(in_use)
+        !is_bad(*index) && !is_dead(*index) && members.get(*index).is_some_and(in_use)
     });
     let used: Vec<usize> = used.collect();
     let first = usize::try_from(choice).unwrap_or(0) % used.len().max(1);
@@ -167,7 +172,7 @@ fn without_others(
     Ok(left_out)
 }
 
-fn look(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
+pub(super) fn look(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
     match machine.boot(async || verify(operation, machine, expected).await) {
         Ended::Done(result) => result,
         Ended::Cut => Err("a second cut".into()),

@@ -1,0 +1,208 @@
+//! A simulated drive as the engine holds it: operations that take their time, and then have their effect or none.
+//!
+//! What an operation does to what is stored is the drive's (`Disk`); here is when it happens, and what is answered.
+
+use std::rc::Rc;
+
+use engine::DriveSource;
+use reactor::{Completer, Drive, DriveProperties, Io, IoError, IoErrorKind, Span, completion};
+
+use super::{Disk, PAGE};
+
+/// A drive as a source that pretends to be usable from any thread: the simulation has one.
+pub(super) struct Source {
+    disk: SameThread<Rc<Disk>>,
+}
+
+/// Something of this thread, in a type that must be `Send`. Used on another thread, it panics.
+struct SameThread<T>(T);
+
+impl Source {
+    pub(super) fn of(disk: Rc<Disk>) -> Self {
+        Self { disk: SameThread(disk) }
+    }
+
+    fn disk(&self) -> &Rc<Disk> {
+        &self.disk.0
+    }
+}
+
+mod same_thread {
+    //! The one promise that the simulation makes beyond what the compiler checks: it has one thread.
+    #![allow(unsafe_code)]
+
+    use super::SameThread;
+
+    // SAFETY: a run of the simulator makes, uses and drops its drives on the thread it runs on; sources are handed to
+    // the engine, which runs on that same thread.
+    unsafe impl<T> Send for SameThread<T> {}
+    // SAFETY: as above.
+    unsafe impl<T> Sync for SameThread<T> {}
+}
+
+impl DriveSource for Source {
+    fn open(&self) -> Rc<dyn Drive> {
+        Rc::new(Opened { disk: self.disk().clone() })
+    }
+
+    fn path(&self) -> String {
+        self.disk().name.clone()
+    }
+}
+
+/// A drive as the engine holds it. Its operations end when it is dropped with the run.
+struct Opened {
+    disk: Rc<Disk>,
+}
+
+impl Opened {
+    /// An operation on so many bytes that ends after the drive's latency with what `effect` gives.
+    fn later(&self, length: usize, effect: impl FnOnce(&Disk) -> Result<usize, IoError> + 'static) -> Io {
+        let (completer, io) = completion();
+        let disk = self.disk.clone();
+        let happens = Happens { completer: Some(completer) };
+        let takes = self.disk.transfer(length) + self.disk.latency();
+        self.disk.world.after(takes, move || {
+            let result = if disk.is_dead() { Err(IoError::new(IoErrorKind::Gone)) } else { effect(&disk) };
+            happens.complete(result);
+        });
+        io
+    }
+
+    /// An operation that never ends: the power is off.
+    fn never(&self) -> Io {
+        let (completer, io) = completion();
+        drop(Happens { completer: Some(completer) });
+        io
+    }
+}
+
+/// A completer that, dropped with the queue at a power cut, completes nothing.
+struct Happens {
+    completer: Option<Completer>,
+}
+
+impl Happens {
+    fn complete(mut self, result: Result<usize, IoError>) {
+        if let Some(completer) = self.completer.take() {
+            completer.complete(result);
+        }
+    }
+}
+
+impl Drop for Happens {
+    #[allow(clippy::mem_forget)]
+    fn drop(&mut self) {
+        if let Some(completer) = self.completer.take() {
+            std::mem::forget(completer);
+        }
+    }
+}
+
+impl Drive for Opened {
+    fn properties(&self) -> DriveProperties {
+        DriveProperties {
+            size: self.disk.options.size,
+            logical_sector: self.disk.options.sector,
+            physical_sector: 4096,
+            volatile_cache: self.disk.options.volatile_cache,
+            discard: true,
+            sparse: true,
+            rotational: false,
+        }
+    }
+
+    fn read(&self, offset: u64, into: &[Span]) -> Io {
+        let length: usize = into.iter().map(Span::len).sum();
+        if !self.disk.begin() {
+            return self.never();
+        }
+        if let Err(error) = self.disk.check(offset, length as u64) {
+            return Io::ready(Err(error));
+        }
+        let into = into.to_vec();
+        self.later(length, move |disk| {
+            let mut page = offset / PAGE as u64;
+            for span in &into {
+                for at in (0..span.len()).step_by(PAGE) {
+                    disk.decay(page);
+                    span.copy_from(at, &disk.read_page(page)?[..]);
+                    page += 1;
+                }
+            }
+            Ok(length)
+        })
+    }
+
+    fn write(&self, offset: u64, from: &[Span]) -> Io {
+        let length: usize = from.iter().map(Span::len).sum();
+        let on = self.disk.begin();
+        if let Err(error) = self.disk.check(offset, length as u64) {
+            return Io::ready(Err(error));
+        }
+        let fails = self.disk.fails();
+        // The write that the power cut hits may have reached the medium too.
+        let (order, touched) = self.disk.submit_write(offset, from, fails);
+        if !on {
+            return self.never();
+        }
+        self.later(length, move |disk| {
+            disk.complete_write(order, &touched);
+            if fails { Err(IoError::new(IoErrorKind::Medium)) } else { Ok(length) }
+        })
+    }
+
+    fn flush(&self) -> Io {
+        if !self.disk.begin() {
+            return self.never();
+        }
+        if let Err(error) = self.disk.check(0, 0) {
+            return Io::ready(Err(error));
+        }
+        let order = self.disk.order.get();
+        let fails = self.disk.fails();
+        self.later(0, move |disk| {
+            if fails {
+                disk.fail_flush(order);
+                return Err(IoError::new(IoErrorKind::Medium));
+            }
+            disk.complete_flush(order);
+            Ok(0)
+        })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io {
+        if !self.disk.begin() {
+            return self.never();
+        }
+        if let Err(error) = self.disk.check(offset, length) {
+            return Io::ready(Err(error));
+        }
+        self.later(0, move |disk| {
+            // What a discarded page reads as is undefined: sometimes its old bytes, sometimes zeros, sometimes garbage.
+            let mut state = disk.state.borrow_mut();
+            for page in offset / PAGE as u64..(offset + length) / PAGE as u64 {
+                match disk.random.below(3) {
+                    0 => {}
+                    1 => {
+                        state.durable.remove(&page);
+                        state.cache.remove(&page);
+                    }
+                    _ => {
+                        if let Some(bytes) = state.durable.get_mut(&page) {
+                            disk.random.fill(bytes.as_mut_slice().split_at_mut(64).0);
+                        }
+                    }
+                }
+            }
+            Ok(0)
+        })
+    }
+
+    fn reserve(&self, _offset: u64, _length: u64) -> Io {
+        if !self.disk.begin() {
+            return self.never();
+        }
+        self.later(0, |_| Ok(0))
+    }
+}
