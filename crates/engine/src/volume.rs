@@ -66,11 +66,6 @@ impl Volume {
         &self.pool
     }
 
-    /// The shards that hold its blocks: the first, and how many.
-    pub fn shards(&self) -> (usize, usize) {
-        self.shared.slices.extent()
-    }
-
     /// The reactors that its blocks are on, each once, in the order of its slices: requests that come up there need not go to another.
     pub fn reactors(&self) -> Vec<Remote> {
         let mut found: Vec<Remote> = Vec::new();

@@ -27,7 +27,8 @@ fn slices_deal_every_block_to_one_place() {
         }
         let holders: Vec<usize> = slices.holders().collect();
         assert_eq!(holders[0], slices.place(0).0);
-        assert_eq!(slices.extent(), (holders[0], holders.len()));
+        let spread = slices.spread();
+        assert_eq!((usize::from(spread.first), usize::from(spread.shards)), (holders[0], holders.len()));
         for (shard, blocks) in next.into_iter().enumerate() {
             assert_eq!(holders.contains(&shard), blocks > 0, "shard {shard} of {slices:?}");
         }

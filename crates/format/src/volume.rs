@@ -47,6 +47,17 @@ pub struct VolumeSpread {
     pub shards: u16,
 }
 
+impl VolumeSpread {
+    /// True if a pool of so many shards has these.
+    pub fn fits(self, shards: usize) -> bool {
+        usize::from(self.shards) <= shards
+            && match self.shards {
+                0 => self.first == 0,
+                _ => usize::from(self.first) < shards,
+            }
+    }
+}
+
 /// A volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRecord {
@@ -159,8 +170,7 @@ impl VolumeRecord {
             bytes: input.u64()?,
         };
         let spread = VolumeSpread { first: input.u16()?, shards: input.u16()? };
-        let known = usize::from(spread.first) < SHARDS_MAX && usize::from(spread.shards) <= SHARDS_MAX;
-        if !known || spread.shards == 0 && spread.first != 0 {
+        if !spread.fits(SHARDS_MAX) {
             return Err(FormatError::Invalid("volume spread"));
         }
         Ok(Self { id, name, kind, state, size, sector, layer, parent, created, service, thick, spread })

@@ -51,6 +51,15 @@ fn a_size_that_is_no_multiple_of_the_sector_is_refused() {
 }
 
 #[test]
+fn a_spread_fits_where_there_are_its_shards() {
+    for (first, shards, of, fits) in
+        [(0, 0, 1, true), (1, 0, 2, false), (1, 2, 2, true), (2, 1, 2, false), (0, 3, 2, false)]
+    {
+        assert_eq!(VolumeSpread { first, shards }.fits(of), fits, "{first} {shards} of {of}");
+    }
+}
+
+#[test]
 fn a_spread_that_no_pool_has_is_refused() {
     let decoded = |first, shards| {
         let record = record(4096, VolumeSpread { first, shards });

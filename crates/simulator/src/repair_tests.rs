@@ -137,6 +137,20 @@ fn a_rebuild_does_not_spread_damage() {
 }
 
 /// What is damaged beyond the scheme is lost, and said; the rest of the column is rebuilt, and the pool goes on.
+/// Of the first blocks of `v`, those that cannot be read; the others are what was written.
+async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
+    let volume = pool.open_volume("v").await.unwrap().attach();
+    let mut lost = 0;
+    for block in 0..blocks {
+        let buffer = Buffer::new(4096);
+        match volume.read(block * BLOCK, &buffer.span()).await {
+            Ok(()) => assert!(buffer.as_slice() == content(3, block, 4096), "block {block}"),
+            Err(_) => lost += 1,
+        }
+    }
+    lost
+}
+
 #[test]
 fn rows_that_cannot_be_computed_are_counted() {
     let machine = machine(&Setup::small("2+1", 4), 8);
@@ -148,16 +162,7 @@ fn rows_that_cannot_be_computed_are_counted() {
         pool.fail_drive(0).await.unwrap();
         let status = settled(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
-        let volume = pool.open_volume("v").await.unwrap().attach();
-        let mut lost = 0;
-        for block in 0..300 {
-            let buffer = Buffer::new(4096);
-            let read = volume.read(block * BLOCK, &buffer.span()).await;
-            match read {
-                Ok(()) => assert!(buffer.as_slice() == content(3, block, 4096)),
-                Err(_) => lost += 1,
-            }
-        }
+        let lost = unreadable(pool, 300).await;
         // Either cell of a row may have been a block's, and parity besides.
         let damaged = status.repair.damaged_rows;
         assert!((1..=8).contains(&damaged) && (1..=2 * damaged).contains(&lost), "{damaged} {lost}");
@@ -198,16 +203,7 @@ fn rows_whose_header_is_lost_are_computed_one_by_one() {
             before,
             "what was written for a cell that is lost is no other block"
         );
-        let volume = pool.open_volume("v").await.unwrap().attach();
-        let mut lost = 0;
-        for block in 0..1400 {
-            let buffer = Buffer::new(4096);
-            let read = volume.read(block * BLOCK, &buffer.span()).await;
-            match read {
-                Ok(()) => assert!(buffer.as_slice() == content(3, block, 4096), "block {block}"),
-                Err(_) => lost += 1,
-            }
-        }
+        let lost = unreadable(pool, 1400).await;
         assert!((1..=2 * 12).contains(&lost), "{lost}");
     });
 }

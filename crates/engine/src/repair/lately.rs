@@ -1,7 +1,7 @@
 //! How long users' operations took lately: counts of them by how long they took, in two windows of time that take turns.
 //!
 //! Always true: one thread writes the counts, and any thread may read them; who reads while a window begins anew may miss some. What takes up to
-//! [`LONGEST`] is told to an eighth. Must not know: what the operations are.
+//! two minutes is told to an eighth. Must not know: what the operations are.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,9 +17,6 @@ const STEPS: u32 = 3;
 /// Doublings above the first steps.
 const DOUBLINGS: u32 = 26;
 const BUCKETS: usize = ((DOUBLINGS + 1) << STEPS) as usize;
-/// What takes longer counts as this.
-#[cfg(test)]
-const LONGEST: Duration = Duration::from_nanos(1 << (FINEST + STEPS + DOUBLINGS));
 
 /// See the module.
 #[derive(Debug, Default)]

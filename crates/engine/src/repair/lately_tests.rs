@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What takes longer counts as this.
+const LONGEST: Duration = Duration::from_nanos(1 << (FINEST + STEPS + DOUBLINGS));
+
 fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
@@ -14,6 +17,7 @@ fn told(lately: &Lately, now: Instant) -> Option<UsersLately> {
 
 #[test]
 fn every_length_is_told_to_an_eighth() {
+    assert!(LONGEST >= Duration::from_secs(120));
     let mut nanos = 1;
     let mut before = 0;
     while nanos < LONGEST.as_nanos() as u64 {

@@ -25,13 +25,13 @@ impl Slices {
         Self::of(VolumeSpread::default(), shards)
     }
 
-    /// As a volume's record says, in a pool of so many shards.
+    /// As a volume's record says, in a pool of so many shards, which has them.
     pub(crate) fn of(spread: VolumeSpread, shards: usize) -> Self {
-        assert!(shards > 0, "a pool has shards");
+        assert!(shards > 0 && spread.fits(shards), "{spread:?} in a pool of {shards} shards");
         let shards = shards as u64;
         match u64::from(spread.shards) {
             0 => Self { shards, first: 0, turns: shards },
-            turns => Self { shards, first: u64::from(spread.first) % shards, turns: turns.min(shards) },
+            turns => Self { shards, first: spread.first.into(), turns },
         }
     }
 
@@ -48,10 +48,10 @@ impl Slices {
         (0..turns).map(move |turn| usize::try_from((first + turn) % shards).unwrap_or(0))
     }
 
-    /// The first shard that holds the volume, and how many do.
-    pub(crate) fn extent(&self) -> (usize, usize) {
-        let narrow = |number| usize::try_from(number).unwrap_or(usize::MAX);
-        (narrow(self.first), narrow(self.turns))
+    /// The shards that hold the volume, by number even if they are all.
+    pub(crate) fn spread(&self) -> VolumeSpread {
+        let narrow = |number| u16::try_from(number).unwrap_or(u16::MAX);
+        VolumeSpread { first: narrow(self.first), shards: narrow(self.turns) }
     }
 
     /// The turn of a shard; `None` if it holds nothing of the volume.

@@ -200,15 +200,10 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
             weight: if info.service.weight == 0 { Service::default().weight } else { info.service.weight },
             thick: info.thick,
         },
-        shards: narrow(info.shards.1),
-        first_shard: narrow(info.shards.0),
+        shards: info.spread.shards,
+        first_shard: info.spread.first,
         exported: false,
     }
-}
-
-/// A number of shards.
-fn narrow(shards: usize) -> u16 {
-    u16::try_from(shards).unwrap_or(u16::MAX)
 }
 
 fn no_volume(pool: &str, name: &str) -> Error {

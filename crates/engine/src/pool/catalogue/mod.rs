@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use format::limits::{BLOCK, NAME_MAX, VOLUMES_MAX};
-use format::{LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
+use format::{FormatError, LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
 use reactor::{Buffer, Home, Notify, Reactor, Semaphore, WaitList};
 
 use super::Pool;
@@ -107,17 +107,26 @@ impl Catalogue {
         {
             let block = Buffer::new(BLOCK);
             catalogue.shard.read_layer(LayerId::SYSTEM, found, &block.span()).await?;
-            let record = VolumeRecord::decode(block.as_slice()).map_err(|error| {
-                let message = format!("catalogue record {found} is damaged");
-                Error::corrupt(message, Default::default(), Some(error))
-            })?;
-            catalogue.insert(record);
+            catalogue.insert(catalogue.decode(found, block.as_slice())?);
             next = found + 1;
         }
         catalogue.introduce_all().await?;
         Reactor::current().spawn(catalogue.clone().tidy()).detach();
         catalogue.untidy.notify();
         Ok(catalogue)
+    }
+
+    /// What block `number` of the catalogue holds.
+    fn decode(&self, number: u64, block: &[u8]) -> Result<VolumeRecord> {
+        let damaged = |error| {
+            let message = format!("catalogue record {number} is damaged");
+            Error::corrupt(message, Default::default(), Some(error))
+        };
+        let record = VolumeRecord::decode(block).map_err(damaged)?;
+        match record.spread.fits(self.shards.len()) {
+            true => Ok(record),
+            false => Err(damaged(FormatError::Invalid("volume spread"))),
+        }
     }
 
     /// Tells every shard of every volume, and learns from them which numbers of layers are taken.
@@ -298,3 +307,6 @@ fn split_name(name: &str) -> Result<(&str, &str)> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,9 @@ impl Catalogue {
         let all = self.shards.len();
         let Some(wanted) = wanted else { return Ok(VolumeSpread::default()) };
         if !(1..=all).contains(&usize::from(wanted)) {
-            let message = format!("a volume on {wanted} shards: the pool has {all}");
+            let message = format!(
+                "a volume cannot be on {wanted} shards, the pool has {all}: say 1 to {all}, or nothing for all"
+            );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let dealt = self.dealt();

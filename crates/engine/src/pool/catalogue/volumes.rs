@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use format::limits::{BLOCK, VOLUME_MAX};
-use format::{EventKind, VolumeKind, VolumeRecord, VolumeService, VolumeState};
+use format::{EventKind, VolumeKind, VolumeRecord, VolumeService, VolumeSpread, VolumeState};
 use reactor::Buffer;
 
 use super::{AT, Catalogue, Pool, VolumeShared, check_name};
@@ -53,8 +53,8 @@ pub struct VolumeInfo {
     pub service: VolumeService,
     /// Room is kept for all of it.
     pub thick: bool,
-    /// The shards that hold its blocks: the first, and how many.
-    pub shards: (usize, usize),
+    /// The shards that hold its blocks, by number even if they are all.
+    pub spread: VolumeSpread,
     /// It could not be freed; the next opening tries again.
     pub stuck: bool,
 }
@@ -88,7 +88,7 @@ impl Catalogue {
                 kept_by: self.kept_by(record),
                 service: record.service,
                 thick: record.thick,
-                shards: self.slices(record).extent(),
+                spread: self.slices(record).spread(),
                 stuck: self.stuck.borrow().contains(&record.id),
             });
         }
