@@ -136,14 +136,14 @@ fn a_rebuild_does_not_spread_damage() {
     }
 }
 
-/// What is damaged beyond the scheme is lost, and said; the rest of the column is rebuilt, and the pool goes on.
 /// Of the first blocks of `v`, those that cannot be read; the others are what was written.
 async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
     let volume = pool.open_volume("v").await.unwrap().attach();
     let mut lost = 0;
     for block in 0..blocks {
         let buffer = Buffer::new(4096);
-        match volume.read(block * BLOCK, &buffer.span()).await {
+        let read = volume.read(block * BLOCK, &buffer.span()).await;
+        match read {
             Ok(()) => assert!(buffer.as_slice() == content(3, block, 4096), "block {block}"),
             Err(_) => lost += 1,
         }
@@ -151,6 +151,7 @@ async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
     lost
 }
 
+/// What is damaged beyond the scheme is lost, and said; the rest of the column is rebuilt, and the pool goes on.
 #[test]
 fn rows_that_cannot_be_computed_are_counted() {
     let machine = machine(&Setup::small("2+1", 4), 8);
