@@ -57,6 +57,8 @@ pub struct CheckReport {
     pub meta_blocks: u64,
     /// Segments in use.
     pub segments: u64,
+    /// Those of them in which nothing lives: they are written just now, or the next checkpoints let them go.
+    pub empty_segments: u64,
     /// Rows whose code was verified.
     pub rows: u64,
     /// Records behind the checkpoints, that an opening would replay.
@@ -102,6 +104,7 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
         found.layers.iter().for_each(|(layer, blocks)| *layers.entry(*layer).or_default() += blocks);
         report.meta_blocks += found.meta_blocks;
         report.segments += found.segments;
+        report.empty_segments += found.empty_segments;
         report.rows += found.rows;
         report.records += found.records;
         report.findings.extend(found.findings);

@@ -35,6 +35,8 @@ pub(crate) struct ShardFindings {
     pub(crate) rows: u64,
     /// Segments in use.
     pub(crate) segments: u64,
+    /// Those of them in which nothing lives.
+    pub(crate) empty_segments: u64,
     /// Records behind the checkpoint.
     pub(crate) records: u64,
     /// Volume records, of shard 0.
@@ -71,7 +73,6 @@ pub(crate) async fn verify_shard(candidate: &Rc<Candidate>) -> Result<ShardFindi
     let owners = collect_owners(&parts, &mut found).await?;
     check_counts(&parts.rows, &owners, &mut found);
     let ids: Vec<SegmentId> = parts.rows.segments.borrow().ids().collect();
-    found.segments = ids.len() as u64;
     for id in ids {
         let known = Known { owners: &owners, incomplete: &parts.incomplete };
         verify_segment(&parts.rows, id, &known, &mut found).await;
@@ -173,6 +174,8 @@ fn check_counts(rows: &Rows, owners: &Owners, found: &mut ShardFindings) {
     }
     for id in segments.ids() {
         let (said, is) = (segments.live(id), counts.get(&id).copied().unwrap_or(0));
+        found.segments += 1;
+        found.empty_segments += u64::from(is == 0);
         if said != is {
             let message = format!("S1: segment {id} is said to hold {said} live blocks and holds {is}");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));

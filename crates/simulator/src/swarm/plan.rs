@@ -84,6 +84,10 @@ pub(super) struct Plan {
     pub(super) days_pass: u64,
     /// Days from one scrub to the next.
     pub(super) scrub_days: u64,
+    /// The power is cut while there is work, and there is work until then: not while the pool opens, nor after the last operation.
+    pub(super) cut_at_work: bool,
+    /// A write is followed by a flush once in so many; 0 for never.
+    pub(super) flush_after: u64,
 }
 
 /// A seed's plan. Whatever came to be planned later is drawn from `other`, so that seeds keep what they had.
@@ -153,6 +157,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
     let (days_pass, scrub_days) = (*other.choose(&[0, 20, 100]), *other.choose(&[0, 1, 30]));
     setup.tuning.slowdown = *other.choose(&[0, 150, 200, 200]);
     faults.fail_write = *other.choose(&[0, 0, 300, 3000]);
+    let (cut_at_work, flush_after) = (other.once_in(2), *other.choose(&[0, 1, 4, 20]));
     Plan {
         weights: weights.collect(),
         setup,
@@ -166,6 +171,8 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         stretch: Stretch(*random.choose(&[1, 1, 64])),
         days_pass,
         scrub_days,
+        cut_at_work,
+        flush_after,
     }
 }
 

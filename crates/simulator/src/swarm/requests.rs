@@ -43,7 +43,11 @@ impl Life {
         if was_thick && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
             self.must_have_room(pool, name).await;
         }
+        let written = result.is_ok();
         self.tolerate("write", result);
+        if written && self.later.once_in(self.plan.flush_after) {
+            self.flush(name, volume).await;
+        }
     }
 
     /// True if the engine promises that such a write is there whole or not at all.
