@@ -27,7 +27,7 @@ impl Slices {
 
     /// As a volume's record says, in a pool of so many shards, which has them.
     pub(crate) fn of(spread: VolumeSpread, shards: usize) -> Self {
-        assert!(shards > 0 && spread.fits(shards), "{spread:?} in a pool of {shards} shards");
+        assert!(shards > 0 && spread.fits(shards), "F4: {spread:?} in a pool of {shards} shards");
         let shards = shards as u64;
         match u64::from(spread.shards) {
             0 => Self { shards, first: 0, turns: shards },
