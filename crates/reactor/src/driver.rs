@@ -1,6 +1,7 @@
 //! What a reactor waits in, and how other threads end that wait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Instant;
 
@@ -18,6 +19,13 @@ pub trait Driver {
     /// Hands over what was queued and sleeps until something may have completed, [`Rouse::rouse`] is called, or
     /// `until` (never, if `None`). Completes what has ended.
     fn sleep(&self, until: Option<Instant>);
+
+    /// How long a call takes to what lives on the same reactor under this key, or, if not `there`, its answer back: no time at all, but
+    /// where one reactor stands for several.
+    fn on_the_way(&self, key: u64, there: bool) -> Duration {
+        let _ = (key, there);
+        Duration::ZERO
+    }
 
     /// What another thread calls to end [`Driver::sleep`].
     fn rouser(&self) -> Arc<dyn Rouse>;

@@ -128,6 +128,11 @@ impl Reactor {
         self.sleep_until(self.now() + length)
     }
 
+    /// See [`Driver::on_the_way`].
+    pub(crate) fn on_the_way(&self, key: u64, there: bool) -> Duration {
+        self.inner.driver.on_the_way(key, there)
+    }
+
     /// Waits for `length` asleep, unless something else is to be done: a reactor does not poll for anything meanwhile.
     pub fn rest(&self, length: Duration) -> Rest {
         self.inner.resting.set(self.inner.resting.get() + 1);

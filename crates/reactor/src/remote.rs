@@ -174,11 +174,33 @@ impl<T: 'static> Home<T> {
         R: Send + 'static,
     {
         if let Some(resident) = self.local() {
-            return Ok(work(resident).await);
+            let way =
+                Reactor::try_current().map_or(Duration::ZERO, |reactor| reactor.on_the_way(self.key, true));
+            if way.is_zero() {
+                return Ok(work(resident).await);
+            }
+            return Box::pin(self.call_from_afar(way, work)).await;
         }
         // The key alone goes there: a handle would be counted, on a line that all who call share.
         let key = self.key;
         self.remote.ask(move || resident(key).map(work)).await
+    }
+
+    /// As [`Home::call`], of a resident of the same reactor to which it takes time.
+    async fn call_from_afar<R, F>(
+        &self,
+        way: Duration,
+        work: impl FnOnce(Rc<T>) -> F,
+    ) -> Result<R, ReactorGone>
+    where
+        F: Future<Output = R>,
+    {
+        let reactor = Reactor::current();
+        reactor.sleep(way).await;
+        let resident = self.local().ok_or(ReactorGone)?;
+        let answer = work(resident).await;
+        reactor.sleep(reactor.on_the_way(self.key, false)).await;
+        Ok(answer)
     }
 
     /// Forgets the resident. Call it on the resident's own thread.

@@ -5,6 +5,8 @@
 //! misdirect writes, fail them, rot, fail reads, stall, die and come back stale. What the engine answers is checked against a plain
 //! model; what it leaves on the drives is checked by its own verifier.
 //!
+//! Where a run wants it, calls between the parts of a pool take time, as if each were on a reactor of its own.
+//!
 //! Always true: the same seed gives the same run, byte for byte; faults never exceed what the pool's scheme bears, unless
 //! a clean error is what is expected. Never linked into the product.
 
@@ -27,6 +29,8 @@ mod repair_tests;
 mod schedule_tests;
 #[cfg(test)]
 mod scrub_tests;
+#[cfg(test)]
+mod snapshot_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

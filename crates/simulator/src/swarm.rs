@@ -136,6 +136,9 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
         println!("{:?}\nweights {:?} victims {:?} {:?}", plan.setup, plan.weights, plan.victims, plan.faults);
     }
     let machine = Machine::new(&plan.setup, mix(seed));
+    if plan.apart > 0 {
+        machine.world.set_apart(plan.apart, mix(seed ^ 0xFA12));
+    }
     let victims = plan.victims.clone();
     let life = Rc::new(Life {
         plan,

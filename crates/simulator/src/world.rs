@@ -3,14 +3,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 use engine::WallClock;
 use reactor::{Clock, Driver, Instant, Rouse};
+
+use crate::random::Random;
 
 /// Something that happens at its moment.
 type Event = Box<dyn FnOnce()>;
@@ -29,6 +32,16 @@ pub struct World {
     /// Cycles of the executor since something last happened.
     busy: Cell<u32>,
     day: Arc<TimeOfDay>,
+    ways: RefCell<Option<Ways>>,
+}
+
+/// How long calls take between the parts of a pool, which share the one reactor as if each had its own.
+struct Ways {
+    random: Random,
+    /// Nanoseconds at most.
+    longest: u64,
+    /// When the last one arrives on each way: calls and answers do not overtake each other on it.
+    arrivals: BTreeMap<(u64, bool), u64>,
 }
 
 /// The time of day, for whoever may be on any thread.
@@ -78,6 +91,12 @@ impl World {
     /// A world at the beginning of time.
     pub fn new() -> Rc<Self> {
         Rc::default()
+    }
+
+    /// From now on calls between the parts of a pool take up to so many nanoseconds, as between reactors.
+    pub fn set_apart(&self, longest: u64, seed: u64) {
+        let ways = Ways { random: Random::new(seed), longest, arrivals: BTreeMap::new() };
+        *self.ways.borrow_mut() = Some(ways);
     }
 
     /// Lets `event` happen `delay` nanoseconds from now.
@@ -180,6 +199,16 @@ impl Driver for World {
         self.stuck.set(0);
         self.now.set(self.now.get().max(next));
         self.day.now.store(self.now.get(), Ordering::Relaxed);
+    }
+
+    fn on_the_way(&self, key: u64, there: bool) -> Duration {
+        let mut ways = self.ways.borrow_mut();
+        let Some(Ways { random, longest, arrivals }) = ways.as_mut() else { return Duration::ZERO };
+        let now = self.now.get();
+        let takes = random.between(1, *longest);
+        let last = arrivals.entry((key, there)).or_default();
+        *last = (now + takes).max(*last + 1);
+        Duration::from_nanos(*last - now)
     }
 
     fn rouser(&self) -> Arc<dyn Rouse> {

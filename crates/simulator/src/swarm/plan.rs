@@ -88,6 +88,8 @@ pub(super) struct Plan {
     pub(super) cut_at_work: bool,
     /// A write is followed by a flush once in so many; 0 for never.
     pub(super) flush_after: u64,
+    /// Nanoseconds that a call between parts of the pool takes at most; 0 for none.
+    pub(super) apart: u64,
 }
 
 /// A seed's plan. Whatever came to be planned later is drawn from `other`, so that seeds keep what they had.
@@ -158,6 +160,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
     setup.tuning.slowdown = *other.choose(&[0, 150, 200, 200]);
     faults.fail_write = *other.choose(&[0, 0, 300, 3000]);
     let (cut_at_work, flush_after) = (other.once_in(2), *other.choose(&[0, 1, 4, 20]));
+    let apart = *other.choose(&[0, 0, 20_000, 2_000_000]);
     Plan {
         weights: weights.collect(),
         setup,
@@ -173,6 +176,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         scrub_days,
         cut_at_work,
         flush_after,
+        apart,
     }
 }
 
