@@ -26,6 +26,8 @@ mod members_tests;
 #[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
+mod returns_tests;
+#[cfg(test)]
 mod schedule_tests;
 #[cfg(test)]
 mod scrub_tests;

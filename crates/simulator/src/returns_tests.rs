@@ -1,0 +1,86 @@
+//! Drives that come back: what is believed of them, and from when on.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::{ErrorKind, RepairLimits, RepairState, Tuning};
+use format::DriveState;
+use reactor::Reactor;
+
+use crate::repair_tests::{compare, fill, machine, settled, state, with_pool};
+use crate::run::{Ended, Machine, Setup, judge};
+
+fn paused(scheme: &str, drives: usize) -> Setup {
+    let setup = Setup::small(scheme, drives);
+    let repair = RepairLimits { paused: true, bytes_per_second: 0 };
+    Setup { tuning: Tuning { repair, ..setup.tuning }, ..setup }
+}
+
+/// It counts as lost as long as it lacks what it missed, however long that takes, and over openings.
+#[test]
+fn a_drive_that_is_back_counts_as_lost_until_it_has_everything() {
+    for at_an_opening in [false, true] {
+        let machine = machine(&paused("2+1", 3), 20);
+        with_pool(&machine, async |pool| {
+            fill(pool, "v", 300, 3).await;
+            machine.disks[1].set_dead(true);
+            fill(pool, "w", 60, 8).await;
+            assert_eq!(state(&settled(pool).await, 1), DriveState::Missing);
+            machine.disks[1].plug_in();
+            if !at_an_opening {
+                machine.bring_back(pool, 1).await.unwrap();
+            }
+        });
+        for _ in 0..2 {
+            with_pool(&machine, async |pool| {
+                pool.checkpoint().await.unwrap();
+                // Each shard looks in the background.
+                Reactor::current().sleep(Duration::from_secs(1)).await;
+                let status = pool.status().await.unwrap();
+                assert_eq!(
+                    (state(&status, 1), status.repair.state),
+                    (DriveState::Returning, RepairState::Paused)
+                );
+                assert_eq!(pool.fail_drive(0).await.unwrap_err().kind(), ErrorKind::PoolFailed);
+            });
+        }
+        with_pool(&machine, async |pool| {
+            pool.set_repair_limits(RepairLimits::default()).await.unwrap();
+            assert_eq!(state(&settled(pool).await, 1), DriveState::Online);
+            pool.fail_drive(0).await.unwrap();
+            compare(pool, "v", 3).await;
+            compare(pool, "w", 8).await;
+        });
+    }
+}
+
+fn leave_out(machine: &Machine, drives: &[usize]) {
+    let mut absent = machine.absent.borrow_mut();
+    absent.iter_mut().enumerate().for_each(|(index, place)| *place = drives.contains(&index));
+}
+
+/// A drive that was used without the others holds what they know nothing of: neither an opening nor a command takes it back.
+#[test]
+fn a_drive_that_was_used_without_the_others_is_not_taken_back() {
+    let machine = machine(&Setup::small("1+1", 2), 21);
+    with_pool(&machine, async |pool| fill(pool, "v", 300, 3).await);
+    leave_out(&machine, &[1]);
+    with_pool(&machine, async |pool| fill(pool, "w", 60, 8).await);
+    leave_out(&machine, &[0]);
+    with_pool(&machine, async |pool| fill(pool, "x", 200, 9).await);
+    leave_out(&machine, &[]);
+    let opens = |machine: &Rc<Machine>| {
+        let this = machine.clone();
+        machine.boot(async move || this.open().await.map(|_| ()).map_err(|error| error.kind()))
+    };
+    assert_eq!(opens(&machine), Ended::Done(Err(ErrorKind::NotAPool)));
+    leave_out(&machine, &[1]);
+    with_pool(&machine, async |pool| {
+        assert_eq!(machine.bring_back(pool, 1).await.unwrap_err().kind(), ErrorKind::Invalid);
+        let status = settled(pool).await;
+        assert_eq!((state(&status, 1), status.drives.len()), (DriveState::Missing, 2));
+        compare(pool, "v", 3).await;
+        compare(pool, "w", 8).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
