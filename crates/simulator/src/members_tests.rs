@@ -333,3 +333,30 @@ fn a_drive_that_is_pulled_while_it_takes_columns_gets_them_again() {
     }
     assert!(lost_at_work > 10, "{lost_at_work}");
 }
+
+/// When the last drive that has to be flushed has been emptied, what had landed and was not flushed is durable: another one can be
+/// emptied then.
+#[test]
+fn the_last_drive_that_forgets_is_emptied_and_another_one_after_it() {
+    let setup = Setup::small("3+0", 5);
+    let machine = machine(&Setup { volatile: vec![false, false, false, false, true], ..setup }, 13);
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 700, 3).await;
+        pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 1 << 20 }).await.unwrap();
+        pool.evacuate_drive(4).await.unwrap();
+        let volume = pool.open_volume("v").await.unwrap().attach();
+        while state(&pool.status().await.unwrap(), 4) != DriveState::Removed {
+            // Landed, and flushed by nobody.
+            let bytes = crate::model::content(3, 0, 4096);
+            volume.write(0, &Buffer::copy_of(&bytes).span()).await.unwrap();
+        }
+        // It goes to a segment of another class.
+        let long: Vec<u8> = (0..64).flat_map(|block| crate::model::content(3, block, 4096)).collect();
+        volume.write(0, &Buffer::copy_of(&long).span()).await.unwrap();
+        pool.evacuate_drive(0).await.unwrap();
+        let status = settled(pool).await;
+        assert_eq!((state(&status, 0), status.repair.state), (DriveState::Removed, RepairState::Whole));
+        compare(pool, "v", 3).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}

@@ -119,16 +119,8 @@ impl Shard {
         }
         self.rows.drives.lose(drive);
         self.repair_anew();
-        let concerned = {
-            let mut segments = self.rows.segments.borrow_mut();
-            let concerned = segments.drive_lost(drive);
-            if self.rows.drives.all_durable() {
-                // It was the last one that had to be flushed.
-                let landed = segments.flush_mark();
-                segments.flushed(&landed);
-            }
-            concerned
-        };
+        let concerned = self.rows.segments.borrow_mut().drive_lost(drive);
+        self.needs_flush_no_more();
         tracing::warn!(shard = %self.identity.shard, %drive, concerned, "a drive was taken out of use");
         self.repair_soon();
         self.link.publish(self.log.shard_record()).await
@@ -163,6 +155,16 @@ impl Shard {
     /// A drive belongs to the pool no more, and nothing lies on it.
     pub(crate) fn forget_drive(&self, index: DriveIndex) {
         self.rows.drives.lose(index);
+        self.needs_flush_no_more();
+    }
+
+    /// A drive has gone. If it was the last one that had to be flushed, what has landed is durable: no flush will say so.
+    fn needs_flush_no_more(&self) {
+        if self.rows.drives.all_durable() {
+            let mut segments = self.rows.segments.borrow_mut();
+            let landed = segments.flush_mark();
+            segments.flushed(&landed);
+        }
     }
 
     /// The pool has failed: nothing is written any more.
