@@ -10,22 +10,33 @@ use std::time::Duration;
 
 use format::limits::BLOCK;
 use format::{CheckpointRoot, Item, LayerEntry, MapEntry, Sequence};
-use reactor::{Buffer, LocalReceiver, Reactor, local_oneshot};
+use reactor::{Buffer, LocalReceiver, Reactor, Span, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
 use super::tables::TableContents;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Effect, Request, Stream};
-use crate::map::NodeImage;
+use crate::map::{NodeImage, NodeRef};
 
 /// Requests of nodes that are under way at once.
 const REQUESTS_MAX: usize = 4;
+
+/// Nodes that are copied before others have a turn.
+const IMAGES_AT_ONCE: usize = 8;
 
 /// How long somebody who needs a checkpoint waits after one that failed.
 const AGAIN: Duration = Duration::from_millis(100);
 
 type Pending = LocalReceiver<Result<Vec<MapEntry>>>;
+
+/// Nodes that are stored together.
+#[derive(Default)]
+struct Images {
+    items: SmallVec<[Item; 1]>,
+    data: SmallVec<[Span; 1]>,
+    nodes: Vec<NodeRef>,
+}
 
 impl Shard {
     /// Makes checkpoints when they are due, until the shard stops. One task a shard.
@@ -81,7 +92,9 @@ impl Shard {
         self.log.checkpoint_ended(result.is_ok());
         self.checkpointed.wake_all();
         self.unpinned.wake_all();
-        self.repair_after_checkpoint(result.is_ok());
+        if result.is_ok() {
+            self.repair_after_checkpoint();
+        }
         result
     }
 
@@ -136,14 +149,11 @@ impl Shard {
     async fn store_level(&self, level: usize) -> Result<()> {
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut outcome = Ok(());
-        loop {
-            let images = self.ledger.map.borrow_mut().take_level(level, self.geometry.meta_blocks());
-            if images.is_empty() || outcome.is_err() {
-                // Images handed out after a failure are given back dirty.
-                images.iter().for_each(|image| self.ledger.map.borrow_mut().node_failed(image.node));
-                break;
-            }
-            pending.extend(self.store_images(images));
+        // After a failure the rest stays frozen, and is given back dirty.
+        while outcome.is_ok()
+            && let Some(images) = self.gather_images(level).await
+        {
+            pending.extend(self.enqueue_images(images));
             if pending.len() >= REQUESTS_MAX
                 && let Some(first) = pending.pop_front()
             {
@@ -156,28 +166,43 @@ impl Shard {
         outcome
     }
 
-    /// Queues images for storing; the empty ones are done at once.
-    fn store_images(&self, images: Vec<NodeImage>) -> Option<Pending> {
-        let mut request =
-            Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Nothing, reply: None };
-        let mut nodes = Vec::with_capacity(images.len());
-        for image in images {
-            let Some(entries) = image.entries else {
-                self.ledger.node_stored(image.node, MapEntry::ABSENT);
-                continue;
-            };
-            let mut block = Buffer::new(BLOCK);
-            format::encode_entries(&entries, block.as_mut_slice());
-            request.items.push(Item::Node { layer: image.layer, level: image.level, index: image.index });
-            request.data.push(block.span());
-            nodes.push(image.node);
+    /// As many images of a level as one request stores; the empty ones are done at once. `None` when the level has been handed out.
+    async fn gather_images(&self, level: usize) -> Option<Images> {
+        let most = self.geometry.meta_blocks();
+        let (mut images, mut taken) = (Images::default(), 0);
+        while taken < most {
+            let count = IMAGES_AT_ONCE.min(most - taken);
+            let portion = self.ledger.map.borrow_mut().take_level(level, count);
+            if portion.is_empty() {
+                break;
+            }
+            taken += portion.len();
+            portion.into_iter().for_each(|image| self.add_image(&mut images, image));
+            Reactor::current().yield_now().await;
         }
+        (taken > 0).then_some(images)
+    }
+
+    fn add_image(&self, images: &mut Images, image: NodeImage) {
+        let Some(entries) = image.entries else {
+            self.ledger.node_stored(image.node, MapEntry::ABSENT);
+            return;
+        };
+        let mut block = Buffer::new(BLOCK);
+        format::encode_entries(&entries, block.as_mut_slice());
+        images.items.push(Item::Node { layer: image.layer, level: image.level, index: image.index });
+        images.data.push(block.span());
+        images.nodes.push(image.node);
+    }
+
+    /// Queues images for storing, if there are any.
+    fn enqueue_images(&self, images: Images) -> Option<Pending> {
+        let Images { items, data, nodes } = images;
         if nodes.is_empty() {
             return None;
         }
         let (sender, receiver) = local_oneshot();
-        request.effect = Effect::Nodes(nodes);
-        request.reply = Some(sender);
+        let request = Request { items, data, effect: Effect::Nodes(nodes), reply: Some(sender) };
         self.log.enqueue(Stream::Checkpoint, request);
         Some(receiver)
     }
