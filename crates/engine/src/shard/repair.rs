@@ -108,9 +108,9 @@ impl Shard {
         }
     }
 
-    /// A checkpoint was made, or could not be.
-    pub(super) fn repair_after_checkpoint(&self, made: bool) {
-        if made && self.repair.unconfirmed.replace(false) {
+    /// A checkpoint was made. One that could not be gave nothing back: repair that looked again for it would ask for the next one at once.
+    pub(super) fn repair_after_checkpoint(&self) {
+        if self.repair.unconfirmed.replace(false) {
             self.repair_soon();
         }
         self.repair_if_short();
