@@ -84,9 +84,10 @@ impl Space {
         self.whole.store(whole, Ordering::Relaxed);
     }
 
-    /// True if a segment that is opened now has all columns for which there are drives.
-    pub(crate) fn has_whole(&self) -> bool {
-        self.whole.load(Ordering::Relaxed) > 0
+    /// True if so many segments of each shard that miss columns can be completed, and have successors with all columns for which there are
+    /// drives. Else those who were completed would have taken the zones that their successors miss then, without end.
+    pub(crate) fn can_replace(&self, segments: usize) -> bool {
+        self.whole.load(Ordering::Relaxed) as usize >= 2 * segments * self.held.len()
     }
 
     /// A shard has counted anew.

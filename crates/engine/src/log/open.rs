@@ -98,13 +98,10 @@ impl Log {
 
     /// Ends the open segments that miss columns and whose successors would not: they can be completed then.
     pub(crate) fn seal_incomplete(&self) {
-        if !self.pace.space.has_whole() {
+        if !self.can_replace_incomplete() {
             return;
         }
-        let staying = self.rows.drives.staying();
-        for class in
-            CLASSES.into_iter().filter(|class| staying >= usize::from(self.scheme_of(*class).width()))
-        {
+        for class in self.classes_that_can_be_whole() {
             let open = self.open.of(class);
             if open.current.get().is_some_and(|id| self.is_incomplete(id)) {
                 self.seal(class);
@@ -114,6 +111,21 @@ impl Log {
             *open.spares.borrow_mut() = kept;
             ended.into_iter().for_each(|id| self.rows.segments.borrow_mut().seal(id));
         }
+    }
+
+    /// True if there is room for open segments that miss columns to be completed, and for their successors.
+    pub(crate) fn can_replace_incomplete(&self) -> bool {
+        let incomplete = |class| {
+            let open = self.open.of(class);
+            let spares = open.spares.borrow();
+            open.current.get().iter().chain(spares.iter()).filter(|id| self.is_incomplete(**id)).count()
+        };
+        self.pace.space.can_replace(self.classes_that_can_be_whole().map(incomplete).sum())
+    }
+
+    fn classes_that_can_be_whole(&self) -> impl Iterator<Item = SegmentClass> {
+        let staying = self.rows.drives.staying();
+        CLASSES.into_iter().filter(move |class| staying >= usize::from(self.scheme_of(*class).width()))
     }
 
     fn is_incomplete(&self, id: SegmentId) -> bool {

@@ -167,14 +167,11 @@ impl Segments {
     }
 
     /// All rows of a column lie in another zone now, flushed; the one that it had comes back by
-    /// [`Segments::release_vacated`]. The segment is pinned by whoever wrote the column.
+    /// [`Segments::release_vacated`].
     pub(crate) fn move_column(&mut self, id: SegmentId, column: Column, to: (DriveIndex, ZoneIndex)) {
         let checkpoints = self.checkpoints;
         let segment = self.get_mut(id);
-        assert!(
-            segment.life == Life::Sealed && segment.readers > 0,
-            "S3: only sealed, pinned segments change"
-        );
+        assert!(segment.life == Life::Sealed, "S3: only sealed segments change");
         let elsewhere =
             segment.record.columns.iter().all(|other| other.zone.is_none_or(|(on, _)| on != to.0));
         let Some(place) = segment.record.columns.get_mut(column.index()) else {
@@ -187,7 +184,8 @@ impl Segments {
         );
         let left = std::mem::replace(place, SegmentColumn::whole(to.0, to.1)).zone;
         segment.damaged &= !bit(column);
-        self.vacated.extend(left.map(|zone| Vacated { id, zone, checkpoints, drained: false }));
+        let drained = segment.readers == 0;
+        self.vacated.extend(left.map(|zone| Vacated { id, zone, checkpoints, drained }));
         self.place_columns(id);
     }
 

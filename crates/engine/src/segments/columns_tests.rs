@@ -120,11 +120,19 @@ fn a_zone_that_was_left_waits_for_a_checkpoint_and_for_readers() {
 }
 
 #[test]
+fn a_zone_that_nobody_reads_waits_for_a_checkpoint_only() {
+    let (mut segments, id) = segments();
+    settle(&mut segments, id);
+    segments.move_column(id, Column::new(1), (drive(4), zone(2)));
+    let after = segments.begin_checkpoint();
+    assert_eq!(segments.release_vacated(&after), [(drive(1), zone(7))]);
+}
+
+#[test]
 #[should_panic(expected = "Z1")]
 fn two_columns_never_share_a_drive() {
     let (mut segments, id) = segments();
     settle(&mut segments, id);
-    segments.pin(id);
     segments.move_column(id, Column::new(1), (drive(2), zone(9)));
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Target {
     pub(super) zone: (DriveIndex, ZoneIndex),
 }
 
-/// Columns of one segment that are to be written. The segment is pinned.
+/// Columns of one segment that are to be written.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) segment: Incomplete,
@@ -91,7 +91,7 @@ impl Job {
 }
 
 impl<'a> Rebuild<'a> {
-    /// Begins with a segment, whose `record` was taken when it was pinned.
+    /// Begins with a segment, which is pinned until this ends; its `record` was taken then.
     pub(super) fn new(shard: &'a Shard, job: &'a Job, record: &'a SegmentRecord) -> Self {
         let headers = HeaderReader::new(&shard.rows, &shard.identity, job.segment.id, record);
         let (known_to, met) = (Row::new(0), ColumnSet::EMPTY);

@@ -1,8 +1,9 @@
 //! A batch of segments that miss columns: zones on drives that the segment does not lie on; the columns written there; a flush; and the
 //! segments changed in memory.
 //!
-//! Always true: a segment changes only when its new columns are flushed (Z3), and is pinned from when it was looked at; zones that are
-//! held belong to a job, which gives them to its segment or back.
+//! Always true: a segment changes only when its new columns are flushed (Z3); zones that are held belong to a job, which gives them to
+//! its segment or back. Segments are pinned only while they are read: a batch may take long, and what the cleaner empties meanwhile is
+//! what checkpoints count on.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -33,7 +34,7 @@ const BATCH_TIME: Duration = Duration::from_secs(2);
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 
 impl Shard {
-    /// Segments to complete next, pinned, with zones for their columns; `obstacles` are what stands in the way of others.
+    /// Segments to complete next, with zones for their columns; `obstacles` are what stands in the way of others.
     pub(super) async fn plan_batch(
         &self,
         waiting: &mut Waiting,
@@ -55,7 +56,6 @@ impl Shard {
                 obstacles.extend(self.why_open(&segment));
                 continue;
             }
-            self.rows.segments.borrow_mut().pin(id);
             let mut job = Job { segment, targets: SmallVec::new() };
             let found = self.find_zones(&mut job, obstacles).await;
             if job.targets.is_empty() || found.is_err() {
@@ -78,7 +78,7 @@ impl Shard {
         if self.rows.drives.staying() < usize::from(segment.scheme.width()) {
             is_open.then_some(RepairState::NeedsDrive)
         } else {
-            (is_open && !self.log.pace.space.has_whole()).then_some(RepairState::NeedsSpace)
+            (is_open && !self.log.can_replace_incomplete()).then_some(RepairState::NeedsSpace)
         }
     }
 
@@ -125,9 +125,7 @@ impl Shard {
         }
         let flushed = self.flush_targets(&written).await;
         for job in written {
-            if flushed.is_ok() && self.take_effect(&job) {
-                self.rows.segments.borrow_mut().unpin(job.segment.id);
-            } else {
+            if flushed.is_err() || !self.take_effect(&job) {
                 self.give_up_job(&job);
             }
         }
@@ -141,13 +139,27 @@ impl Shard {
 
     /// Writes the columns of one segment; false if they are not needed any more, or repair stops.
     async fn run_job(&self, job: &Job) -> Result<bool> {
+        if !self.is_needed(job) {
+            return Ok(false);
+        }
+        self.rows.segments.borrow_mut().pin(job.segment.id);
+        let written = self.write_columns(job).await;
+        self.rows.segments.borrow_mut().unpin(job.segment.id);
+        written
+    }
+
+    fn is_needed(&self, job: &Job) -> bool {
+        self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation)
+    }
+
+    /// The same, with the segment pinned.
+    async fn write_columns(&self, job: &Job) -> Result<bool> {
         let record = self.rows.segments.borrow().record(job.segment.id);
         let mut rebuild = Rebuild::new(self, job, &record);
         let mut row = 0;
         while row < job.segment.rows {
-            let needed = self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation);
             // What is paused holds no space back: it begins anew.
-            if !needed || !self.repair_goes_on() || self.is_paused() {
+            if !self.is_needed(job) || !self.repair_goes_on() || self.is_paused() {
                 return Ok(false);
             }
             let goes_on = || self.repair_goes_on() && !self.is_paused();
@@ -203,15 +215,14 @@ impl Shard {
     /// Lets columns that are durable in their new zones belong to their segment. False if they must not: the segment is free
     /// by now, or a drive that took one is lost.
     fn take_effect(&self, job: &Job) -> bool {
-        let mut segments = self.rows.segments.borrow_mut();
-        let needed = segments.needs_columns(job.segment.id, job.segment.incarnation);
         let lost = job.targets.iter().find(|target| !self.rows.drives.is_online(target.zone.0));
         if let Some(target) = lost {
             self.could_not(&gone(target.zone.0));
         }
-        if !needed || lost.is_some() {
+        if lost.is_some() || !self.is_needed(job) {
             return false;
         }
+        let mut segments = self.rows.segments.borrow_mut();
         for target in &job.targets {
             segments.move_column(job.segment.id, target.column, target.zone);
             self.repair.held.borrow_mut().remove(&target.zone);
@@ -222,7 +233,6 @@ impl Shard {
 
     /// Gives back what a job holds.
     fn give_up_job(&self, job: &Job) {
-        self.rows.segments.borrow_mut().unpin(job.segment.id);
         let zones: Vec<_> = job.targets.iter().map(|target| target.zone).collect();
         zones.iter().for_each(|zone| assert!(self.repair.held.borrow_mut().remove(zone), "Z1: not held"));
         if !zones.is_empty() {
