@@ -251,6 +251,10 @@ impl Life {
                     stats.moved += moved;
                     stats.failing += failing;
                 });
+                if status.failure.is_none() && status.shards.iter().any(|shard| shard.checkpoints_refused > 0)
+                {
+                    return Err("S4: nothing was left for a checkpoint".into());
+                }
             }
             if last || life.random.once_in(2) {
                 let failed = life.pool_failed(&pool).await;

@@ -12,10 +12,10 @@ use crate::swarm::run_seed;
 use crate::sweep::{ALL, Swept, sweep, sweep_failures};
 
 /// Seeds that failed once, kept so that they never do again.
-const REGRESSIONS: [u64; 41] = [
+const REGRESSIONS: [u64; 43] = [
     16, 52, 154, 188, 212, 228, 235, 237, 244, 245, 283, 384, 486, 735, 1232, 2437, 2531, 4704, 5187, 7743,
     7867, 8835, 278, 1484, 2165, 2894, 3641, 697, 1237, 3675, 9027, 50597, 52235, 500_576, 750_283, 906_736,
-    911_192, 912_249, 71_300_569, 7_000_737, 9_439_281,
+    911_192, 912_249, 71_300_569, 7_000_737, 9_439_281, 8_200_469, 8_201_778,
 ];
 
 fn run(seeds: impl Iterator<Item = u64>) {

@@ -255,7 +255,8 @@ impl Control {
                 ));
             }
             let allocated = state.zones.allocate(scheme);
-            (allocated.ok_or_else(|| Error::new(ErrorKind::NoSpace, "the pool has no free zones"))?, level)
+            let none = "the pool has no free zones: bring back drives that are missing, or add one";
+            (allocated.ok_or_else(|| Error::new(ErrorKind::NoSpace, none))?, level)
         };
         self.count_space();
         let Allocated { columns, unreserved } = allocated;

@@ -121,7 +121,7 @@ impl Log {
 
     /// Lets a stream wait for a checkpoint; if none can be made, or this is one, says so instead.
     fn wait_or_refuse(&self, stream: Stream, error: &Error) {
-        if stream == Stream::Checkpoint || self.checkpoint_failed.get() || self.unserved.get() {
+        if stream == Stream::Checkpoint || self.checkpoint_failure.borrow().is_some() || self.unserved.get() {
             return self.refuse_all(stream, error);
         }
         let needs_less = |other: &&Stream| other.privilege() <= stream.privilege();

@@ -111,7 +111,7 @@ pub(crate) struct Log {
     /// Users and the cleaner, in step.
     pub(crate) pace: Pace,
     /// Checkpoints cannot be made now: waiting for one would be in vain.
-    checkpoint_failed: Cell<bool>,
+    checkpoint_failure: RefCell<Option<Error>>,
     /// Whose turn it is: the checkpoint's, or everybody else's.
     others_turn: Cell<bool>,
     /// Which of the others was served last.
@@ -189,7 +189,7 @@ impl Log {
             exhausted: Cell::new(false),
             asked: Cell::default(),
             pace: Pace::new(start.space),
-            checkpoint_failed: Cell::new(false),
+            checkpoint_failure: RefCell::default(),
             others_turn: Cell::new(true),
             last_other: Cell::new(Stream::Cold),
             counters: Cell::default(),
@@ -271,19 +271,19 @@ impl Log {
     }
 
     /// A checkpoint was made, or could not be: who waited for it goes on.
-    pub(crate) fn checkpoint_ended(&self, made: bool) {
-        self.checkpoint_failed.set(!made);
+    pub(crate) fn checkpoint_ended(&self, result: &Result<()>) {
+        *self.checkpoint_failure.borrow_mut() = result.as_ref().err().cloned();
         self.look_again();
     }
 
-    /// True if the last checkpoint could not be made.
-    pub(crate) fn checkpoint_has_failed(&self) -> bool {
-        self.checkpoint_failed.get()
+    /// Why the last checkpoint could not be made, if that is so and no space has come back since.
+    pub(crate) fn checkpoint_failure(&self) -> Option<Error> {
+        self.checkpoint_failure.borrow().clone()
     }
 
     /// Space was given back: who waits looks again.
     pub(crate) fn space_freed(&self) {
-        if self.checkpoint_failed.replace(false) {
+        if self.checkpoint_failure.take().is_some() {
             self.checkpoint_due.notify();
         }
         self.look_again();

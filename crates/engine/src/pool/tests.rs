@@ -2,9 +2,12 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use reactor::{Buffer, Clock, Drive, DriveProperties, Io, Memory, ParkDriver, Reactor, Span, SystemClock};
+use reactor::{
+    Buffer, Clock, Drive, DriveProperties, Io, IoError, IoErrorKind, Memory, ParkDriver, Reactor, Span,
+    SystemClock,
+};
 
 use super::*;
 use crate::ErrorKind;
@@ -210,17 +213,26 @@ fn lost_drives_are_borne_up_to_the_scheme() {
     });
 }
 
-/// A drive that counts the bytes that are read from it.
-struct Counting(Rc<dyn Drive>, Arc<AtomicU64>);
+/// What is watched of a drive, and what it is told.
+#[derive(Default)]
+struct Watch {
+    /// Bytes that were read from it.
+    read: AtomicU64,
+    /// It is a file on a file system, which may be full.
+    sparse: bool,
+    full: AtomicBool,
+}
 
-impl Drive for Counting {
+struct Watched(Rc<dyn Drive>, Arc<Watch>);
+
+impl Drive for Watched {
     fn properties(&self) -> DriveProperties {
-        self.0.properties()
+        DriveProperties { sparse: self.1.sparse, ..self.0.properties() }
     }
 
     fn read(&self, offset: u64, into: &[Span]) -> Io {
         let bytes: usize = into.iter().map(Span::len).sum();
-        self.1.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.1.read.fetch_add(bytes as u64, Ordering::Relaxed);
         self.0.read(offset, into)
     }
 
@@ -237,15 +249,18 @@ impl Drive for Counting {
     }
 
     fn reserve(&self, offset: u64, length: u64) -> Io {
+        if self.1.full.load(Ordering::Relaxed) {
+            return Io::ready(Err(IoError::new(IoErrorKind::NoSpace)));
+        }
         self.0.reserve(offset, length)
     }
 }
 
-struct CountingSource(Source, Arc<AtomicU64>);
+struct WatchedSource(Source, Arc<Watch>);
 
-impl DriveSource for CountingSource {
+impl DriveSource for WatchedSource {
     fn open(&self) -> Rc<dyn Drive> {
-        Rc::new(Counting(self.0.open(), self.1.clone()))
+        Rc::new(Watched(self.0.open(), self.1.clone()))
     }
 
     fn path(&self) -> String {
@@ -253,16 +268,16 @@ impl DriveSource for CountingSource {
     }
 }
 
+fn watched((index, watch): (usize, &Arc<Watch>), bytes: usize) -> Arc<dyn DriveSource> {
+    Arc::new(WatchedSource(Source(Memory::new(bytes).unwrap(), index), watch.clone()))
+}
+
 /// A drive of a pool that is lost costs long reads nothing: of each row the parity is read in its place. Records begin with a
 /// header and end anywhere, so the columns of a request hardly ever lie beside one another row for row.
 #[test]
 fn a_long_read_without_a_drive_reads_each_row_once() {
-    let counts: Vec<_> = (0..5).map(|_| Arc::new(AtomicU64::new(0))).collect();
-    let source = |(index, count): (usize, &Arc<AtomicU64>)| {
-        let source = Source(Memory::new(64 << 20).unwrap(), index);
-        Arc::new(CountingSource(source, count.clone())) as Arc<dyn DriveSource>
-    };
-    let drives: Vec<_> = counts.iter().enumerate().map(source).collect();
+    let watches: Vec<_> = (0..5).map(|_| Arc::new(Watch::default())).collect();
+    let drives: Vec<_> = watches.iter().enumerate().map(|of| watched(of, 64 << 20)).collect();
     let data = pattern(4, 1 << 20);
     run(async || {
         create(&drives, &CreateOptions { zone_bytes: Some(1 << 20), ..create_options("4+1") }).await.unwrap();
@@ -273,18 +288,53 @@ fn a_long_read_without_a_drive_reads_each_row_once() {
             volume.write(at << 20, &data.span()).await.unwrap();
         }
         pool.fail_drive(1).await.unwrap();
-        let before: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let read_by_now = || watches.iter().map(|watch| watch.read.load(Ordering::Relaxed));
+        let before: Vec<u64> = read_by_now().collect();
         for at in 0..40 {
             assert!(read(&volume, at << 20, 1 << 20).await == data.as_slice(), "{at}");
         }
-        let after = counts.iter().map(|count| count.load(Ordering::Relaxed));
-        let read: Vec<u64> = after.zip(before).map(|(after, before)| after - before).collect();
+        let read: Vec<u64> = read_by_now().zip(before).map(|(after, before)| after - before).collect();
         assert_eq!(read[1], 0, "it is lost");
         let (all, share) = (read.iter().sum::<u64>(), 10 << 20);
         assert!(all <= (40 << 20) / 100 * 103, "{all} bytes for {}", 40 << 20);
         // None of the others has more to do than the rest.
         for (drive, bytes) in read.iter().enumerate().filter(|(drive, _)| *drive != 1) {
             assert!(bytes.abs_diff(share) < share / 10, "drive {drive} has read {bytes} of {share}");
+        }
+    });
+}
+
+/// Where no checkpoint can be made, writers are told so instead of waiting for one; and go on when that has changed.
+#[test]
+fn writers_are_refused_while_no_checkpoint_can_be_made() {
+    let watch = Arc::new(Watch { sparse: true, ..Watch::default() });
+    // Space is reserved for 64 MiB of a drive at once.
+    let drives: Vec<_> = (0..3).map(|index| watched((index, &watch), 256 << 20)).collect();
+    let block = pattern(5, 4096);
+    run(async || {
+        create(&drives, &CreateOptions { zone_bytes: Some(1 << 20), ..create_options("2+1") }).await.unwrap();
+        let mut options = open_options();
+        options.tuning.map_bytes = 0;
+        let (pool, _) = open(&drives, &options).await.unwrap();
+        pool.create_volume("a", 1 << 40, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("a").await.unwrap().attach();
+        watch.full.store(true, Ordering::Relaxed);
+        let mut written = 0;
+        // Each leaf is another one.
+        let refused = loop {
+            match volume.write(written << 20, &block.span()).await {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        assert!(refused.to_string().contains("file system"), "{refused}");
+        let counted: u64 =
+            pool.status().await.unwrap().shards.iter().map(|shard| shard.checkpoints_refused).sum();
+        assert!(counted > 0, "{refused} after {written}");
+        watch.full.store(false, Ordering::Relaxed);
+        for at in 0..written + 100 {
+            volume.write(at << 20, &block.span()).await.unwrap();
         }
     });
 }

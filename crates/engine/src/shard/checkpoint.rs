@@ -46,7 +46,7 @@ impl Shard {
             if self.stopping.get() || self.log.failure().is_some() {
                 return;
             }
-            let again = self.log.checkpoint_has_failed();
+            let again = self.log.checkpoint_failure().is_some();
             if let Err(error) = self.checkpoint(None).await {
                 if again {
                     tracing::debug!(shard = %self.identity.shard, %error, "a checkpoint failed again");
@@ -59,19 +59,31 @@ impl Shard {
 
     /// Waits, if the map has outgrown its memory because too much of it is dirty, until a checkpoint has made room, or the shard
     /// stops.
-    pub(super) async fn wait_for_map(&self) {
+    ///
+    /// # Errors
+    /// `NoSpace` when nothing is left for a checkpoint: one would be waited for in vain.
+    pub(super) async fn wait_for_map(&self) -> Result<()> {
         self.log.checkpoint_due.notify();
         let goes_on = || self.log.failure().is_none() && !self.stopping.get();
-        while self.ledger.map.borrow().is_over_budget() && goes_on() {
-            if self.log.checkpoint_has_failed() {
-                Reactor::current().sleep(AGAIN).await;
-            }
+        let waits = || self.ledger.map.borrow().is_over_budget() && goes_on();
+        while waits() {
             self.log.checkpoint_due.notify();
-            let before = self.checkpoints.get();
-            let stuck = || goes_on() && self.checkpoints.get() == before;
-            let waits = || self.ledger.map.borrow().is_over_budget() && stuck();
-            self.checkpointed.until(|| (!waits()).then_some(())).await;
+            let before = self.checkpoints_ended.get();
+            self.checkpointed
+                .until(|| (!waits() || self.checkpoints_ended.get() != before).then_some(()))
+                .await;
+            match self.log.checkpoint_failure().filter(|_| waits()) {
+                Some(error) if error.kind() == ErrorKind::NoSpace => {
+                    return Err(Error::new(
+                        ErrorKind::NoSpace,
+                        format!("no checkpoint can be made: {error}"),
+                    ));
+                }
+                Some(_) => Reactor::current().sleep(AGAIN).await,
+                None => {}
+            }
         }
+        Ok(())
     }
 
     /// Makes a checkpoint. `replayed` is how far a recovery has come; `None` once the shard is in service.
@@ -88,12 +100,19 @@ impl Shard {
             *self.ledger.mark.borrow_mut() = None;
         }
         self.checkpointing.set(false);
-        self.checkpoints.set(self.checkpoints.get() + 1);
-        self.log.checkpoint_ended(result.is_ok());
+        self.checkpoints_ended.set(self.checkpoints_ended.get() + 1);
+        self.log.checkpoint_ended(&result);
         self.checkpointed.wake_all();
         self.unpinned.wake_all();
-        if result.is_ok() {
-            self.repair_after_checkpoint();
+        match &result {
+            Ok(()) => {
+                self.checkpoints.set(self.checkpoints.get() + 1);
+                self.repair_after_checkpoint();
+            }
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                self.checkpoints_refused.set(self.checkpoints_refused.get() + 1);
+            }
+            Err(_) => {}
         }
         result
     }

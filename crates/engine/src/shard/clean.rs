@@ -255,7 +255,7 @@ impl Shard {
             self.log.cleaner_moves(1);
             // Not before it must be: each checkpoint costs about a segment where segments are small.
             if self.ledger.map.borrow().is_over_budget() {
-                self.wait_for_map().await;
+                self.wait_for_map().await?;
             }
         }
         Ok(lives)
@@ -378,7 +378,7 @@ impl Shard {
     /// Queues moves, one request each: together they fill the cold segment to its last row.
     async fn queue_moves(&self, moved: Vec<(Live, Span)>, pending: &mut Pending) -> Result<()> {
         if self.ledger.map.borrow().is_checkpoint_due() {
-            self.wait_for_map().await;
+            self.wait_for_map().await?;
         }
         for (live, span) in moved {
             let pins = self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await?;

@@ -19,10 +19,10 @@ impl Shard {
             return false;
         }
         // By the shard's own task: nothing is under way here when the shard has stopped.
-        let before = self.checkpoints.get();
+        let (made, over) = (self.checkpoints.get(), self.checkpoints_ended.get());
         self.log.checkpoint_due.notify();
-        let made = || self.checkpoints.get() != before || self.log.checkpoint_has_failed();
-        self.checkpointed.until(|| (made() || ended()).then_some(())).await;
-        self.checkpoints.get() != before
+        let is_over = || self.checkpoints_ended.get() != over || ended();
+        self.checkpointed.until(|| is_over().then_some(())).await;
+        self.checkpoints.get() != made
     }
 }

@@ -27,7 +27,7 @@ impl Shard {
         let end = format::limits::LAYER_BLOCKS_MAX;
         loop {
             self.check_stopping()?;
-            self.make_room_in_map().await;
+            self.make_room_in_map().await?;
             let Some(found) = self.walk(|map| map.next_leaf(from, next, end)).await? else { break };
             next = self.merge_piece(from, into, found).await?;
         }
@@ -85,7 +85,7 @@ impl Shard {
         let end = format::limits::LAYER_BLOCKS_MAX;
         while let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? {
             self.check_stopping()?;
-            self.make_room_in_map().await;
+            self.make_room_in_map().await?;
             let leaf = found / LEAF_BLOCKS * LEAF_BLOCKS;
             next = leaf + LEAF_BLOCKS;
             // What is covered stays so: layers above lose nothing while there is something below.

@@ -74,6 +74,10 @@ pub(crate) struct Shard {
     dying: RefCell<BTreeSet<LayerId>>,
     checkpointing: Cell<bool>,
     checkpoints: Cell<u64>,
+    /// Those and the ones that could not be made.
+    checkpoints_ended: Cell<u64>,
+    /// Those for which nothing was left.
+    checkpoints_refused: Cell<u64>,
     checkpointed: WaitList,
     /// Reads of volumes, and their writes, when several want to.
     reads: Rc<Gate>,
@@ -98,6 +102,8 @@ pub struct ShardCounters {
     pub log: LogCounters,
     /// Checkpoints done.
     pub checkpoints: u64,
+    /// Those that could not be made because nothing was left for them: what is kept back for them should have done.
+    pub checkpoints_refused: u64,
     /// Map nodes in memory, of 4 KiB.
     pub map_nodes: u64,
     /// Those that differ from what is stored.
@@ -254,6 +260,7 @@ impl Shard {
         ShardCounters {
             log: self.log.counters.get(),
             checkpoints: self.checkpoints.get(),
+            checkpoints_refused: self.checkpoints_refused.get(),
             map_nodes: map.node_count() as u64,
             dirty_nodes: map.dirty_count() as u64,
             repaired_blocks: self.rows.repaired.get(),

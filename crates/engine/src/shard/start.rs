@@ -233,6 +233,8 @@ impl Candidate {
             unpinned: WaitList::default(),
             checkpointing: Cell::new(false),
             checkpoints: Cell::new(0),
+            checkpoints_ended: Cell::new(0),
+            checkpoints_refused: Cell::new(0),
             checkpointed: WaitList::default(),
             reads,
             writes,

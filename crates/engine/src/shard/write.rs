@@ -111,7 +111,7 @@ impl Shard {
         let most = self.unmap_blocks();
         let mut next = block;
         while next < end {
-            self.make_room_in_map().await;
+            self.make_room_in_map().await?;
             let layer = self.layer_for_writing(volume).await?;
             let mode = self.trimmed(layer);
             // Long stretches of nothing are passed over without a record.
@@ -180,7 +180,7 @@ impl Shard {
             if stream == Stream::Freeing {
                 self.check_stopping()?;
             }
-            self.make_room_in_map().await;
+            self.make_room_in_map().await?;
             let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? else { return Ok(()) };
             let until = end.min((found / most + 1) * most);
             let mode = UnmapMode::Absent;
@@ -198,10 +198,11 @@ impl Shard {
         leaves * format::NODE_ENTRIES as u64
     }
 
-    pub(super) async fn make_room_in_map(&self) {
+    pub(super) async fn make_room_in_map(&self) -> Result<()> {
         if self.ledger.map.borrow().is_checkpoint_due() {
-            self.wait_for_map().await;
+            self.wait_for_map().await?;
         }
+        Ok(())
     }
 
     /// Where the leaves end that lie side by side from `block` on, in a layer and those below it together.
@@ -340,7 +341,7 @@ impl Shard {
         block: u64,
         count: u64,
     ) -> Result<Option<Pins>> {
-        self.make_room_in_map().await;
+        self.make_room_in_map().await?;
         let prepare = |map: &mut Map| {
             self.writes_to(volume, layer).then(|| map.prepare_write(layer, block, count)).transpose()
         };
@@ -349,7 +350,7 @@ impl Shard {
 
     /// The same in a layer that is always there.
     async fn prepare_system(&self, layer: LayerId, block: u64) -> Result<Pins> {
-        self.make_room_in_map().await;
+        self.make_room_in_map().await?;
         self.walk(|map| map.prepare_write(layer, block, 1)).await
     }
 }

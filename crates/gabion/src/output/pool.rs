@@ -217,6 +217,13 @@ fn counted(counters: &Counters) -> String {
         ));
     }
     words.push(format!("{} checkpoint{}", counters.checkpoints, plural(counters.checkpoints)));
+    if counters.checkpoints_refused > 0 {
+        words.push(format!(
+            "{} without space for {}",
+            counters.checkpoints_refused,
+            if counters.checkpoints_refused == 1 { "it" } else { "them" }
+        ));
+    }
     words.push(format!("map {} in memory", Size(counters.map_bytes)));
     if counters.repaired_blocks > 0 {
         words.push(format!(

@@ -234,6 +234,7 @@ fn sum(shards: &[ShardCounters]) -> Counters {
         sum.parity_blocks += shard.log.parity_blocks;
         sum.records += shard.log.records;
         sum.checkpoints += shard.checkpoints;
+        sum.checkpoints_refused += shard.checkpoints_refused;
         sum.repaired_blocks += shard.repaired_blocks;
         sum.map_bytes += shard.map_nodes * BLOCK_BYTES;
         sum.map_dirty_bytes += shard.dirty_nodes * BLOCK_BYTES;

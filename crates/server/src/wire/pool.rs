@@ -176,6 +176,10 @@ pub struct Counters {
     pub records: u64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Those that could not be made because the pool had no space left for them: drives are missing that should be brought back, or a
+    /// drive should be added.
+    #[serde(default)]
+    pub checkpoints_refused: u64,
     /// Blocks that were read from the other columns although their own drive is in use.
     pub repaired_blocks: u64,
     /// Bytes of the map in memory.
