@@ -102,7 +102,7 @@ pub struct ShardCounters {
     pub log: LogCounters,
     /// Checkpoints done.
     pub checkpoints: u64,
-    /// Those that could not be made because nothing was left for them: what is kept back for them should have done.
+    /// Those that could not be made because nothing was left for them: what is kept back for them should have done (S4).
     pub checkpoints_refused: u64,
     /// Map nodes in memory, of 4 KiB.
     pub map_nodes: u64,

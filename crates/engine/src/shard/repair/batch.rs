@@ -3,7 +3,7 @@
 //!
 //! Always true: a segment changes only when its new columns are flushed (Z3); zones that are held belong to a job, which gives them to
 //! its segment or back. Segments are pinned only while they are read: a batch may take long, and what the cleaner empties meanwhile is
-//! what checkpoints count on.
+//! what checkpoints count on (S4).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
