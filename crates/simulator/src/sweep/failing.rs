@@ -6,11 +6,11 @@
 
 use engine::{ErrorKind, RepairState};
 
-use super::members::{look, without_others};
-use super::{Expected, SECTOR, Swath, Swept, parsed, perform, prepare};
-use crate::model::VolumeModel;
+use super::members::without_others;
+use super::operation::parsed;
+use super::{Expected, Swath, Swept, check_drives, look, operate, prepare, settle};
 use crate::random::mix;
-use crate::run::{Ended, Machine, judge};
+use crate::run::{Ended, Machine};
 
 /// Sweeps one operation on one scheme. `outcomes` is how often each write or flush fails, with different leftovers; only every `step`th
 /// one does.
@@ -56,23 +56,9 @@ fn one_failure(
     outcome: u64,
 ) -> Result<bool, String> {
     let machine = Machine::new(&operation.setup(scheme, drives), mix(number ^ outcome << 32 ^ 1 << 63));
-    let model = VolumeModel::new(operation.volume_bytes(), SECTOR);
-    let mut expected = Expected { model, snapshot: None, done: false };
+    let mut expected = Expected::of(operation);
     prepare(operation, &machine, &mut expected)?;
-    let ended = machine.boot(async || {
-        if operation == Swept::Open {
-            machine.fail_after(number);
-        }
-        let (pool, _) = machine.open().await?;
-        if operation != Swept::Open {
-            machine.fail_after(number);
-        }
-        perform(operation, &machine, &pool, &mut expected).await?;
-        if operation == Swept::Close {
-            return pool.close().await;
-        }
-        Ok(())
-    });
+    let ended = operate(operation, &machine, &mut expected, || machine.fail_after(number));
     let failed = machine.fuse.fail_at.take().is_some_and(|at| at <= machine.fuse.stores.get());
     match ended {
         Ended::Done(Ok(())) => expected.done = true,
@@ -111,35 +97,24 @@ fn after_failure(
     expected: &mut Expected,
     choice: u64,
 ) -> Result<(), String> {
-    judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, operation.bad_drives())?;
+    check_drives(machine, operation.bad_drives())?;
     // A drive that was taken out may be missed for good.
     let operation = if operation == Swept::Rebuild { Swept::LoseDrive } else { operation };
     without_others(operation, machine, expected, choice)
         .map_err(|error| format!("right after it: {error}"))?;
     look(operation, machine, expected).map_err(|error| format!("with all drives: {error}"))?;
     // Whoever was taken out stays out; everything else is whole in the end.
-    let settle = async || {
-        let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
-        pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
-        let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
+    settle(machine, |status| {
         let is_out = status.drives.iter().any(|drive| drive.state.is_lost());
-        let may_wait = match status.repair.state {
+        match status.repair.state {
             RepairState::Whole => true,
             RepairState::NeedsDrive => is_out,
             // That pool is as good as full.
             RepairState::NeedsSpace => is_out && operation == Swept::Clean,
             _ => false,
-        };
-        if !may_wait {
-            return Err(format!("repair ends with {:?}", status.repair));
         }
-        pool.close().await.map_err(|error| format!("close: {error:?}"))
-    };
-    match machine.boot(settle) {
-        Ended::Done(result) => result?,
-        Ended::Cut => return Err("nobody cuts the power".into()),
-    }
-    judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, operation.bad_drives())?;
+    })?;
+    check_drives(machine, operation.bad_drives())?;
     without_others(operation, machine, expected, choice)
         .map(|_| ())
         .map_err(|error| format!("when all is done: {error}"))

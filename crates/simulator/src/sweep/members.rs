@@ -11,10 +11,12 @@ use engine::{AttachedVolume, Member, Pool, RepairLimits, RepairState};
 use format::DriveState;
 use reactor::{Buffer, Reactor};
 
-use super::{Expected, Swept, parsed, verify, write};
+use super::operation::parsed;
+use super::perform::write;
+use super::{Expected, Swept, check_drives, look, settle};
 use crate::disk::Disk;
 use crate::model::VolumeModel;
-use crate::run::{Ended, Machine, judge};
+use crate::run::Machine;
 
 /// Writes that go on meanwhile at most.
 const WRITES: u64 = 30;
@@ -113,23 +115,13 @@ pub(super) fn after_cut(
             .map_err(|error| format!("right after the cut: {error}"))?;
     }
     look(operation, machine, expected).map_err(|error| format!("with all drives: {error}"))?;
-    let settle = async || {
-        let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
-        pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
-        let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
+    settle(machine, |status| {
         let lost_for_good = operation == Swept::ReturnDrive && status.lost_drives() > 0;
-        if status.repair.state != RepairState::Whole && !lost_for_good {
-            return Err(format!("repair ends with {:?}", status.repair));
-        }
-        pool.close().await.map_err(|error| format!("close: {error:?}"))
-    };
-    match machine.boot(settle) {
-        Ended::Done(result) => result?,
-        Ended::Cut => return Err("a second cut".into()),
-    }
+        status.repair.state == RepairState::Whole || lost_for_good
+    })?;
     let members = machine.members();
     check_members(operation, machine, &members, &left_out, expected.done)?;
-    judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, operation.bad_drives())?;
+    check_drives(machine, operation.bad_drives())?;
     let left_out = without_others(operation, machine, expected, choice);
     left_out.map(|_| ()).map_err(|error| format!("when all is done: {error}"))
 }
@@ -170,13 +162,6 @@ pub(super) fn without_others(
     *machine.absent.borrow_mut() = before;
     looked.map_err(|error| format!("without {left_out:?}, of {members:?}: {error}"))?;
     Ok(left_out)
-}
-
-pub(super) fn look(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
-    match machine.boot(async || verify(operation, machine, expected).await) {
-        Ended::Done(result) => result,
-        Ended::Cut => Err("a second cut".into()),
-    }
 }
 
 /// What was begun is done, or was never begun. Drives that were `left_out` may have been given up.

@@ -1,0 +1,197 @@
+//! What is there before, and the operation itself.
+
+use std::time::Duration;
+
+use engine::{AttachedVolume, Pool};
+use reactor::{Buffer, Reactor};
+
+use super::operation::{SECTOR, SIZE, parsed};
+use super::{Expected, Swept, members};
+use crate::model::{VolumeModel, content};
+use crate::run::{Ended, Machine};
+
+/// A pool with a volume of known content, left as a crash leaves it.
+pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
+    let Expected { model, snapshot, .. } = expected;
+    let work = async || {
+        machine.create().await?;
+        let (pool, _) = machine.open().await?;
+        pool.create_volume("v", operation.volume_bytes(), SECTOR, 0).await?;
+        let volume = pool.open_volume("v").await?.attach();
+        if operation == Swept::Clean {
+            // Full, with garbage everywhere.
+            for offset in (0..3 << 20).step_by(64 << 10) {
+                write(&volume, model, 1, offset, 64 << 10).await?;
+            }
+            for offset in (0..3 << 20).step_by(16 << 10) {
+                write(&volume, model, 2, offset, 4096).await?;
+            }
+        }
+        if operation == Swept::Retire {
+            // So much that the first drive holds some of it, and not only parity.
+            for offset in (0..SIZE).step_by(128 << 10) {
+                write(&volume, model, 2, offset, 128 << 10).await?;
+            }
+        }
+        for (value, offset, length) in
+            [(3, 0, 64 << 10), (4, 8192, 4096), (5, 300 << 10, 100 << 10), (6, 512, 512)]
+        {
+            write(&volume, model, value, offset, length).await?;
+        }
+        volume.flush().await?;
+        model.flushed(100);
+        pool.checkpoint().await?;
+        if operation.has_snapshot() {
+            pool.snapshot_volume("v@before", 0).await?;
+            *snapshot = Some(model.clone());
+        }
+        for (value, offset, length) in [(7, 16 << 10, 8192), (8, 900 << 10, 20 << 10)] {
+            write(&volume, model, value, offset, length).await?;
+        }
+        volume.flush().await?;
+        model.flushed(101);
+        if operation == Swept::Snapshot {
+            *snapshot = Some(model.clone());
+        }
+        Ok::<_, engine::Error>(())
+    };
+    match machine.boot(work) {
+        Ended::Done(result) => result.map_err(|error| format!("preparing: {error:?}"))?,
+        Ended::Cut => return Err("preparing ran into a power cut".into()),
+    }
+    machine.kill();
+    Ok(())
+}
+
+/// Writes `value` at its own moment: values double as the model's clock.
+pub(super) async fn write(
+    volume: &AttachedVolume,
+    model: &mut VolumeModel,
+    value: u64,
+    offset: u64,
+    length: u64,
+) -> engine::Result<()> {
+    let (first, count) = (offset / u64::from(SECTOR), length / u64::from(SECTOR));
+    let token =
+        model.begin_write(2 * value, first, count, value, offset.is_multiple_of(4096) && length <= 64 << 10);
+    let bytes: Vec<u8> = (first..first + count).flat_map(|cell| content(value, cell, SECTOR)).collect();
+    let result = volume.write(offset, &Buffer::copy_of(&bytes).span()).await;
+    model.end_write(token, 2 * value + 1, result.is_ok());
+    result
+}
+
+/// The operation that is swept; what it acknowledges is flushed.
+pub(super) async fn perform(
+    operation: Swept,
+    machine: &Machine,
+    pool: &Pool,
+    expected: &mut Expected,
+) -> engine::Result<()> {
+    let volume = pool.open_volume("v").await?.attach();
+    let model = &mut expected.model;
+    match operation {
+        Swept::Open | Swept::Close => return Ok(()),
+        Swept::WriteSmall => write(&volume, model, 60, 8192, 4096).await?,
+        Swept::WriteLarge => write(&volume, model, 60, 4096, 600 << 10).await?,
+        Swept::WritePart => write(&volume, model, 60, 8192 + 512, 1024).await?,
+        Swept::Zero => {
+            let token = model.begin_write(120, 1, 400, 0, false);
+            let result = volume.write_zeroes(512, 400 * 512).await;
+            model.end_write(token, 121, result.is_ok());
+            result?;
+        }
+        Swept::Checkpoint => return pool.checkpoint().await,
+        Swept::CreateVolume => return pool.create_volume("w", SIZE, 4096, 0).await,
+        Swept::DeleteVolume => {
+            drop(volume);
+            return pool.delete_volume("v").await;
+        }
+        Swept::Clean => {
+            for at in 0..128 {
+                write(&volume, model, 60 + at, at * 37 % 768 * 4096, 4096).await?;
+            }
+            let moved = pool.status().await?.shards.iter().map(|shard| shard.log.moved_blocks).sum::<u64>();
+            assert!(moved > 0, "nothing was cleaned: the sweep means nothing");
+        }
+        Swept::Resize => {
+            drop(volume);
+            return pool.resize_volume("v", 128 << 10, true).await;
+        }
+        Swept::LoseDrive => {
+            if let Some(disk) = machine.disks.first() {
+                disk.set_dead(true);
+            }
+            write(&volume, model, 60, 4096, 200 << 10).await?;
+        }
+        Swept::Snapshot => {
+            pool.snapshot_volume("v@during", 0).await?;
+            write(&volume, model, 60, 8192, 64 << 10).await?;
+        }
+        Swept::DeleteSnapshot => {
+            pool.delete_volume("v@before").await?;
+            while pool.volumes().await?.len() > 1 && pool.status().await?.failure.is_none() {
+                Reactor::current().sleep(Duration::from_micros(100)).await;
+            }
+            write(&volume, model, 60, 8192, 8192).await?;
+        }
+        Swept::Clone => {
+            pool.clone_volume("v@before", "w", 0).await?;
+            let clone = pool.open_volume("w").await?.attach();
+            let Some(model) = expected.snapshot.as_mut() else { return Ok(()) };
+            write(&clone, model, 60, 8192, 64 << 10).await?;
+            clone.flush().await?;
+            model.flushed(1000);
+            return Ok(());
+        }
+        Swept::RollBack => {
+            pool.roll_back_volume("v@before", 0).await?;
+            *model = expected.snapshot.clone().unwrap_or_else(|| panic!("there is a snapshot"));
+            write(&volume, model, 60, 8192, 64 << 10).await?;
+        }
+        Swept::TakeDriveOut => {
+            let pool = pool.clone();
+            let taken = Reactor::current().spawn(async move { pool.fail_drive(0).await });
+            for value in 60..66 {
+                write(&volume, model, value, (value - 60) * 8192, 8192).await?;
+                volume.flush().await?;
+                model.flushed(2 * value + 1);
+            }
+            taken.await?;
+        }
+        Swept::AddDrive | Swept::Evacuate | Swept::ReplaceDrive | Swept::ReturnDrive | Swept::Retire => {
+            members::perform(operation, machine, pool, &volume, model).await?;
+        }
+        Swept::Scrub => {
+            damage_first_drive(machine);
+            pool.start_scrub().await?;
+            for value in 60..66 {
+                write(&volume, model, value, (value - 60) * 8192, 8192).await?;
+                volume.flush().await?;
+                model.flushed(2 * value + 1);
+            }
+            pool.scrub_settled().await?;
+            pool.repair_settled().await?;
+        }
+        Swept::Rebuild => {
+            pool.fail_drive(0).await?;
+            write(&volume, model, 60, 4096, 200 << 10).await?;
+            pool.repair_settled().await?;
+        }
+    }
+    volume.flush().await?;
+    model.flushed(1000);
+    Ok(())
+}
+
+/// Flips bits on the first drive, and takes pages away, unless nothing gives them back.
+fn damage_first_drive(machine: &Machine) {
+    let Some(disk) = machine.disks.first().filter(|_| parsed(machine.scheme()).parity() > 0) else { return };
+    // The superblocks lie in the first four MiB.
+    for (at, page) in disk.pages().into_iter().filter(|page| *page >= 1024).enumerate() {
+        match at % 8 {
+            0 => _ = disk.flip(page, at),
+            3 => disk.spoil(page),
+            _ => {}
+        }
+    }
+}

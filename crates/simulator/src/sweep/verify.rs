@@ -1,0 +1,113 @@
+//! What must be there when a pool is opened afterwards.
+
+use engine::{Pool, RepairState};
+use format::DriveState;
+use reactor::Buffer;
+
+use super::operation::SIZE;
+use super::{Expected, Swept, repaired};
+use crate::run::Machine;
+
+/// All of a volume or snapshot.
+async fn read_all(pool: &Pool, name: &str) -> Result<Vec<u8>, String> {
+    let volume = pool.open_volume(name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
+    let buffer = Buffer::new(usize::try_from(volume.size()).unwrap_or(0));
+    volume.read(0, &buffer.span()).await.map_err(|error| format!("read {name}: {error:?}"))?;
+    Ok(buffer.as_slice().to_vec())
+}
+
+/// Compares snapshots and clones that may be there with what they hold.
+async fn verify_snapshots(
+    operation: Swept,
+    pool: &Pool,
+    volumes: &[engine::VolumeInfo],
+    expected: &mut Expected,
+) -> Result<(), String> {
+    let is_there = |name: &str| volumes.iter().any(|info| info.name == name && !info.deleting);
+    let (done, must_be, may_be) = match operation {
+        Swept::Snapshot => (expected.done, "v@during", true),
+        Swept::Clone => (expected.done, "w", true),
+        Swept::DeleteSnapshot => (false, "v@before", !expected.done),
+        Swept::RollBack => (true, "v@before", true),
+        _ => return Ok(()),
+    };
+    match (is_there(must_be), done, may_be) {
+        (false, true, _) => return Err(format!("{must_be} is gone")),
+        (true, _, false) => return Err(format!("{must_be} was deleted and is there")),
+        (false, ..) => return Ok(()),
+        (true, ..) => {}
+    }
+    let bytes = read_all(pool, must_be).await?;
+    let held = expected.snapshot.as_mut().map(|model| model.adopt_after_crash(&bytes));
+    held.unwrap_or(Ok(())).map_err(|error| format!("{must_be}: {error}"))
+}
+
+/// Opens the pool again and compares it with what may be there.
+pub(super) async fn verify(
+    operation: Swept,
+    machine: &Machine,
+    expected: &mut Expected,
+) -> Result<(), String> {
+    let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
+    let volumes = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
+    let find = |name: &str| volumes.iter().find(|info| info.name == name && !info.deleting);
+    if operation == Swept::CreateVolume && expected.done && find("w").is_none() {
+        return Err("a volume that was created is gone".into());
+    }
+    let Some(info) = find("v") else {
+        return if operation == Swept::DeleteVolume { Ok(()) } else { Err("the volume is gone".into()) };
+    };
+    if operation == Swept::DeleteVolume && expected.done {
+        return Err("a volume that was deleted is there".into());
+    }
+    match (operation, info.size) {
+        (Swept::Resize, size) if size == SIZE && !expected.done => {}
+        (Swept::Resize, size) if size == 128 << 10 => expected.model.resize(size),
+        (_, size) if operation != Swept::Resize && size == operation.volume_bytes() => {}
+        (_, size) => return Err(format!("the volume has {size} bytes")),
+    }
+    let bytes = read_all(&pool, "v").await?;
+    let held = expected.model.adopt_after_crash(&bytes);
+    match &mut expected.snapshot {
+        // Rolled back already, or still.
+        Some(snapshot) if operation == Swept::RollBack && held.is_err() => {
+            snapshot.clone().adopt_after_crash(&bytes)?
+        }
+        _ => held?,
+    }
+    verify_snapshots(operation, &pool, &volumes, expected).await?;
+    if operation == Swept::Rebuild {
+        check_rebuilt(&pool, expected.done).await?;
+    }
+    if operation == Swept::Scrub {
+        check_scrubbed(&pool, expected.done).await?;
+    }
+    pool.close().await.map_err(|error| format!("close: {error:?}"))
+}
+
+/// A scrub that was cut goes on; one that had ended has left nothing to be found. Afterwards nothing is damaged.
+async fn check_scrubbed(pool: &Pool, done: bool) -> Result<(), String> {
+    let error = |what: &str, error: engine::Error| format!("{what}: {error:?}");
+    pool.scrub_settled().await.map_err(|is| error("scrub", is))?;
+    if !done {
+        pool.start_scrub().await.map_err(|is| error("scrub", is))?;
+        pool.scrub_settled().await.map_err(|is| error("scrub", is))?;
+    }
+    let scrub = repaired(pool).await?.scrub;
+    if scrub.running || scrub.unhealed > 0 || scrub.last.lost > 0 {
+        return Err(format!("after a scrub: {scrub:?}"));
+    }
+    Ok(())
+}
+
+/// What a rebuild had not come to is done when the pool is opened again, and then the lost drive belongs to it no more.
+async fn check_rebuilt(pool: &Pool, done: bool) -> Result<(), String> {
+    let status = repaired(pool).await?;
+    let lost = status.drives.first().map(|drive| drive.state);
+    // It may have been cut before anybody knew that the drive was lost.
+    let known = done || lost != Some(DriveState::Online);
+    if status.repair.state != RepairState::Whole || known && lost != Some(DriveState::Removed) {
+        return Err(format!("the lost drive is {lost:?}, repair {:?}", status.repair));
+    }
+    Ok(())
+}
