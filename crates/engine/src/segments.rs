@@ -12,6 +12,8 @@ mod places;
 mod recovery;
 mod worth;
 
+use std::collections::BTreeSet;
+
 use format::{
     Address, DriveIndex, Incarnation, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ZoneIndex,
 };
@@ -100,8 +102,16 @@ pub(crate) struct Segments {
     live: Vec<u32>,
     /// Their sum.
     live_blocks: u64,
+    /// Those of which a recovery would have to read something, and so all that are not flushed.
+    recent: BTreeSet<SegmentId>,
+    /// No slot before this one is vacant.
+    taken: usize,
+    /// The newest incarnation there was.
+    newest: u64,
     /// Sealed segments that may have become empty.
     emptied: Vec<SegmentId>,
+    /// Freed segments that wait for a checkpoint.
+    freed: usize,
     /// Zones that columns have left.
     vacated: Vec<columns::Vacated>,
     checkpoints: u64,
@@ -118,7 +128,11 @@ impl Segments {
             places: Vec::new(),
             live: Vec::new(),
             live_blocks: 0,
+            recent: BTreeSet::new(),
+            taken: 0,
+            newest: 0,
             emptied: Vec::new(),
+            freed: 0,
             vacated: Vec::new(),
             checkpoints: 0,
             version: 0,
@@ -132,9 +146,9 @@ impl Segments {
     }
 
     /// A slot for a new segment.
-    pub(crate) fn vacant(&self) -> SegmentId {
-        let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
-        SegmentId::new(u32::try_from(free + 1).unwrap_or(u32::MAX))
+    pub(crate) fn vacant(&mut self) -> SegmentId {
+        self.taken += self.slots.iter().skip(self.taken).take_while(|place| place.is_some()).count();
+        SegmentId::new(u32::try_from(self.taken + 1).unwrap_or(u32::MAX))
     }
 
     /// Puts a new, open segment in a vacant slot.
@@ -163,6 +177,10 @@ impl Segments {
             self.slots.resize_with(index + 1, || None);
             self.live.resize(index + 1, 0);
             self.places.resize((index + 1) * self.width(), ColumnPlace::NOWHERE);
+        }
+        self.newest = self.newest.max(segment.record.incarnation.get());
+        if segment.replay_from.is_some() {
+            self.recent.insert(id);
         }
         if let Some(place) = self.slots.get_mut(index) {
             assert!(place.is_none(), "segment {id} is taken");
@@ -309,6 +327,7 @@ impl Segments {
                 freed += 1;
             }
         }
+        self.freed += freed;
         freed
     }
 
@@ -336,8 +355,8 @@ impl Segments {
 
     /// Everything written to the segments so far is durable up to what was applied at the time of `mark`.
     pub(crate) fn flush_mark(&self) -> Vec<(SegmentId, Row)> {
-        let unflushed = self.ids().filter(|id| self.get(*id).flushed < self.get(*id).applied);
-        unflushed.map(|id| (id, self.get(id).applied)).collect()
+        let unflushed = self.recent.iter().filter(|id| self.get(**id).flushed < self.get(**id).applied);
+        unflushed.map(|id| (*id, self.get(*id).applied)).collect()
     }
 
     /// The rows of a [`Segments::flush_mark`] are durable now.
@@ -351,9 +370,8 @@ impl Segments {
 
     /// A drive is lost: what was not flushed to it was never written. Gives how many segments that concerns.
     pub(crate) fn drive_lost(&mut self, drive: DriveIndex) -> usize {
-        let concerned: Vec<_> = self.ids().filter(|id| self.get(*id).replay_from.is_some()).collect();
         let mut changed = 0;
-        for id in concerned {
+        for id in self.recent.clone() {
             let segment = self.get_mut(id);
             let (flushed, sealed_whole) =
                 (segment.flushed, segment.life != Life::Open && segment.flushed == segment.append);
@@ -370,28 +388,20 @@ impl Segments {
         changed
     }
 
-    fn newest(&self) -> u64 {
-        self.incarnations().max().unwrap_or(0)
-    }
-
-    fn incarnations(&self) -> impl Iterator<Item = u64> {
-        self.slots.iter().flatten().map(|segment| segment.record.incarnation.get())
-    }
-
-    /// The newest segment.
+    /// The newest segment that there was.
     pub(crate) fn newest_incarnation(&self) -> Incarnation {
-        Incarnation::new(self.newest())
+        Incarnation::new(self.newest)
     }
 
     /// The oldest segment that is not gone.
     pub(crate) fn oldest_incarnation(&self) -> Incarnation {
-        Incarnation::new(self.incarnations().min().unwrap_or(u64::MAX))
+        let incarnations = self.slots.iter().flatten().map(|segment| segment.record.incarnation.get());
+        Incarnation::new(incarnations.min().unwrap_or(u64::MAX))
     }
 
     /// Freed segments that wait for a checkpoint.
     pub(crate) fn freed_count(&self) -> usize {
-        let freed = |segment: &&Segment| matches!(segment.life, Life::Freed { .. });
-        self.slots.iter().flatten().filter(freed).count()
+        self.freed
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Must not know: how a checkpoint is stored.
 
+use std::collections::BTreeMap;
+
 use format::{DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, ZoneIndex};
 
 use super::{Life, Segments, slot};
@@ -11,7 +13,7 @@ pub(crate) struct CheckpointMark {
     pub(super) checkpoint: u64,
     /// Live counts, in segment order; adjusted as nodes are stored.
     pub(crate) live: Vec<u32>,
-    from: Vec<(SegmentId, Row)>,
+    from: BTreeMap<SegmentId, Row>,
     /// Incarnations above this were born later.
     born: u64,
 }
@@ -48,43 +50,48 @@ impl CheckpointMark {
 impl Segments {
     /// Segments of which a recovery would have to read something: from which row, and how they are stored.
     pub(crate) fn recent(&self) -> Vec<(SegmentId, Row, SegmentRecord)> {
-        self.ids().filter_map(|id| Some((id, self.get(id).replay_from?, self.record(id)))).collect()
+        let listed =
+            self.recent.iter().filter_map(|id| Some((*id, self.get(*id).replay_from?, self.record(*id))));
+        listed.collect()
     }
 
     /// Number of segments that [`Segments::recent`] would list.
     pub(crate) fn recent_count(&self) -> usize {
-        self.slots.iter().flatten().filter(|segment| segment.replay_from.is_some()).count()
+        self.recent.len()
     }
 
     /// Begins a checkpoint: the live counts now, and for each segment the row from which a recovery on top of the
     /// checkpoint would have to look.
     pub(crate) fn begin_checkpoint(&mut self) -> CheckpointMark {
         self.checkpoints += 1;
-        let from = self.ids().filter_map(|id| {
-            let segment = self.get(id);
+        let from = self.recent.iter().filter_map(|id| {
+            let segment = self.get(*id);
             if self.is_ahead(&segment.record) {
-                return segment.replay_from.map(|row| (id, row));
+                return segment.replay_from.map(|row| (*id, row));
             }
             let more = segment.life == Life::Open || segment.applied < segment.append;
-            more.then_some((id, segment.applied))
+            more.then_some((*id, segment.applied))
         });
         CheckpointMark {
             checkpoint: self.checkpoints,
             live: self.live.clone(),
             from: from.collect(),
-            born: self.newest(),
+            born: self.newest,
         }
     }
 
     /// The checkpoint begun at `mark` is about to be published: recoveries look from the mark on.
     pub(crate) fn end_checkpoint(&mut self, mark: &CheckpointMark) {
-        for (index, segment) in self.slots.iter_mut().enumerate() {
-            let Some(segment) = segment else { continue };
+        for id in self.recent.clone() {
+            let segment = self.get_mut(id);
             if segment.record.incarnation.get() > mark.born {
                 continue;
             }
-            let marked = mark.from.iter().find(|(id, _)| slot(*id) == index);
-            segment.replay_from = marked.map(|(_, row)| *row);
+            segment.replay_from = mark.from.get(&id).copied();
+            if segment.replay_from.is_none() {
+                assert_eq!(segment.flushed, segment.append, "a checkpoint holds what was not flushed");
+                self.recent.remove(&id);
+            }
         }
     }
 
@@ -92,7 +99,7 @@ impl Segments {
     /// which may be used again, and those that columns had left before (S3).
     pub(crate) fn release(&mut self, mark: &CheckpointMark) -> Vec<(DriveIndex, ZoneIndex)> {
         let mut released = self.release_vacated(mark);
-        for place in &mut self.slots {
+        for (index, place) in self.slots.iter_mut().enumerate() {
             let gone = place.as_ref().is_some_and(|segment| {
                 let before =
                     matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
@@ -100,6 +107,8 @@ impl Segments {
             });
             if gone && let Some(segment) = place.take() {
                 released.extend(segment.record.columns.iter().filter_map(|column| column.zone));
+                self.freed -= 1;
+                self.taken = self.taken.min(index);
             }
         }
         released

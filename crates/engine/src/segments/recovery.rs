@@ -63,7 +63,7 @@ impl Segments {
     /// The replay of what was found in the segments begins. What is written until it ends comes after all of that, so no
     /// checkpoint on the way may leave it out: a recovery takes records up to the first gap.
     pub(crate) fn begin_replay(&mut self) {
-        self.replaying = Some(self.newest());
+        self.replaying = Some(self.newest);
     }
 
     /// The replay is over; every segment is to be looked at for [`Segments::free_emptied`], since nothing told of empty ones.

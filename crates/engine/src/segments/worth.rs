@@ -41,7 +41,7 @@ impl Segments {
     /// blocks would take more than `worth` of the zones that it gives back; with `of_map`, only one of nodes and tables. With what they
     /// would take.
     pub(crate) fn victim(&self, worth: f32, of_map: bool) -> Option<(SegmentId, f32)> {
-        let newest = self.newest();
+        let newest = self.newest;
         let may_be = |id: &SegmentId| !of_map || self.get(*id).record.class == SegmentClass::Map;
         let scored = self.ids().filter(may_be).filter_map(|id| {
             let share = self.live_share(id).filter(|share| *share <= worth)?;
