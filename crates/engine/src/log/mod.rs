@@ -110,6 +110,8 @@ pub(crate) struct Log {
     asked: Cell<Asked>,
     /// Users and the cleaner, in step.
     pub(crate) pace: Pace,
+    /// A checkpoint is being made.
+    checkpointing: Cell<bool>,
     /// Checkpoints cannot be made now: waiting for one would be in vain.
     checkpoint_failure: RefCell<Option<Error>>,
     /// Whose turn it is: the checkpoint's, or everybody else's.
@@ -189,6 +191,7 @@ impl Log {
             exhausted: Cell::new(false),
             asked: Cell::default(),
             pace: Pace::new(start.space),
+            checkpointing: Cell::new(false),
             checkpoint_failure: RefCell::default(),
             others_turn: Cell::new(true),
             last_other: Cell::new(Stream::Cold),
@@ -270,8 +273,19 @@ impl Log {
         ShardRecord { root, checkpointed, recent: self.rows.segments.borrow().recent() }
     }
 
+    /// A checkpoint is being made.
+    pub(crate) fn is_checkpointing(&self) -> bool {
+        self.checkpointing.get()
+    }
+
+    /// A checkpoint begins.
+    pub(crate) fn checkpoint_begins(&self) {
+        self.checkpointing.set(true);
+    }
+
     /// A checkpoint was made, or could not be: who waited for it goes on.
     pub(crate) fn checkpoint_ended(&self, result: &Result<()>) {
+        self.checkpointing.set(false);
         *self.checkpoint_failure.borrow_mut() = result.as_ref().err().cloned();
         self.look_again();
     }

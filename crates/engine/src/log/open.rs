@@ -218,9 +218,10 @@ impl Log {
         };
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");
         // What is on its way to be free comes with a checkpoint: before the last of what is free is taken. Not with one after the other:
-        // each costs what it stores besides nodes.
+        // each costs what it stores besides nodes, and the one that is being made may bring enough.
         let coming = self.rows.segments.borrow().freed_count();
-        let is_wanted = class != SegmentClass::Map && self.pace.wants_checkpoint(coming);
+        let may_want = class != SegmentClass::Map && !self.checkpointing.get();
+        let is_wanted = may_want && self.pace.wants_checkpoint(coming);
         if self.recent_is_due() || is_wanted {
             self.checkpoint_due.notify();
         }

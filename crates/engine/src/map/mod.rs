@@ -204,6 +204,11 @@ impl Map {
         self.dirty_max
     }
 
+    /// Nodes that became dirty since the last checkpoint began.
+    pub(crate) fn dirtied(&self) -> usize {
+        self.dirty.len()
+    }
+
     /// True if so much is dirty that a checkpoint could not store it, or that the map outgrows its budget: writers wait
     /// for a checkpoint.
     pub(crate) fn is_over_budget(&self) -> bool {

@@ -22,8 +22,10 @@ use crate::map::{NodeImage, NodeRef};
 /// Requests of nodes that are under way at once.
 const REQUESTS_MAX: usize = 4;
 
-/// Nodes that are copied before others have a turn.
-const IMAGES_AT_ONCE: usize = 8;
+/// Nodes that are copied before others have a turn: so many, or a multiple of those that became dirty in the last one. Else users would
+/// fill the map's memory before the checkpoint ends that makes room in it, and wait for all that is left of that.
+const IMAGES_AT_ONCE: usize = 16;
+const IMAGES_PER_DIRTIED: usize = 2;
 
 /// How long somebody who needs a checkpoint waits after one that failed.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -91,15 +93,14 @@ impl Shard {
     /// # Errors
     /// When a record or a superblock could not be written. The last checkpoint stands, and nothing is lost.
     pub(super) async fn checkpoint(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
-        self.checkpointed.until(|| (!self.checkpointing.get()).then_some(())).await;
-        self.checkpointing.set(true);
+        self.checkpointed.until(|| (!self.log.is_checkpointing()).then_some(())).await;
+        self.log.checkpoint_begins();
         let result = self.checkpoint_alone(replayed).await;
         if result.is_err() {
             self.ledger.map.borrow_mut().abandon_freeze();
             self.ledger.forget_dropped();
             *self.ledger.mark.borrow_mut() = None;
         }
-        self.checkpointing.set(false);
         self.checkpoints_ended.set(self.checkpoints_ended.get() + 1);
         self.log.checkpoint_ended(&result);
         self.checkpointed.wake_all();
@@ -189,15 +190,17 @@ impl Shard {
     async fn gather_images(&self, level: usize) -> Option<Images> {
         let most = self.geometry.meta_blocks();
         let (mut images, mut taken) = (Images::default(), 0);
+        let (mut count, mut dirtied) = (IMAGES_AT_ONCE, self.ledger.map.borrow().dirtied());
         while taken < most {
-            let count = IMAGES_AT_ONCE.min(most - taken);
-            let portion = self.ledger.map.borrow_mut().take_level(level, count);
+            let portion = self.ledger.map.borrow_mut().take_level(level, count.min(most - taken));
             if portion.is_empty() {
                 break;
             }
             taken += portion.len();
             portion.into_iter().for_each(|image| self.add_image(&mut images, image));
             Reactor::current().yield_now().await;
+            let before = std::mem::replace(&mut dirtied, self.ledger.map.borrow().dirtied());
+            count = IMAGES_AT_ONCE.max(IMAGES_PER_DIRTIED * dirtied.saturating_sub(before));
         }
         (taken > 0).then_some(images)
     }

@@ -72,7 +72,6 @@ pub(crate) struct Shard {
     scrub: Arc<Scrub>,
     /// Layers that are being dropped, or were.
     dying: RefCell<BTreeSet<LayerId>>,
-    checkpointing: Cell<bool>,
     checkpoints: Cell<u64>,
     /// Those and the ones that could not be made.
     checkpoints_ended: Cell<u64>,

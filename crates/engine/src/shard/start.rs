@@ -231,7 +231,6 @@ impl Candidate {
             scrub: plan.scrub.clone(),
             dying: RefCell::default(),
             unpinned: WaitList::default(),
-            checkpointing: Cell::new(false),
             checkpoints: Cell::new(0),
             checkpoints_ended: Cell::new(0),
             checkpoints_refused: Cell::new(0),
