@@ -101,3 +101,7 @@ impl Drive for Latched {
         self.drive.reserve(offset, length)
     }
 }
+
+#[cfg(test)]
+#[path = "latched_tests.rs"]
+mod tests;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use engine::{ErrorKind, RepairLimits, RepairState, Tuning};
 use format::DriveState;
-use reactor::Reactor;
+use reactor::{Buffer, Reactor};
 
-use crate::repair_tests::{compare, fill, machine, settled, state, with_pool};
+use crate::model::content;
+use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
 use crate::run::{Ended, Machine, Setup, judge};
 
 fn paused(scheme: &str, drives: usize) -> Setup {
@@ -81,6 +82,40 @@ fn a_drive_that_was_used_without_the_others_is_not_taken_back() {
         assert_eq!((state(&status, 1), status.drives.len()), (DriveState::Missing, 2));
         compare(pool, "v", 3).await;
         compare(pool, "w", 8).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// It counts as lost until it has everything in all shards: one that is done does not speak for another.
+#[test]
+fn a_drive_that_is_back_counts_as_lost_until_every_shard_has_everything() {
+    let machine = machine(&Setup { shards: 2, ..Setup::small("2+1", 3) }, 22);
+    with_pool(&machine, async |pool| {
+        // Little in the first shard, much in the second.
+        let blocks = || (0..20).chain(format::limits::SLICE / BLOCK..format::limits::SLICE / BLOCK + 1000);
+        pool.create_volume("v", 2 * format::limits::SLICE, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("v").await.unwrap().attach();
+        pool.set_repair_limits(RepairLimits { paused: true, bytes_per_second: 0 }).await.unwrap();
+        pool.fail_drive(0).await.unwrap();
+        for block in blocks() {
+            let bytes = content(3, block, 4096);
+            volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
+        }
+        volume.flush().await.unwrap();
+        machine.bring_back(pool, 0).await.unwrap();
+        pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 1 << 20 }).await.unwrap();
+        let mut waited = 0;
+        while state(&pool.status().await.unwrap(), 0) != DriveState::Online {
+            waited += 1;
+            Reactor::current().sleep(Duration::from_millis(1)).await;
+        }
+        assert!(waited > 100, "it took a while: {waited}");
+        pool.fail_drive(1).await.unwrap();
+        for block in blocks() {
+            let buffer = Buffer::new(4096);
+            volume.read(block * BLOCK, &buffer.span()).await.unwrap();
+            assert!(buffer.as_slice() == content(3, block, 4096), "block {block}");
+        }
     });
     judge(&machine.check().unwrap(), &[]).unwrap();
 }

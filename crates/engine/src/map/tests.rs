@@ -292,6 +292,22 @@ impl Harness {
     }
 }
 
+/// A record names the layer that its blocks were written to: they are looked for where that went, and where that went.
+#[test]
+fn blocks_of_a_merged_layer_are_looked_for_where_it_went() {
+    let mut harness = Harness::new(64);
+    let layers: Vec<_> = (11..14).map(LayerId::new).collect();
+    for (below, above) in layers.iter().zip(&layers[1..]) {
+        harness.map.set_parent(*above, Some(*below));
+    }
+    for pair in layers.windows(2) {
+        harness.write(pair[0], 5, block(1));
+        harness.merge(pair[0], pair[1], 5);
+        assert_eq!(harness.map.heirs(pair[0]).as_slice(), pair);
+    }
+    assert_eq!(harness.map.heirs(layers[0]).as_slice(), layers);
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Through {
     /// Writes to a layer of the chain, counted from the lowest: late ones go to those below, too.

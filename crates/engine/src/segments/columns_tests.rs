@@ -85,6 +85,20 @@ fn a_segment_that_was_opened_while_a_drive_went_has_nothing_there() {
     assert_eq!(missing, [16_384, 16_384, 0]);
 }
 
+/// Of a column on a drive that is lost, or was, only what was flushed to it is looked for there.
+#[test]
+fn what_was_not_flushed_to_a_lost_drive_lies_nowhere() {
+    let (mut segments, id) = segments();
+    let mark = segments.flush_mark();
+    segments.flushed(&mark);
+    segments.append(id, 4);
+    segments.landed(id, Row::new(12));
+    segments.drive_lost(drive(1));
+    let lies = |column, row| segments.cell_at(id, Column::new(column), Row::new(row)).is_some();
+    assert!(lies(1, 7) && !lies(1, 8));
+    assert!(lies(0, 8) && lies(2, 8));
+}
+
 /// A column that has everything so far, and nothing of what comes, is missing.
 #[test]
 fn a_column_that_ends_where_an_open_segment_goes_on_is_missing() {
