@@ -48,7 +48,7 @@ const RESERVE_PER_SHARD_MAX: u32 = 128;
 /// only after it. Takes more segments where these are tiny.
 const CHECKPOINT_BLOCKS_MIN: u64 = 160;
 /// Blocks that a checkpoint stores besides nodes, or cannot use: tables, headers, the ends of segments.
-const CHECKPOINT_OVERHEAD: u64 = 20;
+pub(crate) const CHECKPOINT_OVERHEAD: u64 = 20;
 /// Parts that the reserve has.
 const LEVELS: u32 = 4;
 /// Segments of slack that each shard needs beside what lives: the open ones, and those on their way to be free.

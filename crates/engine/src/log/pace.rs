@@ -30,8 +30,6 @@ const WORTH_MAX: f32 = 0.97;
 const URGENT_WORTH: f32 = 0.95;
 /// The same when the last segments are being used: what does not gain much is not touched.
 const SHORT_WORTH: f32 = 0.5;
-/// The same of segments of nodes, when only checkpoints may open a segment.
-const BARE_WORTH: f32 = 0.75;
 
 /// How often somebody waits for a checkpoint or the cleaner in vain before he is told that there is no space.
 pub(super) const TRIES_MAX: u32 = 64;
@@ -124,9 +122,7 @@ impl Pace {
     pub(crate) fn worth(&self, coming: usize) -> Option<f32> {
         let coming = u32::try_from(coming).unwrap_or(u32::MAX);
         let plenty = self.space.plenty(coming);
-        let worth = if self.space.is_bare() {
-            BARE_WORTH
-        } else if self.space.is_short() {
+        let worth = if self.space.is_short() {
             SHORT_WORTH
         } else if self.is_urgent() {
             URGENT_WORTH

@@ -38,12 +38,10 @@ impl Segments {
 
     /// The segment that is most worth cleaning, by cost and benefit (Rosenblum and Ousterhout, 1992): what it gives back,
     /// weighted with how long its data has been left alone, over what moving its live blocks costs. None whose live
-    /// blocks would take more than `worth` of the zones that it gives back; with `of_map`, only one of nodes and tables. With what they
-    /// would take.
-    pub(crate) fn victim(&self, worth: f32, of_map: bool) -> Option<(SegmentId, f32)> {
+    /// blocks would take more than `worth` of the zones that it gives back. With what they would take.
+    pub(crate) fn victim(&self, worth: f32) -> Option<(SegmentId, f32)> {
         let newest = self.newest;
-        let may_be = |id: &SegmentId| !of_map || self.get(*id).record.class == SegmentClass::Map;
-        let scored = self.ids().filter(may_be).filter_map(|id| {
+        let scored = self.ids().filter_map(|id| {
             let share = self.live_share(id).filter(|share| *share <= worth)?;
             let segment = self.get(id);
             let age = newest - segment.age.mean(segment.record.incarnation.get()).min(newest) + 1;
@@ -52,17 +50,30 @@ impl Segments {
         scored.max_by(|(.., a), (.., b)| a.total_cmp(b)).map(|(id, share, _)| (id, share))
     }
 
+    /// Segments of nodes and tables that may be cleaned, with the blocks that live in them: those in which the fewest do first.
+    pub(crate) fn victims_of_nodes(&self) -> Vec<(SegmentId, u32)> {
+        let of_nodes = self.ids().filter(|id| self.get(*id).record.class == SegmentClass::Map);
+        let mut victims: Vec<_> =
+            of_nodes.filter(|id| self.may_be_cleaned(*id)).map(|id| (id, self.live(id))).collect();
+        victims.sort_unstable_by_key(|(_, live)| *live);
+        victims
+    }
+
+    fn may_be_cleaned(&self, id: SegmentId) -> bool {
+        let segment = self.get(id);
+        let landed = segment.in_flight == 0 && segment.applied == segment.append;
+        let again = segment.cleaned.is_none_or(|checkpoint| self.checkpoints > checkpoint + 1);
+        segment.life == Life::Sealed && landed && self.live(id) > 0 && again
+    }
+
     /// What the live blocks of a segment that may be cleaned would take elsewhere, headers and padding included, as a
     /// share of its zones.
     #[allow(clippy::cast_precision_loss)]
     fn live_share(&self, id: SegmentId) -> Option<f32> {
-        let segment = self.get(id);
-        let live = self.live(id);
-        let landed = segment.in_flight == 0 && segment.applied == segment.append;
-        let again = segment.cleaned.is_none_or(|checkpoint| self.checkpoints > checkpoint + 1);
-        if segment.life != Life::Sealed || !landed || live == 0 || !again {
+        if !self.may_be_cleaned(id) {
             return None;
         }
+        let (segment, live) = (self.get(id), self.live(id));
         let scheme = self.geometry.scheme;
         // A header for each chunk, with which it fills whole rows; the last record ends with its row.
         let cells = (live + live.div_ceil(CHUNK_BLOCKS) + u32::from(scheme.data())) as f32;

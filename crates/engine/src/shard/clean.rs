@@ -25,8 +25,6 @@ use crate::segments::CHUNK_BLOCKS;
 
 /// Blocks that lie together and are moved as one at most.
 const RUN_BLOCKS: usize = 16;
-/// Segments of nodes that are emptied before a checkpoint is asked for, if there are as many.
-const MAP_SEGMENTS_AT_ONCE: usize = 4;
 /// Segments that cleaning gains, on balance, before a checkpoint is asked for that gives them back to whoever waits for space.
 const GAIN_PER_CHECKPOINT: f32 = 0.5;
 /// Chunks under way at once.
@@ -84,28 +82,17 @@ impl Shard {
                 return true;
             }
         }
-        let coming = self.coming();
-        let of_map = self.log.pace.space.is_bare();
-        let worth = self.log.pace.worth(coming);
-        let victim = worth.and_then(|worth| self.rows.segments.borrow().victim(worth, of_map));
-        let Some((victim, share)) = victim else {
-            self.log.cleaner_rests(coming);
-            self.log.cleaning_ended(coming > 0);
-            return false;
+        if self.log.pace.space.is_bare() {
+            self.empty_segments_of_nodes().await;
+            return self.rests();
+        }
+        let worth = self.log.pace.worth(self.coming());
+        let Some((victim, share)) = worth.and_then(|worth| self.rows.segments.borrow().victim(worth)) else {
+            return self.rests();
         };
         self.log.pace.cleans(share);
-        self.rows.segments.borrow_mut().pin(victim);
-        let cleaned = self.clean(victim).await;
-        {
-            let mut segments = self.rows.segments.borrow_mut();
-            segments.unpin(victim);
-            segments.cleaned(victim);
-            segments.free_emptied();
-        }
-        match cleaned {
-            // Several together: what a checkpoint stores besides their nodes, and leaves unused at its end, is paid once.
-            Ok(()) if of_map && self.emptied_by_checkpoint.get() < MAP_SEGMENTS_AT_ONCE => true,
-            Ok(()) if !of_map && !self.has_gained(1.0 - share) => true,
+        match self.clean_pinned(victim).await {
+            Ok(()) if !self.has_gained(1.0 - share) => true,
             Ok(()) => {
                 self.log.cleaning_ended(true);
                 true
@@ -125,7 +112,15 @@ impl Shard {
         }
     }
 
-    fn cleans_no_more(&self) -> bool {
+    /// There is nothing to clean, or not now.
+    fn rests(&self) -> bool {
+        let coming = self.coming();
+        self.log.cleaner_rests(coming);
+        self.log.cleaning_ended(coming > 0);
+        false
+    }
+
+    pub(super) fn cleans_no_more(&self) -> bool {
         self.stopping.get() || self.log.failure().is_some()
     }
 
@@ -142,6 +137,17 @@ impl Shard {
         let is_enough = gained >= GAIN_PER_CHECKPOINT;
         self.gained.set(if is_enough { 0.0 } else { gained });
         is_enough
+    }
+
+    /// Moves what lives in a segment.
+    pub(super) async fn clean_pinned(self: &Rc<Self>, victim: SegmentId) -> Result<()> {
+        self.rows.segments.borrow_mut().pin(victim);
+        let cleaned = self.clean(victim).await;
+        let mut segments = self.rows.segments.borrow_mut();
+        segments.unpin(victim);
+        segments.cleaned(victim);
+        segments.free_emptied();
+        cleaned
     }
 
     /// Moves what lives in a segment, which is pinned.
@@ -377,9 +383,7 @@ impl Shard {
 
     /// Queues moves, one request each: together they fill the cold segment to its last row.
     async fn queue_moves(&self, moved: Vec<(Live, Span)>, pending: &mut Pending) -> Result<()> {
-        if self.ledger.map.borrow().is_checkpoint_due() {
-            self.wait_for_map().await?;
-        }
+        self.make_room_in_map().await?;
         for (live, span) in moved {
             let pins = self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await?;
             // Nothing is waited for between this look and queueing: whoever drops a layer waits for what is queued.

@@ -7,6 +7,7 @@
 
 mod checkpoint;
 mod clean;
+mod clean_nodes;
 mod contents;
 mod headers;
 mod heal;

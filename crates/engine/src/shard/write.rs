@@ -199,10 +199,17 @@ impl Shard {
     }
 
     pub(super) async fn make_room_in_map(&self) -> Result<()> {
-        if self.ledger.map.borrow().is_checkpoint_due() {
+        if self.map_wants_checkpoint() {
             self.wait_for_map().await?;
         }
         Ok(())
+    }
+
+    /// True if a checkpoint should begin so that nobody has to wait for room in the map. Where only checkpoints' own space is left, not
+    /// before somebody has to: most that ask there are refused for want of space, and one asked for by each of them would use it up.
+    pub(super) fn map_wants_checkpoint(&self) -> bool {
+        let map = self.ledger.map.borrow();
+        map.is_checkpoint_due() && (map.is_over_budget() || !self.log.pace.space.is_bare())
     }
 
     /// Where the leaves end that lie side by side from `block` on, in a layer and those below it together.
@@ -310,11 +317,11 @@ impl Shard {
     /// As [`Shard::prepare`], if nothing has to be waited for.
     fn prepare_now(&self, volume: VolumeId, block: u64, count: u64) -> Option<(LayerId, Pins)> {
         let layer = self.layer_of(volume).ok()?;
+        if self.map_wants_checkpoint() {
+            return None;
+        }
         let mut map = self.ledger.map.borrow_mut();
-        if map.is_checkpoint_due()
-            || self.locks.any_held(volume, block, count)
-            || !self.writes_to(volume, layer)
-        {
+        if self.locks.any_held(volume, block, count) || !self.writes_to(volume, layer) {
             return None;
         }
         map.prepare_write(layer, block, count).ok().map(|pins| (layer, pins))
