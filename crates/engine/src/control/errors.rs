@@ -98,7 +98,7 @@ impl Control {
             let say = |known: &mut Known, errors: &mut DriveErrors| Some((known.due(errors, now)?, *errors));
             let Some((amount, errors)) = self.with_errors(drive, say).flatten() else { continue };
             let text = format!(
-                "{}: in its life it failed {} reads, and answered {} wrongly",
+                "{}: reads that it failed in its life: {}, answered wrongly: {}",
                 self.path_of(drive),
                 errors.unreadable,
                 errors.wrong

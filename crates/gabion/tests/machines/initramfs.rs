@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the guest's kernel has to load, and what needs it.
-const MODULES: [&str; 8] =
-    ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii", "ublk_drv"];
+const MODULES: [&str; 9] =
+    ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii", "ublk_drv", "sd_mod"];
+/// What tests load themselves, as they need it.
+const LATER: [&str; 1] = ["scsi_debug"];
 /// This host's programs that the guest has, too.
 const PROGRAMS: [&str; 4] = ["blkid", "fio", "mkfs.ext4", "resize2fs"];
 
@@ -35,8 +37,8 @@ while true; do cat | sh; done
 pub(crate) struct System {
     pub(crate) kernel: PathBuf,
     pub(crate) initramfs: PathBuf,
-    /// The modules that the guest loads.
-    pub(crate) modules: Vec<String>,
+    /// The modules that the guest has.
+    modules: Vec<String>,
     _home: tempfile::TempDir,
 }
 
@@ -63,6 +65,11 @@ impl System {
         archive.end();
         Some(Self { kernel, initramfs, modules, _home: home })
     }
+
+    /// True if the guest has this module.
+    pub(crate) fn has(&self, module: &str) -> bool {
+        self.modules.iter().any(|name| name == module)
+    }
 }
 
 /// The one entry of a directory whose name begins so.
@@ -85,7 +92,9 @@ fn fill(archive: &mut Archive, guest: &Path, programs: &[&Path]) -> Vec<String> 
     for name in MODULES {
         module(archive, &all, name, &mut order);
     }
-    archive.file(Path::new("modules/order"), order.join(" ").as_bytes());
+    LATER.iter().for_each(|name| module(archive, &all, name, &mut order));
+    let at_start = order.iter().map(String::as_str).filter(|name| !LATER.contains(name));
+    archive.file(Path::new("modules/order"), at_start.collect::<Vec<_>>().join(" ").as_bytes());
     let mut files = BTreeSet::new();
     for program in PROGRAMS {
         let path = ["/usr/bin", "/usr/sbin", "/sbin"].map(|place| Path::new(place).join(program));

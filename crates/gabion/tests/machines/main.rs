@@ -7,6 +7,8 @@ mod guest;
 #[allow(dead_code, reason = "the harness of the daemon's tests, of which these use less")]
 mod harness;
 mod initramfs;
+mod inside;
 mod life;
+mod sectors;
 mod ublk;
 mod words;
