@@ -129,6 +129,11 @@ impl Space {
         self.available.load(Ordering::Relaxed) <= checkpoints
     }
 
+    /// A shard's part of the segments that could be opened now.
+    pub(crate) fn part(&self) -> u64 {
+        u64::from(self.available.load(Ordering::Relaxed)) / self.held.len() as u64
+    }
+
     /// Segments of such a reserve that are for checkpoints alone: half of it, or what two of each shard may store at most, where so
     /// little lives that this is less. Else a pool that lost more drives than it had room for could be full of garbage that nothing moves.
     pub(crate) fn for_checkpoints(&self, reserve: u32) -> u32 {

@@ -12,7 +12,7 @@ use crate::swarm::run_seed;
 use crate::sweep::{ALL, Swept, sweep, sweep_failures};
 
 /// Seeds that failed once, kept so that they never do again.
-const REGRESSIONS: [u64; 45] = [
+const REGRESSIONS: [u64; 48] = [
     16,
     52,
     154,
@@ -58,6 +58,9 @@ const REGRESSIONS: [u64; 45] = [
     8_201_778,
     500_022,
     2_026_116_802,
+    2_026_132_077,
+    2_026_131_414,
+    2_026_142_009,
 ];
 
 fn run(seeds: impl Iterator<Item = u64>) {

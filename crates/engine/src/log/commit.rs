@@ -71,7 +71,8 @@ impl Log {
         let ready = |stream: Stream| !queues.of(stream).is_empty() && !held_back(stream);
         let after = OTHERS.iter().position(|other| *other == self.last_other.get()).map_or(0, |at| at + 1);
         let mut others = OTHERS.iter().cycle().skip(after).take(OTHERS.len());
-        let other = others.find(|stream| ready(**stream) && !waits.of(**stream)).copied();
+        let waits = |stream: Stream| *waits.of(stream) && !self.goes_ahead(stream);
+        let other = others.find(|stream| ready(**stream) && !waits(**stream)).copied();
         let checkpoint = ready(Stream::Checkpoint).then_some(Stream::Checkpoint);
         if self.others_turn.get() { other.or(checkpoint) } else { checkpoint.or(other) }
     }
@@ -87,11 +88,11 @@ impl Log {
     /// Writes one record from a queue, or opens or seals a segment on the way to it.
     async fn commit_one(self: &Rc<Self>, stream: Stream) {
         let class = self.class_for(stream);
-        let privilege = stream.privilege();
         // Before any room is used: what is left in the open segments by now is the checkpoint's.
-        if self.recent_is_full(privilege) {
+        if self.recent_is_full(stream.privilege()) {
             return self.wait_or_refuse(stream, &Error::new(ErrorKind::NoSpace, "no checkpoint can be made"));
         }
+        let privilege = self.privilege(stream);
         if let Some((segment, room)) = self.current(class, privilege)
             && room.rows > 0
         {
@@ -121,12 +122,19 @@ impl Log {
 
     /// Lets a stream wait for a checkpoint; if none can be made, or this is one, says so instead.
     fn wait_or_refuse(&self, stream: Stream, error: &Error) {
-        if stream == Stream::Checkpoint || self.checkpoint_failure.borrow().is_some() || self.unserved.get() {
+        // The checkpoint after what is being compacted waits for that.
+        let waits_for_it = stream == Stream::Checkpoint || stream == Stream::Cold && self.compacting.get();
+        if waits_for_it || self.checkpoint_failure.borrow().is_some() || self.unserved.get() {
             return self.refuse_all(stream, error);
         }
         let needs_less = |other: &&Stream| other.privilege() <= stream.privilege();
         OTHERS.iter().filter(needs_less).for_each(|stream| self.waits_now(*stream));
         self.checkpoint_due.notify();
+    }
+
+    /// True for what the next checkpoint waits for: it cannot wait for one.
+    fn goes_ahead(&self, stream: Stream) -> bool {
+        stream == Stream::Checkpoint || stream == Stream::Cold && self.compacting.get()
     }
 
     fn waits_now(&self, stream: Stream) {

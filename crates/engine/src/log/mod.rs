@@ -120,6 +120,8 @@ pub(crate) struct Log {
     last_other: Cell<Stream>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
+    /// What is moved may take of checkpoints' own space, and waits for none.
+    compacting: Cell<bool>,
     /// Nobody makes checkpoints or cleans any more: who would wait for that is refused.
     unserved: Cell<bool>,
     /// The commit task has not ended.
@@ -197,6 +199,7 @@ impl Log {
             last_other: Cell::new(Stream::Cold),
             counters: Cell::default(),
             stopping: Cell::new(false),
+            compacting: Cell::new(false),
             unserved: Cell::new(false),
             running: Cell::new(true),
             ended: WaitList::default(),

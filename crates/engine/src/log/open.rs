@@ -7,7 +7,7 @@ use std::rc::Rc;
 use format::{Scheme, SegmentClass, SegmentId};
 use reactor::WaitList;
 
-use super::Log;
+use super::{Log, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segments::{Privilege, Room};
 
@@ -70,6 +70,25 @@ impl Log {
         let id = self.open.of(class).current.get()?;
         let room = self.rows.segments.borrow().room(id);
         (room.level <= privilege).then_some((id, room))
+    }
+
+    /// How much a stream needs space.
+    pub(super) fn privilege(&self, stream: Stream) -> Privilege {
+        match stream {
+            Stream::Cold if self.compacting.get() => Privilege::Checkpoint,
+            _ => stream.privilege(),
+        }
+    }
+
+    /// Whether what is moved may take of checkpoints' own space: while somebody sees to it that enough is left for them.
+    pub(crate) fn set_compacting(&self, is_so: bool) {
+        self.compacting.set(is_so);
+    }
+
+    /// Blocks that go into the open segment of moved data while such space may be taken.
+    pub(crate) fn room_for_moves(&self) -> u64 {
+        let room = self.current(SegmentClass::Cold, Privilege::Checkpoint);
+        room.map_or(0, |(_, room)| u64::from(room.rows) * u64::from(self.geometry.scheme.data()))
     }
 
     /// True if a checkpoint must come before another segment is opened for this use. What is left then is for those who

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use format::{LayerEntry, LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES};
 
-use super::{Map, Node, NodeRef};
+use super::walk::first_block;
+use super::{Load, Map, Node, NodeRef, index_at};
 
 /// A node's content to be stored, or the news that it became empty.
 pub(crate) struct NodeImage {
@@ -79,6 +80,23 @@ impl Map {
         let merged = self.family.records().copied().collect();
         self.freeze = Some(Freeze { period: self.period, layers: layers.collect(), merged, levels });
         self.period += 1;
+    }
+
+    /// The nodes that a checkpoint would store if it began now.
+    pub(crate) fn to_be_stored(&self) -> impl Iterator<Item = Load> + '_ {
+        let nodes = self.dirty.iter().map(|at| &self.nodes[*at]);
+        nodes.filter(|node| !Node::is_empty(&node.entries)).map(|node| Load {
+            layer: node.layer,
+            level: node.level,
+            index: node.index,
+        })
+    }
+
+    /// A node and those above it, which are stored with it (M1).
+    pub(crate) fn with_those_above(&self, node: Load) -> impl Iterator<Item = Load> + use<> {
+        let height = self.layers.get(&node.layer).map_or(0, |layer| layer.height);
+        let above = move |level| index_at(first_block(node), level);
+        (node.level..height).map(move |level| Load { layer: node.layer, level, index: above(level) })
     }
 
     /// Levels that the running checkpoint has to write, from the leaves up.

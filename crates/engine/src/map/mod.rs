@@ -222,6 +222,12 @@ impl Map {
             || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 4
     }
 
+    /// True if somebody will soon have to wait for a checkpoint.
+    pub(crate) fn is_checkpoint_urgent(&self) -> bool {
+        self.dirty.len() > self.dirty_max / 8 * 7
+            || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 8 * 3
+    }
+
     /// Changes a leaf's entry and gives the old one. The leaf was pinned by a walk.
     pub(crate) fn replace(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
         let old = self.set(leaf, slot, entry);

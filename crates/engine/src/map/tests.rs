@@ -62,8 +62,15 @@ impl Harness {
         }
     }
 
+    /// Pins the leaf of a block.
+    fn leaf(&mut self, layer: LayerId, at: u64) -> Pins {
+        let mut pins = Pins::new();
+        self.retry(|map| map.prepare_write(layer, at, 1, &mut pins));
+        pins
+    }
+
     fn write(&mut self, layer: LayerId, at: u64, entry: MapEntry) {
-        let pins = self.retry(|map| map.prepare_write(layer, at, 1));
+        let pins = self.leaf(layer, at);
         let old = self.map.replace(pins[0], slot_at(at, 0), entry);
         self.map.unpin(&pins);
         let expected = match entry.is_absent() {
@@ -279,8 +286,8 @@ fn plainly(harness: &Harness, parents: &[(LayerId, LayerId)], layer: LayerId, at
 impl Harness {
     /// Merges a layer into the one above it.
     fn merge(&mut self, from: LayerId, into: LayerId, at: u64) {
-        let mut pins = self.retry(|map| map.prepare_write(from, at, 1));
-        pins.extend(self.retry(|map| map.prepare_write(into, at, 1)));
+        let mut pins = self.leaf(from, at);
+        pins.extend(self.leaf(into, at));
         self.map.merge_leaf(pins[0], pins[1]);
         self.map.unpin(&pins);
         let first = at / 256 * 256;

@@ -91,27 +91,25 @@ impl Map {
         Ok(None)
     }
 
-    /// Pins the leaves that cover `block..block + count`, creating those that do not exist.
+    /// Pins the leaves that cover `block..block + count`, creating those that do not exist, in `pins`, which is empty at first.
     ///
     /// # Errors
-    /// A node to be read first; nothing is pinned then.
-    pub(crate) fn prepare_write(&mut self, layer: LayerId, block: u64, count: u64) -> Result<Pins, Load> {
-        let mut pins = Pins::new();
-        let mut next = block;
-        while next < block + count {
-            match self.materialise(layer, next) {
-                Ok(leaf) => {
-                    self.nodes[leaf].pins += 1;
-                    pins.push(leaf);
-                }
-                Err(load) => {
-                    self.unpin(&pins);
-                    return Err(load);
-                }
-            }
-            next = (next | (NODE_ENTRIES as u64 - 1)) + 1;
+    /// A node to be read first. What is pinned by then stays so: several ranges of many leaves would else drive each other's out of memory
+    /// for ever. The caller comes back, or takes the pins back.
+    pub(crate) fn prepare_write(
+        &mut self,
+        layer: LayerId,
+        block: u64,
+        count: u64,
+        pins: &mut Pins,
+    ) -> Result<(), Load> {
+        let leaves = index_at(block, 0)..=index_at(block + count - 1, 0);
+        for index in leaves.skip(pins.len()) {
+            let leaf = self.materialise(layer, index << LEVEL_BITS)?;
+            self.nodes[leaf].pins += 1;
+            pins.push(leaf);
         }
-        Ok(pins)
+        Ok(())
     }
 
     /// Pins every leaf that exists within `block..block + count`, in `pins`, which is in block order.
@@ -278,35 +276,41 @@ impl Map {
         Reached::Node(at)
     }
 
+    /// True if a node lies at `place` now.
+    ///
+    /// # Errors
+    /// A node above it to be read first.
+    pub(crate) fn lies_at(&mut self, node: Load, place: Address) -> Result<bool, Load> {
+        let entry = match self.descend(node.layer, first_block(node), node.level) {
+            Reached::Nothing { .. } => return Ok(false),
+            Reached::Unread(load) if load != node => return Err(load),
+            Reached::Unread(load) => self.stored_entry(load),
+            Reached::Node(at) => match self.nodes[at].parent {
+                Some(parent) => Some(self.nodes[parent].entry(self.nodes[at].slot_in_parent())),
+                None => self.layers.get(&node.layer).map(|layer| layer.root_entry),
+            },
+        };
+        Ok(entry.and_then(|entry| entry.address()) == Some(place))
+    }
+
     /// Has the next checkpoint store a node anew if it lies at `place` now. True if it does.
     ///
     /// # Errors
     /// A node to be read first.
     pub(crate) fn rewrite_node(&mut self, node: Load, place: Address) -> Result<bool, Load> {
-        let block = node.index << (LEVEL_BITS * (u32::from(node.level) + 1));
-        match self.descend(node.layer, block, node.level) {
-            Reached::Nothing { .. } => Ok(false),
-            Reached::Unread(load) if load != node => Err(load),
-            Reached::Unread(load) => match self.stored_entry(load).and_then(|entry| entry.address()) {
-                Some(stored) if stored == place => Err(load),
-                _ => Ok(false),
-            },
+        if !self.lies_at(node, place)? {
+            return Ok(false);
+        }
+        match self.descend(node.layer, first_block(node), node.level) {
+            Reached::Unread(load) => Err(load),
             Reached::Node(at) => {
-                let (layer, parent, slot) =
-                    (node.layer, self.nodes[at].parent, self.nodes[at].slot_in_parent());
-                let stored = match parent {
-                    Some(parent) => self.nodes[parent].entry(slot),
-                    None => self.layers.get(&layer).map_or(MapEntry::ABSENT, |layer| layer.root_entry),
-                };
-                if stored.address() != Some(place) {
-                    return Ok(false);
-                }
                 // One that is dirty is stored anew without that.
                 if self.nodes[at].dirty.is_none() {
                     self.touch(at);
                 }
                 Ok(true)
             }
+            Reached::Nothing { .. } => Ok(false),
         }
     }
 
@@ -391,4 +395,9 @@ fn subtree_end(block: u64, level: u8) -> u64 {
         Some(size) => (block | (size - 1)).saturating_add(1),
         None => u64::MAX,
     }
+}
+
+/// The first block that a node covers.
+pub(super) fn first_block(node: Load) -> u64 {
+    node.index << (LEVEL_BITS * (u32::from(node.level) + 1))
 }

@@ -2,9 +2,9 @@
 //!
 //! Must not know: how a segment is cleaned, when it is time to.
 
-use format::{SegmentClass, SegmentId};
+use format::SegmentId;
 
-use super::{CHUNK_BLOCKS, Life, Segments};
+use super::{CHUNK_BLOCKS, Life, Segments, slot};
 
 /// Sealed segments by how much of them lives: none of it, up to a tenth, and so on up to all.
 pub type Fullness = [u64; 11];
@@ -50,17 +50,16 @@ impl Segments {
         scored.max_by(|(.., a), (.., b)| a.total_cmp(b)).map(|(id, share, _)| (id, share))
     }
 
-    /// Segments of nodes and tables that may be cleaned, with the blocks that live in them: those in which the fewest do first.
-    pub(crate) fn victims_of_nodes(&self) -> Vec<(SegmentId, u32)> {
-        let of_nodes = self.ids().filter(|id| self.get(*id).record.class == SegmentClass::Map);
-        let mut victims: Vec<_> =
-            of_nodes.filter(|id| self.may_be_cleaned(*id)).map(|id| (id, self.live(id))).collect();
-        victims.sort_unstable_by_key(|(_, live)| *live);
+    /// All segments that may be cleaned, those in which least lives first.
+    pub(crate) fn victims(&self) -> Vec<SegmentId> {
+        let mut victims: Vec<_> = self.ids().filter(|id| self.may_be_cleaned(*id)).collect();
+        victims.sort_unstable_by_key(|id| self.live(*id));
         victims
     }
 
-    fn may_be_cleaned(&self, id: SegmentId) -> bool {
-        let segment = self.get(id);
+    /// True if a segment is there, ended, and not to be emptied by the next checkpoint anyway.
+    pub(crate) fn may_be_cleaned(&self, id: SegmentId) -> bool {
+        let Some(Some(segment)) = self.slots.get(slot(id)) else { return false };
         let landed = segment.in_flight == 0 && segment.applied == segment.append;
         let again = segment.cleaned.is_none_or(|checkpoint| self.checkpoints > checkpoint + 1);
         segment.life == Life::Sealed && landed && self.live(id) > 0 && again

@@ -45,6 +45,7 @@ impl Shard {
     pub(super) async fn run_checkpoints(self: Rc<Self>) {
         loop {
             self.log.checkpoint_due.notified().await;
+            self.compacted().await;
             if self.stopping.get() || self.log.failure().is_some() {
                 return;
             }
@@ -68,6 +69,7 @@ impl Shard {
         self.log.checkpoint_due.notify();
         let goes_on = || self.log.failure().is_none() && !self.stopping.get();
         let waits = || self.ledger.map.borrow().is_over_budget() && goes_on();
+        self.compaction.look_again();
         while waits() {
             self.log.checkpoint_due.notify();
             let before = self.checkpoints_ended.get();

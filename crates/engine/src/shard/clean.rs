@@ -31,11 +31,11 @@ const GAIN_PER_CHECKPOINT: f32 = 0.5;
 const CHUNKS_IN_FLIGHT: usize = 4;
 
 /// Blocks of one layer that live one below the other in one column.
-struct Live {
-    layer: LayerId,
-    block: u64,
+pub(super) struct Live {
+    pub(super) layer: LayerId,
+    pub(super) block: u64,
     from: Address,
-    crcs: SmallVec<[u32; 4]>,
+    pub(super) crcs: SmallVec<[u32; 4]>,
 }
 
 impl Live {
@@ -49,7 +49,7 @@ impl Live {
 }
 
 /// Nodes that may live in a segment, table blocks (`None`), and where they are.
-type Nodes = Vec<(Option<Load>, Address)>;
+pub(super) type Nodes = Vec<(Option<Load>, Address)>;
 
 /// A read under way; `None` for what is on no drive in use.
 type Started = Option<(DriveIndex, Io)>;
@@ -83,12 +83,11 @@ impl Shard {
             }
         }
         if self.log.pace.space.is_bare() {
-            self.empty_segments_of_nodes().await;
-            return self.rests();
+            return self.compact_or_rest().await;
         }
         let worth = self.log.pace.worth(self.coming());
         let Some((victim, share)) = worth.and_then(|worth| self.rows.segments.borrow().victim(worth)) else {
-            return self.rests();
+            return self.rests(self.coming() > 0);
         };
         self.log.pace.cleans(share);
         match self.clean_pinned(victim).await {
@@ -112,11 +111,10 @@ impl Shard {
         }
     }
 
-    /// There is nothing to clean, or not now.
-    fn rests(&self) -> bool {
-        let coming = self.coming();
-        self.log.cleaner_rests(coming);
-        self.log.cleaning_ended(coming > 0);
+    /// There is nothing to clean, or not now; whether a checkpoint would help whoever waits.
+    pub(super) fn rests(&self, helps: bool) -> bool {
+        self.log.cleaner_rests(self.rows.segments.borrow().freed_count());
+        self.log.cleaning_ended(helps);
         false
     }
 
@@ -125,7 +123,7 @@ impl Shard {
     }
 
     /// Segments that the next checkpoint gives back.
-    fn coming(&self) -> usize {
+    pub(super) fn coming(&self) -> usize {
         let mut segments = self.rows.segments.borrow_mut();
         segments.free_emptied();
         segments.freed_count() + self.emptied_by_checkpoint.get()
@@ -208,13 +206,13 @@ impl Shard {
     }
 
     /// Blocks that are moved at once: with their header they fill the rows of a record.
-    fn chunk_blocks(&self) -> usize {
+    pub(super) fn chunk_blocks(&self) -> usize {
         let row = u32::from(self.geometry.scheme.data());
         (CHUNK_BLOCKS.next_multiple_of(row) - 1).max(1) as usize
     }
 
     /// What still lives of the segment's next record; `None` behind the last.
-    async fn next_live(
+    pub(super) async fn next_live(
         &self,
         headers: &mut HeaderReader<'_>,
         nodes: &mut Nodes,
@@ -252,10 +250,17 @@ impl Shard {
         Ok(all)
     }
 
+    /// Waits until the cleaner owes something, or somebody waits for it. Not while compacting, which holds up the next checkpoint.
+    async fn turn_to_clean(&self) -> Result<()> {
+        if !self.compaction.is_running() {
+            self.log.pace.owes(|| self.cleans_no_more()).await;
+        }
+        self.check_stopping()
+    }
+
     /// Has the next checkpoint store a node anew, if it lives at `place`; says so.
     async fn rewrite_node(&self, node: Load, place: Address) -> Result<bool> {
-        self.log.pace.owes(|| self.cleans_no_more()).await;
-        self.check_stopping()?;
+        self.turn_to_clean().await?;
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
             self.log.cleaner_moves(1);
@@ -331,8 +336,7 @@ impl Shard {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.log.pace.owes(|| self.cleans_no_more()).await;
-        self.check_stopping()?;
+        self.turn_to_clean().await?;
         let blocks: usize = chunk.iter().map(|live| live.crcs.len()).sum();
         self.log.cleaner_moves(blocks);
         let moved = self.read_live(chunk, blocks).await?;

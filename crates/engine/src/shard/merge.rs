@@ -6,6 +6,7 @@ use std::rc::Rc;
 use format::{Item, LayerBlock, LayerId, NODE_ENTRIES, UnmapMode};
 use smallvec::SmallVec;
 
+use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::Result;
 use crate::log::{Effect, Request, Stream};
@@ -65,7 +66,7 @@ impl Shard {
         let mut pins = Pins::new();
         for leaf in leaves {
             let start = self.ledger.map.borrow().leaf_start(*leaf);
-            match self.walk(|map| map.prepare_write(into, start, NODE_ENTRIES as u64)).await {
+            match pin_leaves(&self.ledger, &self.rows, into, start, NODE_ENTRIES as u64).await {
                 Ok(more) => pins.extend(more),
                 Err(error) => {
                     self.unpin(&pins);

@@ -7,7 +7,8 @@
 
 mod checkpoint;
 mod clean;
-mod clean_nodes;
+
+mod compact;
 mod contents;
 mod headers;
 mod heal;
@@ -67,6 +68,7 @@ pub(crate) struct Shard {
     locks: locks::BlockLocks,
     tables: tables::StoredTables,
     heal: heal::Healer,
+    compaction: compact::Compaction,
     repair: repair::Repairer,
     repair_limits: Arc<Repair>,
     scrubber: scrub::Scrubber,

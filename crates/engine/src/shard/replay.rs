@@ -3,7 +3,7 @@
 use format::{Item, UnmapMode};
 
 use super::headers::Found;
-use super::walk::walk_map;
+use super::walk::{pin_leaves, walk_map};
 use crate::error::Result;
 use crate::ledger::{Ledger, Payload};
 use crate::map::Pins;
@@ -33,7 +33,7 @@ async fn replay_item(ledger: &Ledger, rows: &Rows, item: &Item, payload: &Payloa
     let count = u64::from(item.payload());
     match *item {
         Item::Write { layer, block, .. } => {
-            let pins = walk_map(ledger, rows, |map| map.prepare_write(layer, block.get(), count)).await?;
+            let pins = pin_leaves(ledger, rows, layer, block.get(), count).await?;
             ledger.write(&pins, block, payload);
             ledger.unpin(&pins);
         }
@@ -53,7 +53,7 @@ async fn replay_item(ledger: &Ledger, rows: &Rows, item: &Item, payload: &Payloa
                 }
                 // What lies below must be covered everywhere.
                 UnmapMode::Zero => {
-                    pins = walk_map(ledger, rows, |map| map.prepare_write(layer, block.get(), count)).await?;
+                    pins = pin_leaves(ledger, rows, layer, block.get(), count).await?;
                 }
             }
             ledger.unmap(&pins, block, count, mode);
@@ -68,7 +68,7 @@ async fn replay_item(ledger: &Ledger, rows: &Rows, item: &Item, payload: &Payloa
             for leaf in &leaves {
                 let start = ledger.map.borrow().leaf_start(*leaf);
                 let length = format::NODE_ENTRIES as u64;
-                targets.extend(walk_map(ledger, rows, |map| map.prepare_write(into, start, length)).await?);
+                targets.extend(pin_leaves(ledger, rows, into, start, length).await?);
             }
             ledger.merge(&leaves, &targets);
             ledger.unpin(&leaves);

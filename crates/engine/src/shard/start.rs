@@ -227,6 +227,7 @@ impl Candidate {
             heal: heal::Healer::default(),
             repair: repair::Repairer::default(),
             repair_limits: plan.repair.clone(),
+            compaction: super::compact::Compaction::default(),
             scrubber: scrub::Scrubber::default(),
             scrub: plan.scrub.clone(),
             dying: RefCell::default(),

@@ -92,6 +92,23 @@ pub(super) async fn walk_map<T>(
     }
 }
 
+/// Pins the leaves that cover a range, creating those that do not exist.
+pub(super) async fn pin_leaves(
+    ledger: &Ledger,
+    rows: &Rows,
+    layer: LayerId,
+    block: u64,
+    count: u64,
+) -> Result<Pins> {
+    let mut pins = Pins::new();
+    let walked = walk_map(ledger, rows, |map| map.prepare_write(layer, block, count, &mut pins)).await;
+    if let Err(error) = walked {
+        ledger.unpin(&pins);
+        return Err(error);
+    }
+    Ok(pins)
+}
+
 /// Reads a node into the map, or waits for whoever is reading it.
 async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Result<()> {
     let begun = ledger.map.borrow_mut().begin_load(load);

@@ -9,6 +9,7 @@ use format::{Item, LayerBlock, LayerId, UnmapMode, VolumeId};
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
+use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Effect, Request, Stream};
@@ -206,10 +207,10 @@ impl Shard {
     }
 
     /// True if a checkpoint should begin so that nobody has to wait for room in the map. Where only checkpoints' own space is left, not
-    /// before somebody has to: most that ask there are refused for want of space, and one asked for by each of them would use it up.
+    /// much before somebody has to: most that ask there are refused for want of space, and one asked for by each of them would use it up.
     pub(super) fn map_wants_checkpoint(&self) -> bool {
         let map = self.ledger.map.borrow();
-        map.is_checkpoint_due() && (map.is_over_budget() || !self.log.pace.space.is_bare())
+        map.is_checkpoint_due() && (map.is_checkpoint_urgent() || !self.log.pace.space.is_bare())
     }
 
     /// Where the leaves end that lie side by side from `block` on, in a layer and those below it together.
@@ -324,7 +325,12 @@ impl Shard {
         if self.locks.any_held(volume, block, count) || !self.writes_to(volume, layer) {
             return None;
         }
-        map.prepare_write(layer, block, count).ok().map(|pins| (layer, pins))
+        let mut pins = Pins::new();
+        if map.prepare_write(layer, block, count, &mut pins).is_err() {
+            map.unpin(&pins);
+            return None;
+        }
+        Some((layer, pins))
     }
 
     async fn prepare_waiting(&self, volume: VolumeId, block: u64, count: u64) -> Result<(LayerId, Pins)> {
@@ -349,16 +355,26 @@ impl Shard {
         count: u64,
     ) -> Result<Option<Pins>> {
         self.make_room_in_map().await?;
+        let mut pins = Pins::new();
         let prepare = |map: &mut Map| {
-            self.writes_to(volume, layer).then(|| map.prepare_write(layer, block, count)).transpose()
+            let writes_to = self.writes_to(volume, layer);
+            if writes_to {
+                map.prepare_write(layer, block, count, &mut pins).map(|()| true)
+            } else {
+                Ok(false)
+            }
         };
-        self.walk(prepare).await
+        let prepared = self.walk(prepare).await;
+        if !matches!(prepared, Ok(true)) {
+            self.unpin(&pins);
+        }
+        Ok(prepared?.then_some(pins))
     }
 
     /// The same in a layer that is always there.
     async fn prepare_system(&self, layer: LayerId, block: u64) -> Result<Pins> {
         self.make_room_in_map().await?;
-        self.walk(|map| map.prepare_write(layer, block, 1)).await
+        pin_leaves(&self.ledger, &self.rows, layer, block, 1).await
     }
 }
 
