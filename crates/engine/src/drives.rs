@@ -11,6 +11,7 @@ use reactor::{Drive, Io, Span, Window, Writable};
 use smallvec::SmallVec;
 
 use crate::bad_reads::BadReads;
+use crate::in_flight::InFlight;
 
 /// What becomes of what lies on a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,13 +119,15 @@ impl Drives {
 
     /// Starts a flush of one drive, whatever was written to it; `None` if it may not be used. Done at once where completed writes
     /// are durable.
-    pub(crate) fn flush(&self, index: DriveIndex) -> Option<Io> {
-        self.with(index, |slot, drive| if slot.volatile { drive.flush() } else { Io::ready(Ok(0)) })
+    pub(crate) fn flush(&self, index: DriveIndex) -> Option<InFlight> {
+        self.with(index, |slot, drive| {
+            InFlight::new(if slot.volatile { drive.flush() } else { Io::ready(Ok(0)) })
+        })
     }
 
     /// Starts a read; `None` if the drive may not be used.
-    pub(crate) fn read(&self, index: DriveIndex, offset: u64, into: &[Span]) -> Option<Io> {
-        self.with(index, |_, drive| drive.read(offset, into))
+    pub(crate) fn read(&self, index: DriveIndex, offset: u64, into: &[Span]) -> Option<InFlight> {
+        self.with(index, |_, drive| InFlight::new(drive.read(offset, into)))
     }
 
     /// What `look` makes of bytes that lie in this process's memory; `None` if they do not, or if the drive may not be used.
@@ -163,20 +166,20 @@ impl Drives {
     }
 
     /// Starts a write; `None` if the drive may not be used.
-    pub(crate) fn write(&self, index: DriveIndex, offset: u64, from: &[Span]) -> Option<Io> {
+    pub(crate) fn write(&self, index: DriveIndex, offset: u64, from: &[Span]) -> Option<InFlight> {
         self.with(index, |slot, drive| {
             slot.dirty.set(true);
-            drive.write(offset, from)
+            InFlight::new(drive.write(offset, from))
         })
     }
 
     /// Starts a flush of every drive that was written since its last one and forgets on power loss.
-    pub(crate) fn flush_dirty(&self) -> Vec<(DriveIndex, Io)> {
+    pub(crate) fn flush_dirty(&self) -> Vec<(DriveIndex, InFlight)> {
         let mut flushes = Vec::new();
         for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
             let Some(drive) = slot.usable() else { continue };
             if slot.dirty.replace(false) && slot.volatile {
-                flushes.push((index, drive.flush()));
+                flushes.push((index, InFlight::new(drive.flush())));
             }
         }
         flushes

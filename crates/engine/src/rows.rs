@@ -16,12 +16,13 @@ use std::rc::Rc;
 use codec::{Code, ColumnSet, crc32c};
 use format::limits::BLOCK;
 use format::{Address, Column, DriveIndex, Row, Scheme, SegmentId};
-use reactor::{Buffer, Io, IoError, IoErrorKind, Span};
+use reactor::{Buffer, IoError, IoErrorKind, Span};
 use smallvec::SmallVec;
 
 use crate::bad_reads::BadRead;
 use crate::drives::Drives;
 use crate::error::{Error, Place, Result};
+use crate::in_flight::InFlight;
 use crate::segments::Segments;
 pub(crate) use pieces::Piece;
 
@@ -69,6 +70,18 @@ impl Held {
     }
 }
 
+/// Keeps a segment's zones from being given to other data (S3); taken back when it is dropped.
+pub(crate) struct SegmentPin<'a> {
+    rows: &'a Rows,
+    id: SegmentId,
+}
+
+impl Drop for SegmentPin<'_> {
+    fn drop(&mut self) {
+        self.rows.segments.borrow_mut().unpin(self.id);
+    }
+}
+
 /// How a verified read came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -92,6 +105,12 @@ impl Rows {
             repaired: Cell::new(0),
             gone: RefCell::default(),
         }
+    }
+
+    /// Pins a segment that exists.
+    pub(crate) fn pin(&self, id: SegmentId) -> SegmentPin<'_> {
+        self.segments.borrow_mut().pin(id);
+        SegmentPin { rows: self, id }
     }
 
     /// The code of a scheme.
@@ -135,7 +154,7 @@ impl Rows {
     }
 
     /// Starts reading cells from `address` down; `None` if they are not on a drive in use.
-    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveIndex, Io)> {
+    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveIndex, InFlight)> {
         let cell = self.segments.borrow().cell(address)?;
         Some((cell.drive, self.drives.read(cell.drive, cell.offset, into)?))
     }
@@ -150,7 +169,7 @@ impl Rows {
         crcs: &[u32],
         into: &Span,
         drive: DriveIndex,
-        io: Io,
+        io: InFlight,
     ) -> Result<Outcome> {
         match io.await {
             Ok(_) if into.peek(|bytes| verify(bytes, crcs)) => return Ok(Outcome::Direct),

@@ -16,6 +16,7 @@ mod event;
 mod ids;
 mod layers;
 pub mod limits;
+mod lost;
 mod mac;
 mod record;
 mod scheme;
@@ -34,11 +35,12 @@ pub use ids::{
     Sequence, ShardIndex, VolumeId, ZoneIndex,
 };
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
+pub use lost::{LOST_PER_BLOCK, LostBlock, decode_lost, encode_lost};
 pub use mac::PoolKey;
-pub use record::{Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
+pub use record::{AuthenticHeader, Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
-pub use superblock::{Lineage, ShardRecord, Superblock, UnverifiedSuperblock};
+pub use superblock::{Lineage, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};
 pub use tables::{
     CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass, SegmentColumn, SegmentRecord,
     SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,
@@ -47,4 +49,4 @@ pub use tables::{
 pub use volume::{VolumeKind, VolumeRecord, VolumeService, VolumeSpread, VolumeState};
 
 /// Version of the whole on-disk format. Any change to a layout raises it; an older or newer pool is refused.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;

@@ -28,6 +28,21 @@ pub(crate) struct Remembered {
     pub(crate) pools: BTreeMap<String, RememberedPool>,
     /// What is exported.
     pub(crate) exports: Vec<RememberedExport>,
+    /// The newest state of each pool that this host has used, by the pool's identity: drives with an older one are stale.
+    #[serde(default)]
+    pub(crate) newest: BTreeMap<String, RememberedState>,
+}
+
+/// A state of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RememberedState {
+    /// Number of the opening.
+    pub(crate) epoch: u64,
+    /// Random number of the opening.
+    pub(crate) nonce: u64,
+    /// Version of the superblock within the opening.
+    pub(crate) generation: u64,
 }
 
 /// A pool that the daemon knows.
@@ -60,7 +75,7 @@ pub(crate) struct RememberedExport {
 
 impl Default for Remembered {
     fn default() -> Self {
-        Self { version: VERSION, pools: BTreeMap::new(), exports: Vec::new() }
+        Self { version: VERSION, pools: BTreeMap::new(), exports: Vec::new(), newest: BTreeMap::new() }
     }
 }
 

@@ -78,11 +78,19 @@ struct State {
     dead: bool,
 }
 
+/// A copy of the durable pages of a drive.
+#[derive(Clone)]
+pub struct Image(BTreeMap<u64, Page>);
+
 /// A simulated drive.
 pub struct Disk {
     name: String,
     options: DiskOptions,
     faults: Cell<Faults>,
+    /// Nanoseconds that an operation takes now, at least and at most.
+    latency: Cell<(u64, u64)>,
+    /// Bytes, now.
+    size: Cell<u64>,
     world: Rc<World>,
     random: Random,
     order: Cell<u64>,
@@ -117,6 +125,8 @@ impl Disk {
         };
         Rc::new(Self {
             name,
+            latency: Cell::new(options.latency),
+            size: Cell::new(options.size),
             options,
             faults: Cell::default(),
             world,
@@ -136,6 +146,29 @@ impl Disk {
     /// From now on it misbehaves so.
     pub fn set_faults(&self, faults: Faults) {
         self.faults.set(faults);
+    }
+
+    /// The drive has so many bytes from now on.
+    pub fn set_size(&self, size: u64) {
+        self.size.set(size);
+    }
+
+    /// A copy of what is durable on the drive.
+    pub fn image(&self) -> Image {
+        Image(self.state.borrow().durable.clone())
+    }
+
+    /// Puts a copy of a drive in this one's place.
+    pub fn restore(&self, image: &Image) {
+        let mut state = self.state.borrow_mut();
+        state.durable = image.0.clone();
+        state.cache.clear();
+        state.unreadable.clear();
+    }
+
+    /// Operations take so many nanoseconds from now on, at least and at most.
+    pub fn set_latency(&self, low: u64, high: u64) {
+        self.latency.set((low, high));
     }
 
     /// Every operation fails from now on, or works again.
@@ -261,7 +294,7 @@ impl Disk {
     }
 
     fn latency(&self) -> u64 {
-        let (low, high) = self.options.latency;
+        let (low, high) = self.latency.get();
         let factor = if self.random.once_in(self.faults.get().stall) { 1000 } else { 1 };
         self.random.between(low, high) * factor
     }
@@ -306,7 +339,7 @@ impl Disk {
         if self.state.borrow().dead {
             return Err(IoError::new(IoErrorKind::Gone));
         }
-        let inside = offset.checked_add(length).is_some_and(|end| end <= self.options.size);
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.size.get());
         if inside { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange)) }
     }
 

@@ -121,6 +121,12 @@ pub(crate) fn check_report(report: &CheckReport) -> String {
     if report.records > 0 || report.incomplete > 0 {
         lines.push(format!("to replay {} records, {} blocks to complete", report.records, report.incomplete));
     }
+    if !report.damaged_superblocks.is_empty() {
+        lines.push(format!(
+            "to rewrite one of two superblock copies on {}: damaged, or being written at a crash",
+            report.damaged_superblocks.join(", ")
+        ));
+    }
     lines.push(format!(
         "verified  {} of data in {} volumes, {} of maps and tables, {} segments, {} rows, in {}",
         Size(report.data_bytes),

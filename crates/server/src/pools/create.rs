@@ -86,7 +86,7 @@ impl Pools {
             check_empty(&inspected)?;
         }
         self.write(request, scheme, &drives, progress).await?;
-        let pool = self.open_on(&request.name, drives, progress).await?;
+        let pool = self.open_on(&request.name, drives, false, progress).await?;
         if let Some(files) = &mut files {
             files.kept = true;
         }

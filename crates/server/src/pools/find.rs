@@ -24,6 +24,14 @@ pub(super) struct Wanted {
     pub(super) id: Option<String>,
 }
 
+/// Where its drives may be.
+pub(super) enum Places {
+    /// Where they were last; those that are not there are looked for among all drives of this machine.
+    LastFound(Vec<PathBuf>),
+    /// Where somebody says that they are, and nowhere else.
+    Named(Vec<PathBuf>),
+}
+
 /// The drives of a pool.
 #[derive(Default)]
 pub(super) struct Found {
@@ -48,6 +56,19 @@ impl Found {
         self.not_found(DriveState::is_in_use)
     }
 
+    /// What there is to say of drives that are copies of others.
+    pub(super) fn copies(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        for (at, (drive, pool)) in self.members.iter().enumerate() {
+            let other = self.members.iter().take(at).find(|(_, other)| other.drive == pool.drive);
+            said.extend(other.map(|(other, _)| {
+                let (one, two) = (other.path().display(), drive.path().display());
+                format!("{one} and {two} hold the same drive: one is a copy of the other")
+            }));
+        }
+        said
+    }
+
     /// The drives in such a state that were not found, by path.
     fn not_found(&self, wanted: fn(DriveState) -> bool) -> Vec<String> {
         let Some(newest) = self.newest() else { return Vec::new() };
@@ -57,12 +78,13 @@ impl Found {
     }
 }
 
-/// Looks for the drives of a pool: first at `paths`, then, if some are not there, among all drives of this machine.
+/// Looks for the drives of a pool.
 ///
 /// # Errors
 /// When the reactor is gone. Drives that cannot be had are in what it gives.
-pub(super) async fn find(reactor: &Remote, wanted: &Wanted, paths: &[PathBuf]) -> Result<Found> {
+pub(super) async fn find(reactor: &Remote, wanted: &Wanted, places: &Places) -> Result<Found> {
     let mut found = Found::default();
+    let (Places::LastFound(paths) | Places::Named(paths)) = places;
     // Side by side: each waits for a while if somebody else has the drive.
     let opening: Vec<_> =
         paths.iter().map(|path| start_opening(path.clone(), DriveOptions::default())).collect();
@@ -71,6 +93,9 @@ pub(super) async fn find(reactor: &Remote, wanted: &Wanted, paths: &[PathBuf]) -
             Ok(member) => found.members.push(member),
             Err(error) => found.refused.push(error),
         }
+    }
+    if matches!(places, Places::Named(_)) {
+        return Ok(found);
     }
     if found.members.is_empty() || !found.absent().is_empty() {
         search(reactor, wanted, &mut found).await?;

@@ -102,7 +102,7 @@ impl Drop for Happens {
 impl Drive for Opened {
     fn properties(&self) -> DriveProperties {
         DriveProperties {
-            size: self.disk.options.size,
+            size: self.disk.size.get(),
             logical_sector: self.disk.options.sector,
             physical_sector: 4096,
             volatile_cache: self.disk.options.volatile_cache,
