@@ -24,10 +24,19 @@ pub(crate) enum Standing {
     Lost,
 }
 
+/// A drive in one of its terms in the pool: lost and back again, it has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DriveTerm {
+    pub(crate) index: DriveIndex,
+    term: u32,
+}
+
 /// One drive.
 struct Slot {
     /// `None` if it is not in use.
     drive: Option<Rc<dyn Drive>>,
+    /// How often it has joined.
+    term: u32,
     online: Cell<bool>,
     leaving: Cell<bool>,
     /// Written since its last flush began.
@@ -42,6 +51,7 @@ impl Slot {
         let properties = drive.as_ref().map(|drive| drive.properties());
         let in_memory = drive.as_ref().is_some_and(|drive| drive.window(0, BLOCK).is_some());
         Self {
+            term: 0,
             online: Cell::new(drive.is_some()),
             leaving: Cell::new(false),
             drive,
@@ -77,7 +87,8 @@ impl Drives {
         slots.resize_with(count, || Slot::new(None));
         if let Some(slot) = slots.get_mut(index.index()) {
             assert!(slot.usable().is_none(), "D1: drive {index} is in use already");
-            *slot = Slot::new(Some(drive));
+            let term = slot.term + 1;
+            *slot = Slot { term, ..Slot::new(Some(drive)) };
         }
     }
 
@@ -126,8 +137,20 @@ impl Drives {
     }
 
     /// Starts a read; `None` if the drive may not be used.
-    pub(crate) fn read(&self, index: DriveIndex, offset: u64, into: &[Span]) -> Option<InFlight> {
-        self.with(index, |_, drive| InFlight::new(drive.read(offset, into)))
+    pub(crate) fn read(
+        &self,
+        index: DriveIndex,
+        offset: u64,
+        into: &[Span],
+    ) -> Option<(DriveTerm, InFlight)> {
+        self.with(index, |slot, drive| {
+            (DriveTerm { index, term: slot.term }, InFlight::new(drive.read(offset, into)))
+        })
+    }
+
+    /// True if the drive is in use, in this term: what an I/O of an earlier one ended with says nothing of it.
+    pub(crate) fn is_in_term(&self, drive: DriveTerm) -> bool {
+        self.with(drive.index, |slot, _| slot.term == drive.term).unwrap_or(false)
     }
 
     /// What `look` makes of bytes that lie in this process's memory; `None` if they do not, or if the drive may not be used.

@@ -20,7 +20,7 @@ use reactor::{Buffer, IoError, IoErrorKind, Span};
 use smallvec::SmallVec;
 
 use crate::bad_reads::BadRead;
-use crate::drives::Drives;
+use crate::drives::{DriveTerm, Drives};
 use crate::error::{Error, Place, Result};
 use crate::in_flight::InFlight;
 use crate::segments::Segments;
@@ -34,7 +34,7 @@ pub(crate) struct Rows {
     /// Blocks that other columns had to give back although their own drive is in use.
     pub(crate) repaired: Cell<u64>,
     /// A drive that said it is gone; the shard reports it.
-    pub(crate) gone: RefCell<Vec<(DriveIndex, IoError)>>,
+    pub(crate) gone: RefCell<Vec<(DriveTerm, IoError)>>,
 }
 
 /// Blocks that lie one below the other in one column.
@@ -154,9 +154,9 @@ impl Rows {
     }
 
     /// Starts reading cells from `address` down; `None` if they are not on a drive in use.
-    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveIndex, InFlight)> {
+    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveTerm, InFlight)> {
         let cell = self.segments.borrow().cell(address)?;
-        Some((cell.drive, self.drives.read(cell.drive, cell.offset, into)?))
+        self.drives.read(cell.drive, cell.offset, into)
     }
 
     /// Ends a read that [`Rows::start_read`] began: verifies it, and mends what does not verify.
@@ -168,7 +168,7 @@ impl Rows {
         run: Run,
         crcs: &[u32],
         into: &Span,
-        drive: DriveIndex,
+        drive: DriveTerm,
         io: InFlight,
     ) -> Result<Outcome> {
         match io.await {
@@ -181,12 +181,14 @@ impl Rows {
     }
 
     /// Notes that a drive failed to read what lies at `address`, or says that it is gone.
-    fn note_error(&self, address: Address, drive: DriveIndex, error: IoError) {
-        if error.kind() == IoErrorKind::Gone {
+    fn note_error(&self, address: Address, drive: DriveTerm, error: IoError) {
+        if !self.drives.is_in_term(drive) {
+            tracing::debug!(drive = %drive.index, %error, "a read from before the drive was lost has ended");
+        } else if error.kind() == IoErrorKind::Gone {
             self.gone.borrow_mut().push((drive, error));
         } else {
-            tracing::warn!(%drive, %address, %error, "a drive failed a read");
-            self.note_bad_read(address, drive, false);
+            tracing::warn!(drive = %drive.index, %address, %error, "a drive failed a read");
+            self.note_bad_read(address, drive.index, false);
         }
     }
 
@@ -217,7 +219,7 @@ impl Rows {
                         target.copy_from(0, private.as_slice());
                         continue;
                     }
-                    Ok(_) => self.note_wrong(address, drive),
+                    Ok(_) => self.note_wrong(address, drive.index),
                     Err(error) => self.note_error(address, drive, error),
                 }
             }

@@ -91,6 +91,8 @@ pub struct Disk {
     latency: Cell<(u64, u64)>,
     /// Bytes, now.
     size: Cell<u64>,
+    /// Nanoseconds after which reads that are submitted now say that the drive is gone.
+    hang: Cell<Option<u64>>,
     world: Rc<World>,
     random: Random,
     order: Cell<u64>,
@@ -127,6 +129,7 @@ impl Disk {
             name,
             latency: Cell::new(options.latency),
             size: Cell::new(options.size),
+            hang: Cell::new(None),
             options,
             faults: Cell::default(),
             world,
@@ -146,6 +149,12 @@ impl Disk {
     /// From now on it misbehaves so.
     pub fn set_faults(&self, faults: Faults) {
         self.faults.set(faults);
+    }
+
+    /// Reads that are submitted from now on hang for so many nanoseconds, and say then that the drive is gone, whatever has become
+    /// of it meanwhile.
+    pub fn set_hang(&self, hang: Option<u64>) {
+        self.hang.set(hang);
     }
 
     /// The drive has so many bytes from now on.

@@ -19,13 +19,19 @@ fn spoil_two(machine: &Machine) {
     }
 }
 
+/// Has the map in memory, from where its nodes can be stored again.
+async fn load_map(pool: &Pool) {
+    assert_eq!(unreadable(pool, "v").await, []);
+}
+
 /// Blocks of a volume that cannot be read.
 async fn unreadable(pool: &Pool, name: &str) -> Vec<u64> {
     let volume = pool.open_volume(name).await.unwrap().attach();
     let mut found = Vec::new();
     for block in 0..volume.size() / BLOCK {
         let buffer = Buffer::new(4096);
-        match volume.read(block * BLOCK, &buffer.span()).await {
+        let read = volume.read(block * BLOCK, &buffer.span()).await;
+        match read {
             Ok(()) => assert!(buffer.as_slice() == content(3, block, 4096), "block {block}"),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt);
@@ -62,6 +68,7 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
         let machine = damaged(shards);
         let lost = with_pool(&machine, async |pool| {
             assert_eq!(pool.status().await.unwrap().lost, []);
+            load_map(pool).await;
             spoil_two(&machine);
             scrubbed(pool).await;
             let status = pool.status().await.unwrap();
@@ -97,6 +104,7 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
 fn a_failed_read_names_the_lost_block() {
     let machine = damaged(1);
     with_pool(&machine, async |pool| {
+        load_map(pool).await;
         spoil_two(&machine);
         let lost = unreadable(pool, "v").await;
         assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
@@ -109,6 +117,7 @@ fn lost_blocks_follow_their_layer() {
     let machine = damaged(1);
     with_pool(&machine, async |pool| {
         pool.snapshot_volume("v@s", 0).await.unwrap();
+        load_map(pool).await;
         spoil_two(&machine);
         scrubbed(pool).await;
         let lost = blocks_of(&pool.status().await.unwrap().lost, "v@s");
@@ -117,6 +126,18 @@ fn lost_blocks_follow_their_layer() {
         while pool.volumes().await.unwrap().len() > 1 {
             Reactor::current().sleep(Duration::from_millis(10)).await;
         }
+        assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
+    });
+}
+
+/// Where nodes of the map are lost, the blocks behind them are named when they are read.
+#[test]
+fn blocks_behind_lost_map_nodes_are_named() {
+    let machine = damaged(1);
+    with_pool(&machine, async |pool| {
+        spoil_two(&machine);
+        let lost = unreadable(pool, "v").await;
+        assert!(!lost.is_empty());
         assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
     });
 }

@@ -10,12 +10,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{Address, DriveIndex, Item, LayerBlock, LayerId, MapEntry, SegmentId, Slot};
+use format::{Address, Item, LayerBlock, LayerId, MapEntry, SegmentId, Slot};
 use reactor::{Buffer, LocalReceiver, Reactor, Span, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
 use super::headers::{Found, HeaderReader};
+use crate::drives::DriveTerm;
 use crate::error::{ErrorKind, Result};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
@@ -53,7 +54,7 @@ impl Live {
 pub(super) type Nodes = Vec<(Option<Load>, Address)>;
 
 /// A read under way; `None` for what is on no drive in use.
-type Started = Option<(DriveIndex, InFlight)>;
+type Started = Option<(DriveTerm, InFlight)>;
 
 /// The moves of a chunk.
 type Pending = Vec<LocalReceiver<Result<Vec<MapEntry>>>>;

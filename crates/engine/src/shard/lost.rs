@@ -12,9 +12,10 @@ use format::limits::BLOCK;
 use format::{Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, Row, Slot, decode_lost, encode_lost};
 use reactor::{Buffer, Notify};
 
-use super::Shard;
 use super::headers::Found;
+use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
+use crate::map::Load;
 use crate::rows::Run;
 
 /// Blocks that a shard lists at most; of more, their number is known for as long as the pool is open.
@@ -40,14 +41,18 @@ impl LostBlocks {
     }
 }
 
-/// A data cell of a record, and the block that was written there.
+/// A cell of a record that cannot be computed, and what was written there.
 pub(super) struct Written {
-    layer: LayerId,
-    block: u64,
+    content: Content,
     address: Address,
 }
 
-/// The blocks that a record wrote to the cells of `row` of which `is_right` does not hold.
+enum Content {
+    Block(LayerId, u64),
+    Node(Load),
+}
+
+/// What a record wrote to the cells of `row` of which `is_right` does not hold: blocks and map nodes.
 pub(super) fn written_in_row(found: &Found, row: Row, is_right: impl Fn(u8) -> bool) -> Vec<Written> {
     let within = row.get() - found.layout.row.get();
     let wrong = (0..found.scheme.data()).filter(|column| !is_right(*column));
@@ -60,9 +65,15 @@ pub(super) fn written_in_row(found: &Found, row: Row, is_right: impl Fn(u8) -> b
                 left -= count;
                 continue;
             }
-            let (Item::Write { layer, block, .. } | Item::Move { layer, block, .. }) = *item else { return None };
+            let content = match *item {
+                Item::Write { layer, block, .. } | Item::Move { layer, block, .. } => {
+                    Content::Block(layer, block.get() + u64::from(left))
+                }
+                Item::Node { layer, level, index } => Content::Node(Load { layer, level, index }),
+                _ => return None,
+            };
             let address = Address::new(found.header.place.segment, format::Column::new(column), row);
-            return Some(Written { layer, block: block.get() + u64::from(left), address });
+            return Some(Written { content, address });
         }
         None
     });
@@ -89,23 +100,45 @@ impl Shard {
         let Some(address) = error.place().address.filter(|_| error.kind() == ErrorKind::Corrupt) else { return };
         for block in blocks {
             let look = self.look_through((layer, block, 1), |map| map.lookup_one_through(layer, block));
-            if let Ok((owner, entry)) = look.await
-                && entry.address() == Some(address)
-            {
-                return self.note_lost(owner, block, address);
+            match look.await {
+                Ok((owner, entry)) if entry.address() == Some(address) => {
+                    return self.note_lost(owner, block, address);
+                }
+                Ok(_) => {}
+                // A node of the map is lost, and with it every block that it led to.
+                Err(_) => self.note_lost(layer, block, address),
             }
         }
     }
 
-    /// Notes those of some blocks that still live where they were written.
+    /// Notes those of some cells that still hold something.
     pub(super) async fn note_lost_cells(&self, cells: Vec<Written>) {
-        for Written { layer, block, address } in cells {
-            let heirs = self.ledger.map.borrow().heirs(layer);
-            for layer in heirs {
-                if self.lives_at(layer, block, address).await {
-                    self.note_lost(layer, block, address);
+        for Written { content, address } in cells {
+            match content {
+                Content::Block(layer, block) => {
+                    let heirs = self.ledger.map.borrow().heirs(layer);
+                    for layer in heirs {
+                        if self.lives_at(layer, block, address).await {
+                            self.note_lost(layer, block, address);
+                        }
+                    }
                 }
+                Content::Node(node) => self.save_node(node, address).await,
             }
+        }
+    }
+
+    /// A map node is lost where it is stored: the next checkpoint stores it again if it is in memory.
+    async fn save_node(&self, node: Load, address: Address) {
+        match self.walk(|map| map.rewrite_node(node, address)).await {
+            Ok(true) => self.log.checkpoint_due.notify(),
+            Ok(false) => {}
+            Err(_) if node.level == 0 => {
+                let first = node.index * LEAF_BLOCKS;
+                (first..first + LEAF_BLOCKS).for_each(|block| self.note_lost(node.layer, block, address));
+            }
+            // As many blocks as nobody can count: one leaf at least.
+            Err(_) => self.lost.unlisted.set(self.lost.unlisted.get() + LEAF_BLOCKS),
         }
     }
 

@@ -317,8 +317,8 @@ impl Shard {
     async fn report_gone(&self) {
         let gone = std::mem::take(&mut *self.rows.gone.borrow_mut());
         for (drive, error) in gone {
-            if self.rows.drives.is_online(drive)
-                && let Err(error) = self.link.drive_failed(drive, "a read found it gone", error).await
+            if self.rows.drives.is_in_term(drive)
+                && let Err(error) = self.link.drive_failed(drive.index, "a read found it gone", error).await
             {
                 self.fail(&error);
             }

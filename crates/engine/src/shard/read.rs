@@ -8,6 +8,7 @@ use reactor::Span;
 use smallvec::SmallVec;
 
 use super::Shard;
+use crate::drives::DriveTerm;
 use crate::error::Result;
 use crate::in_flight::InFlight;
 use crate::map::Map;
@@ -18,7 +19,7 @@ struct Piece<'a> {
     run: Run,
     /// Index of its first block in the request.
     at: usize,
-    started: Option<(format::DriveIndex, InFlight)>,
+    started: Option<(DriveTerm, InFlight)>,
     done: bool,
     /// Held from before the read is started until the request is answered.
     pin: Option<SegmentPin<'a>>,
@@ -43,8 +44,11 @@ impl Shard {
         }
         let count = into.len() / BLOCK;
         let mut entries = SmallVec::new();
-        self.look_through((layer, block, count), |map| map.lookup_through(layer, block, count, &mut entries))
-            .await?;
+        let look = |map: &mut Map| map.lookup_through(layer, block, count, &mut entries);
+        if let Err(error) = self.look_through((layer, block, count), look).await {
+            Box::pin(self.note_lost_read(layer, block..block + count as u64, &error)).await;
+            return Err(error);
+        }
         let mut pieces = plan(&entries, into);
         for index in 0..pieces.len() {
             if let Some(next) = pieces.get(index + 1) {
@@ -95,7 +99,13 @@ impl Shard {
             Ok(found) => found,
             Err(_) => {
                 let look = |map: &mut Map| map.lookup_one_through(layer, block);
-                Box::pin(self.look_through((layer, block, 1), look)).await?
+                match Box::pin(self.look_through((layer, block, 1), look)).await {
+                    Ok(found) => found,
+                    Err(error) => {
+                        Box::pin(self.note_lost_read(layer, block..block + 1, &error)).await;
+                        return Err(error);
+                    }
+                }
             }
         };
         let Slot::Block { address, crc } = entry.slot() else {

@@ -22,6 +22,7 @@ mod pools;
 mod restart;
 mod root;
 mod snapshots;
+mod stale;
 #[path = "../../../export/src/vhost/testing.rs"]
 mod testing;
 mod vhost;

@@ -120,6 +120,12 @@ impl Drive for Opened {
         if let Err(error) = self.disk.check(offset, length as u64) {
             return Io::ready(Err(error));
         }
+        if let Some(hang) = self.disk.hang.get() {
+            let (completer, io) = completion();
+            let happens = Happens { completer: Some(completer) };
+            self.disk.world.after(hang, move || happens.complete(Err(IoError::new(IoErrorKind::Gone))));
+            return io;
+        }
         let into = into.to_vec();
         self.later(length, move |disk| {
             let mut page = offset / PAGE as u64;
