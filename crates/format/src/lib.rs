@@ -37,7 +37,9 @@ pub use ids::{
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
 pub use lost::{LOST_PER_BLOCK, LostBlock, decode_lost, encode_lost};
 pub use mac::PoolKey;
-pub use record::{AuthenticHeader, Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
+pub use record::{
+    AuthenticHeader, Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for,
+};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
 pub use superblock::{Lineage, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};

@@ -58,7 +58,8 @@ pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
         let layer = LayerId::new(input.u32()?);
         input.raw(4)?;
         let block = LayerBlock::new(input.u64()?);
-        let address = Address::from_bits(input.u64()?).ok_or(FormatError::Invalid("address of a lost block"))?;
+        let address =
+            Address::from_bits(input.u64()?).ok_or(FormatError::Invalid("address of a lost block"))?;
         Ok(LostBlock { layer, block, address })
     };
     (0..count).map(one).collect()

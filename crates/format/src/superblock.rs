@@ -212,7 +212,8 @@ impl Superblock {
         let theirs = older.epoch();
         let recorded = || {
             let record = self.drives.iter().find(|record| record.id == drive);
-            record.is_some_and(|record| theirs == record.confirmed.opening || theirs == record.left_at.opening)
+            record
+                .is_some_and(|record| theirs == record.confirmed.opening || theirs == record.left_at.opening)
         };
         self.pool == older.pool && (self.lineage.contains(&theirs) || recorded())
     }

@@ -14,7 +14,8 @@ use crate::run::{Machine, Setup};
 /// Spoils what two drives hold of volumes: each row with blocks on both is lost under one parity.
 fn spoil_two(machine: &Machine) {
     for drive in [1, 2] {
-        let data = machine.disks[drive].pages().into_iter().filter(|page| *page >= 2 * SUPERBLOCK_SLOT / BLOCK);
+        let data =
+            machine.disks[drive].pages().into_iter().filter(|page| *page >= 2 * SUPERBLOCK_SLOT / BLOCK);
         data.for_each(|page| machine.disks[drive].spoil(page));
     }
 }
@@ -83,7 +84,10 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
             let volume = pool.open_volume("v").await.unwrap().attach();
             let (first, rest) = lost.split_at(lost.len() / 2);
             for block in first {
-                volume.write(block * BLOCK, &Buffer::copy_of(&content(3, *block, 4096)).span()).await.unwrap();
+                volume
+                    .write(block * BLOCK, &Buffer::copy_of(&content(3, *block, 4096)).span())
+                    .await
+                    .unwrap();
             }
             volume.flush().await.unwrap();
             assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), rest);

@@ -107,7 +107,6 @@ impl Memory {
     pub fn ask(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
     }
-
 }
 
 impl StateMemory for Memory {

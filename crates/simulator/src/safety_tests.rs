@@ -76,7 +76,10 @@ fn a_failed_read_writes_nothing_after_its_answer() {
                 span.zero();
                 Reactor::current().sleep(Duration::from_millis(100)).await;
                 drop(span);
-                assert!(buffer.as_slice().iter().all(|byte| *byte == 0), "a late transfer hit the reader's memory");
+                assert!(
+                    buffer.as_slice().iter().all(|byte| *byte == 0),
+                    "a late transfer hit the reader's memory"
+                );
             }
             (0..4).for_each(|drive| machine.disks[drive].set_latency(20_000, 100_000));
         });
@@ -127,7 +130,10 @@ fn writes_to_a_deleted_volume_land_nowhere() {
                 for block in 0..256 {
                     let buffer = Buffer::new(4096);
                     new.read(block * BLOCK, &buffer.span()).await.unwrap();
-                    assert!(buffer.as_slice().iter().all(|byte| *byte == 0), "block {block} of another volume");
+                    assert!(
+                        buffer.as_slice().iter().all(|byte| *byte == 0),
+                        "block {block} of another volume"
+                    );
                 }
                 drop(new);
                 pool.delete_volume("new").await.unwrap();
@@ -170,7 +176,10 @@ fn a_write_between_block_borders_is_atomic() {
             let buffer = Buffer::new(LENGTH);
             volume.read(OFFSET, &buffer.span()).await.unwrap();
             let first = buffer.as_slice()[0];
-            assert!(buffer.as_slice().iter().all(|byte| *byte == first), "a torn write after {operations} operations");
+            assert!(
+                buffer.as_slice().iter().all(|byte| *byte == first),
+                "a torn write after {operations} operations"
+            );
             whole[usize::from(first) - 1] += 1;
         });
     }

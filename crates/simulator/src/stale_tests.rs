@@ -254,7 +254,14 @@ fn a_copy_of_another_drive_is_not_used() {
             assert_eq!(state(&settled(pool).await, replaced), DriveState::Missing);
             compare(pool, "v", 3).await;
         });
-        assert!(machine.check().unwrap().findings.iter().any(|finding| finding.message.contains("copy of another")));
+        assert!(
+            machine
+                .check()
+                .unwrap()
+                .findings
+                .iter()
+                .any(|finding| finding.message.contains("copy of another"))
+        );
     }
 }
 

@@ -8,10 +8,10 @@ mod create;
 mod drives;
 mod journal;
 mod members;
+mod memory;
 mod open;
 mod scrub;
 mod superblocks;
-mod memory;
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
 pub(crate) use journal::Journal;
-pub use open::{OpenOptions, OpenReport, open};
-pub(crate) use open::{DriveFindings, Shared, assemble, plan_shard};
-pub(crate) use superblocks::{DriveSuperblock, OnDrive, read_superblocks};
 pub use memory::{StateMemory, StateStamp};
+pub(crate) use open::{DriveFindings, Shared, assemble, plan_shard};
+pub use open::{OpenOptions, OpenReport, open};
+pub(crate) use superblocks::{DriveSuperblock, OnDrive, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};

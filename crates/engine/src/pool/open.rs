@@ -127,7 +127,9 @@ pub(crate) async fn assemble(
         let Some(source) = drives.get(at) else { continue };
         let DriveSuperblock { superblock: theirs, drive, slot, other_is_damaged } = on_drive;
         let numbered = (0..).map(DriveIndex::new).zip(&superblock.drives);
-        let Some((index, record)) = numbered.into_iter().find(|(_, record)| record.id == *drive) else { continue };
+        let Some((index, record)) = numbered.into_iter().find(|(_, record)| record.id == *drive) else {
+            continue;
+        };
         // A drive that missed anything that was relied on is not called online by the newest state (C1): one that is,
         // and holds the state before, merely was not reached by the last publish.
         let may_be_used = record.state.is_in_use() || record.state == DriveState::Missing;

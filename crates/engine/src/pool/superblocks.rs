@@ -148,7 +148,8 @@ pub(crate) fn newest(found: &[(String, OnDrive)]) -> Result<Superblock> {
     let newest = standing()
         .reduce(|best, next| if best.superblock.is_at_least(next.superblock) { best } else { next });
     let newest = newest.unwrap_or(first);
-    if let Some(apart) = standing().find(|said| !newest.superblock.accounts_for(said.superblock, said.drive)) {
+    if let Some(apart) = standing().find(|said| !newest.superblock.accounts_for(said.superblock, said.drive))
+    {
         let message = format!(
             "{} and {} were each used without the other since they were last together, or one of them is a very old copy: open \
              the pool with --drives and only the drives whose data is wanted, then wipe the others and add them again",

@@ -56,7 +56,9 @@ impl BlockLocks {
 impl Drop for RangeLock<'_> {
     fn drop(&mut self) {
         let mut held = self.locks.held.borrow_mut();
-        self.blocks.clone().for_each(|block| assert!(held.remove(&(self.volume, block)), "a lock is held once"));
+        self.blocks
+            .clone()
+            .for_each(|block| assert!(held.remove(&(self.volume, block)), "a lock is held once"));
         drop(held);
         self.locks.released.wake_all();
     }

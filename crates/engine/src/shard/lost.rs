@@ -9,13 +9,16 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, Row, Slot, decode_lost, encode_lost};
+use format::{
+    Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, MapEntry, Row, SegmentId, Slot,
+    decode_lost, encode_lost,
+};
 use reactor::{Buffer, Notify};
 
 use super::headers::Found;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::map::Load;
+use crate::map::{Load, Map};
 use crate::rows::Run;
 
 /// Blocks that a shard lists at most; of more, their number is known for as long as the pool is open.
@@ -97,7 +100,9 @@ impl Shard {
 
     /// Notes the block that a failed read names, if it was damaged for good.
     pub(super) async fn note_lost_read(&self, layer: LayerId, blocks: std::ops::Range<u64>, error: &Error) {
-        let Some(address) = error.place().address.filter(|_| error.kind() == ErrorKind::Corrupt) else { return };
+        let Some(address) = error.place().address.filter(|_| error.kind() == ErrorKind::Corrupt) else {
+            return;
+        };
         for block in blocks {
             let look = self.look_through((layer, block, 1), |map| map.lookup_one_through(layer, block));
             match look.await {
@@ -124,6 +129,37 @@ impl Shard {
                     }
                 }
                 Content::Node(node) => self.save_node(node, address).await,
+            }
+        }
+    }
+
+    /// No header tells what the rows of a segment from `row` on hold: looks for the blocks that live there in the whole map, and notes
+    /// those that cannot be read.
+    pub(super) async fn note_lost_behind(&self, segment: SegmentId, row: Row) {
+        let end = format::limits::LAYER_BLOCKS_MAX;
+        for layer in self.layers() {
+            let mut next = 0;
+            while let Ok(Some(leaf)) = self.walk(|map| map.next_leaf(layer, next, end)).await {
+                let first = leaf / LEAF_BLOCKS * LEAF_BLOCKS;
+                next = first + LEAF_BLOCKS;
+                let mut entries = smallvec::SmallVec::new();
+                let look = |map: &mut Map| map.lookup(layer, first, format::NODE_ENTRIES, &mut entries);
+                // Readers meet a lost node.
+                if self.walk(look).await.is_err() {
+                    continue;
+                }
+                let lives = |entry: &MapEntry| {
+                    entry.address().filter(|at| at.segment() == segment && at.row() >= row)
+                };
+                let living: Vec<_> = (first..)
+                    .zip(&entries)
+                    .filter_map(|(block, entry)| Some((block, lives(entry)?)))
+                    .collect();
+                for (block, address) in living {
+                    if !self.can_be_read(layer, block).await {
+                        self.note_lost(layer, block, address);
+                    }
+                }
             }
         }
     }
@@ -202,7 +238,9 @@ impl Shard {
                     known.extend(listed.iter().map(|lost| ((lost.layer, lost.block.get()), lost.address)));
                 }
                 // What it listed is found again by whoever reads it.
-                _ => tracing::warn!(shard = %self.identity.shard, at, "a block of the list of lost blocks cannot be read"),
+                _ => {
+                    tracing::warn!(shard = %self.identity.shard, at, "a block of the list of lost blocks cannot be read")
+                }
             }
         }
         self.lost.stored.set(next);

@@ -170,7 +170,8 @@ impl Shard {
         let headers = HeaderReader::new(&self.rows, &self.identity, id, &record);
         let found = Scrubbed::default();
         let known_to = Row::new(0);
-        let mut reading = Reading { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
+        let mut reading =
+            Reading { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
         let column = PIECE_BYTES / usize::from(record.scheme.width());
         let goes_on = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
         let mut row = 0;
@@ -193,7 +194,8 @@ impl Shard {
             }
         }
         if reading.ended && row < record.rows {
-            tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "a header cannot be had: the rest of its segment was not verified");
+            tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "a header cannot be had: of the rest of its segment, only what lives there is verified");
+            self.note_lost_behind(id, reading.known_to).await;
         }
         Ok(reading.found)
     }

@@ -5,8 +5,8 @@ use std::hash::Hasher;
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, FORMAT_VERSION, Generation, Incarnation,
     Lineage, PoolId, PoolKey, Row, Scheme, ScrubRecord, ScrubTally, SegmentClass, SegmentColumn, SegmentId,
-    SegmentRecord, SegmentState, Sequence, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock, ZoneIndex,
-    decode_segments, encode_segments,
+    SegmentRecord, SegmentState, Sequence, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock,
+    ZoneIndex, decode_segments, encode_segments,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 

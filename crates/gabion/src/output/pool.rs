@@ -207,7 +207,10 @@ pub(crate) fn opening(report: &OpenReport) -> String {
         words.push(format!("without {}, a copy of another drive", report.copies.join(", ")));
     }
     if !report.damaged_superblocks.is_empty() {
-        words.push(format!("damaged superblock copies rewritten on {}", report.damaged_superblocks.join(", ")));
+        words.push(format!(
+            "damaged superblock copies rewritten on {}",
+            report.damaged_superblocks.join(", ")
+        ));
     }
     words.push(format!("in {}", length(report.seconds)));
     words.join(", ")

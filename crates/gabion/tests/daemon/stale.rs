@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::Value;
 
-use super::harness::{Daemon, Home, run, command, until};
+use super::harness::{Daemon, Home, command, run, until};
 use super::restart::{assert_everything_is_there, write_everywhere};
 
 /// Bytes before the zones of a small drive.
@@ -18,7 +18,19 @@ fn drive(home: &Home, index: usize) -> String {
 /// A pool of two drives, 1+1, on files.
 fn pair(daemon: &Daemon<'_>, home: &Home) {
     let files = home.arg("drives");
-    let create = ["pool", "create", "fast", "--scheme", "1+1", "--files", &files, "--file-size", "64M", "--count", "2"];
+    let create = [
+        "pool",
+        "create",
+        "fast",
+        "--scheme",
+        "1+1",
+        "--files",
+        &files,
+        "--file-size",
+        "64M",
+        "--count",
+        "2",
+    ];
     daemon.ok(&create);
 }
 
@@ -72,7 +84,14 @@ fn an_old_copy_of_a_drive_is_rebuilt() {
     write_everywhere(&home, 9);
     daemon.ok(&["pool", "close", "fast"]);
     std::fs::copy(home.path("copy"), drive(&home, 0)).unwrap();
-    let checked = run(&mut command(&["check", &drive(&home, 0), &drive(&home, 1), &drive(&home, 2), &drive(&home, 3), &drive(&home, 4)]));
+    let checked = run(&mut command(&[
+        "check",
+        &drive(&home, 0),
+        &drive(&home, 1),
+        &drive(&home, 2),
+        &drive(&home, 3),
+        &drive(&home, 4),
+    ]));
     assert!(checked.code == Some(3) && checked.out.contains("old copy"), "{checked:?}");
     let said = daemon.ok(&["pool", "open", "fast"]);
     assert!(said.contains("old copy of itself"), "{said}");

@@ -68,12 +68,7 @@ impl Pools {
         self.bring_in(name, Opening { missing, ..Opening::default() }, progress).await
     }
 
-    async fn bring_in(
-        self: &Arc<Self>,
-        name: &str,
-        opening: Opening,
-        progress: &Progress,
-    ) -> Result<()> {
+    async fn bring_in(self: &Arc<Self>, name: &str, opening: Opening, progress: &Progress) -> Result<()> {
         let known = self.known_drives(name);
         let new = known.is_none();
         let (id, last_found) = match known {

@@ -85,7 +85,8 @@ const RANGES_NAMED: usize = 8;
 
 /// Data that nothing gives back: named first, because nothing but a person can do something about it.
 fn lost_data(status: &PoolStatus) -> Option<Problem> {
-    let bytes: u64 = status.lost.iter().map(|range| range.length).sum::<u64>() + status.lost_more * BLOCK_BYTES;
+    let bytes: u64 =
+        status.lost.iter().map(|range| range.length).sum::<u64>() + status.lost_more * BLOCK_BYTES;
     if bytes == 0 {
         return None;
     }
