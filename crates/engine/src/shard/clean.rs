@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::Shard;
 use super::headers::{Found, HeaderReader};
 use crate::drives::DriveTerm;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
 use crate::log::{Effect, Request, Stream};
@@ -257,8 +257,6 @@ impl Shard {
     async fn turn_to_clean(&self) -> Result<()> {
         if !self.compaction.is_running() {
             self.log.pace.owes(|| self.cleans_no_more()).await;
-        } else if self.is_overtaken() {
-            return Err(Error::new(ErrorKind::NoSpace, "a checkpoint has taken the space of a compaction"));
         }
         self.check_stopping()
     }

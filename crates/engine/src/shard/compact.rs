@@ -24,8 +24,6 @@ use crate::space::CHECKPOINT_OVERHEAD;
 #[derive(Default)]
 pub(super) struct Compaction {
     running: Cell<bool>,
-    /// Checkpoints that had ended when the plan was made: it counts on none until it is done.
-    planned_at: Cell<u64>,
     /// What there was when nothing could be gained: without a change nothing can.
     in_vain: Cell<Option<Found>>,
     ended: WaitList,
@@ -87,7 +85,6 @@ impl Shard {
             self.checkpointed.until(|| (!self.log.is_checkpointing()).then_some(())).await;
             return true;
         }
-        self.compaction.planned_at.set(self.checkpoints_ended.get());
         self.compaction.running.set(true);
         let planned = self.plan_compaction().await;
         self.log.set_compacting(true);
@@ -104,19 +101,12 @@ impl Shard {
         self.coming() > 0 || map.dirtied() > map.dirty_max() / 4
     }
 
-    /// True if a checkpoint came in between, because the map had no room: it takes its own part of the space that a compaction was
-    /// planned with, so not even the segment in hand may be emptied any further.
-    pub(super) fn is_overtaken(&self) -> bool {
-        self.log.is_checkpointing() || self.checkpoints_ended.get() != self.compaction.planned_at.get()
-    }
-
     /// Empties segments, or has the next checkpoint do so, unless one comes in between.
     async fn empty(self: &Rc<Self>, planned: &[SegmentId]) {
+        let ended = self.checkpoints_ended.get();
+        let overtaken = || self.log.is_checkpointing() || self.checkpoints_ended.get() != ended;
         for victim in planned {
-            if self.is_overtaken()
-                || self.cleans_no_more()
-                || !self.rows.segments.borrow().may_be_cleaned(*victim)
-            {
+            if overtaken() || self.cleans_no_more() || !self.rows.segments.borrow().may_be_cleaned(*victim) {
                 return;
             }
             match self.clean_pinned(*victim).await {

@@ -193,7 +193,7 @@ impl Shard {
                 return Ok(Scrubbed { bytes: reading.found.bytes, ..Scrubbed::default() });
             }
         }
-        if reading.ended && row < record.rows {
+        if reading.ended {
             tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "a header cannot be had: of the rest of its segment, only what lives there is verified");
             self.note_lost_behind(id, reading.known_to).await;
         }
