@@ -14,6 +14,7 @@ mod drive;
 mod error;
 mod event;
 mod ids;
+mod item;
 mod layers;
 pub mod limits;
 mod mac;
@@ -22,6 +23,8 @@ mod scheme;
 mod scrub;
 mod superblock;
 mod tables;
+#[cfg(test)]
+mod testing;
 mod volume;
 mod wire;
 
@@ -33,9 +36,10 @@ pub use ids::{
     Column, DriveId, DriveIndex, Generation, Incarnation, LayerBlock, LayerId, PoolId, Row, SegmentId,
     Sequence, ShardIndex, VolumeId, ZoneIndex,
 };
+pub use item::{Item, UnmapMode};
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
 pub use mac::PoolKey;
-pub use record::{Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for};
+pub use record::{Header, RecordPlace, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
 pub use superblock::{Lineage, ShardRecord, Superblock, UnverifiedSuperblock};

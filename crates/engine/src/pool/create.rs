@@ -192,7 +192,11 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
         next_incarnation: Incarnation::new(1),
         drives: (0..).zip(drives).map(record).collect(),
         shards: vec![ShardRecord::default(); usize::from(options.shards)],
-        scrub: ScrubRecord { every: SCRUB_EVERY, ..ScrubRecord::default() },
+        scrub: ScrubRecord {
+            every: SCRUB_EVERY,
+            positions: vec![Incarnation::new(0); usize::from(options.shards)],
+            ..ScrubRecord::default()
+        },
     }
 }
 
