@@ -22,6 +22,7 @@ mod record;
 mod scheme;
 mod scrub;
 mod superblock;
+mod superblock_check;
 mod tables;
 #[cfg(test)]
 mod testing;

@@ -93,6 +93,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Checks that nothing is left.
+    pub(crate) fn end(&self) -> Result<(), FormatError> {
+        if self.bytes.is_empty() { Ok(()) } else { Err(FormatError::Invalid("length")) }
+    }
+
     pub(crate) fn raw(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
         let (taken, rest) = self.bytes.split_at_checked(length).ok_or(FormatError::Truncated)?;
         self.bytes = rest;
