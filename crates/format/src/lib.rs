@@ -10,6 +10,7 @@
 //! Must not know: how bytes get to a drive, or when.
 
 mod address;
+mod capacity;
 mod drive;
 mod error;
 mod event;
@@ -30,6 +31,7 @@ mod volume;
 mod wire;
 
 pub use address::{Address, MapEntry, Slot};
+pub use capacity::{pool_zones_max, shard_segments_max};
 pub use drive::{DriveErrors, DriveRecord, DriveState};
 pub use error::FormatError;
 pub use event::{Event, EventBlock, EventKind};

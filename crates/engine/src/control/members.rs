@@ -15,7 +15,7 @@ use super::{Control, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Slot, drive_bytes_min};
 use crate::latched::latched;
-use crate::pool::{DriveSource, OnDrive, prepare_drive, read_superblocks, short_path};
+use crate::pool::{DriveSource, OnDrive, check_zones, prepare_drive, read_superblocks, short_path};
 use crate::shard::Shard;
 use crate::space::Reserve;
 
@@ -263,6 +263,7 @@ impl Control {
             let message = format!("the pool has had {DRIVES_MAX} drives: it takes no more");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        check_zones(superblock, self.geometry.zones(size))?;
         if let OnDrive::Superblock(theirs, id, _) = found
             && theirs.pool == superblock.pool
             && superblock.drives.iter().any(|record| record.id == id && record.state != DriveState::Removed)
