@@ -14,6 +14,8 @@ mod capacity;
 mod drive;
 mod error;
 mod event;
+#[cfg(test)]
+mod fuzz;
 mod ids;
 mod item;
 mod layers;
