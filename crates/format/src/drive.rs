@@ -1,6 +1,7 @@
 //! A drive's record in the superblock: what the pool knows of it. Layout in docs/format.md.
 
-use crate::limits::DRIVE_PATH_MAX;
+use crate::error::assert_storable;
+use crate::limits::{DRIVE_PATH_MAX, DRIVE_ZONES_MIN};
 use crate::wire::{Reader, Writer};
 use crate::{DriveId, FormatError, Generation, StateStamp};
 
@@ -102,7 +103,19 @@ pub struct DriveRecord {
 }
 
 impl DriveRecord {
+    /// Checks the demands of the format on a record: encoding asserts them, decoding refuses what
+    /// breaks them. That the path is short enough, writing and reading see to.
+    fn check(&self) -> Result<(), FormatError> {
+        let few = u64::from(self.zones) < DRIVE_ZONES_MIN;
+        if few { Err(FormatError::Invalid("zones of a drive")) } else { Ok(()) }
+    }
+
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        assert_storable(self.check());
+        self.write(out);
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
         out.raw(&self.id.0);
         out.u64(self.size);
         out.u32(self.zones);
@@ -119,7 +132,7 @@ impl DriveRecord {
     }
 
     pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, FormatError> {
-        Ok(Self {
+        let record = Self {
             id: DriveId(input.array()?),
             size: input.u64()?,
             zones: input.u32()?,
@@ -135,6 +148,8 @@ impl DriveRecord {
                 zones: input.u32()?,
             },
             path: input.text(DRIVE_PATH_MAX)?,
-        })
+        };
+        record.check()?;
+        Ok(record)
     }
 }

@@ -25,3 +25,15 @@ pub enum FormatError {
     #[error("belongs elsewhere: wrong {0}")]
     Elsewhere(&'static str),
 }
+
+/// Asserts that what is about to be stored meets the demands by which decoding judges it.
+///
+/// # Panics
+/// If it does not: a writer would store what no reader accepts.
+#[track_caller]
+pub(crate) fn assert_storable<T>(checked: Result<T, FormatError>) -> T {
+    match checked {
+        Ok(value) => value,
+        Err(error) => panic!("the encoder was given an {error}"),
+    }
+}

@@ -3,6 +3,7 @@
 //! Block n holds the events that follow those of block n - 1, the first block those that follow the last one's; the block with the
 //! highest numbers is the newest. Nothing depends on what they say: a pool whose log is damaged has lost no more than that.
 
+use crate::error::assert_storable;
 use crate::limits::{BLOCK, EVENT_TEXT_MAX};
 use crate::wire::{Reader, Writer};
 use crate::{FORMAT_VERSION, FormatError};
@@ -145,11 +146,29 @@ impl EventBlock {
         self.first + self.events.len() as u64
     }
 
+    /// Checks the demands of the format on a block: encoding asserts them, decoding refuses what
+    /// breaks them. That texts are short enough and events fit a block, writing and reading see to.
+    fn check(&self) -> Result<(), FormatError> {
+        let events = self.events.len() as u64;
+        if self.first == 0 || self.first.checked_add(events).is_none() {
+            return Err(FormatError::Invalid("number of an event"));
+        }
+        if self.events.iter().any(|event| event.drive == Some(NO_DRIVE)) {
+            return Err(FormatError::Invalid("drive of an event"));
+        }
+        Ok(())
+    }
+
     /// The events as a block.
     ///
     /// # Panics
-    /// When they do not fit: see [`EventBlock::has_room`].
+    /// If they break a demand of the format or do not fit: see [`EventBlock::has_room`].
     pub fn encode(&self) -> Vec<u8> {
+        assert_storable(self.check());
+        self.write()
+    }
+
+    fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BLOCK);
         let mut out = Writer::new(&mut bytes);
         out.u32(Self::MAGIC);
@@ -173,13 +192,10 @@ impl EventBlock {
     /// # Errors
     /// When it is not one that a writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::of(block, Self::MAGIC)?;
+        let mut input = Reader::of_block_with(block, Self::MAGIC)?;
         let first = input.u64()?;
         let count = input.u16()?;
         input.raw(6)?;
-        if first == 0 || first > u64::MAX - u64::from(count) {
-            return Err(FormatError::Invalid("number of an event"));
-        }
         let mut events = Vec::new();
         for _ in 0..count {
             events.push(Event {
@@ -190,7 +206,9 @@ impl EventBlock {
                 text: input.text(EVENT_TEXT_MAX)?,
             });
         }
-        Ok(Self { first, events })
+        let block = Self { first, events };
+        block.check()?;
+        Ok(block)
     }
 }
 

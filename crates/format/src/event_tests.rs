@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::{assert_both, encoded};
 
 fn event(kind: EventKind, drive: Option<u16>, text: &str) -> Event {
     Event { seconds: 1_700_000_000, kind, drive, amount: 7, text: text.into() }
@@ -43,12 +44,75 @@ fn what_no_writer_stores_is_refused() {
     assert_eq!(with(32, 0), Err(FormatError::Invalid("event kind")));
 }
 
+/// Asserts that encoder and decoder agree over a block.
+#[track_caller]
+fn check(accepted: bool, block: &EventBlock) {
+    assert_both(accepted, block, &block.write(), || block.encode(), EventBlock::decode);
+}
+
+#[test]
+fn events_are_counted_from_1_to_the_last_number() {
+    let of = |first, count| {
+        let events = std::iter::repeat_with(|| event(EventKind::Full, Some(0), "")).take(count).collect();
+        EventBlock { first, events }
+    };
+    for (accepted, first, count) in [
+        (true, 1, 0),
+        (false, 0, 0),
+        (false, 0, 1),
+        (true, u64::MAX, 0),
+        (false, u64::MAX, 1),
+        (true, u64::MAX - 2, 2),
+        (false, u64::MAX - 1, 2),
+    ] {
+        check(accepted, &of(first, count));
+    }
+}
+
+#[test]
+fn a_drive_has_a_number_of_its_own() {
+    let of = |drive| EventBlock { first: 1, events: vec![event(EventKind::DriveLost, drive, "")] };
+    check(true, &of(Some(u16::MAX - 1)));
+    check(true, &of(None));
+    // The number that stands for none.
+    assert!(encoded(|| of(Some(u16::MAX)).encode()).is_none());
+}
+
+#[test]
+fn texts_and_blocks_are_as_long_as_they_may_be() {
+    let of = |length: usize| EventBlock {
+        first: 1,
+        events: vec![event(EventKind::Full, None, &"x".repeat(length))],
+    };
+    check(true, &of(EVENT_TEXT_MAX));
+    assert!(encoded(|| of(EVENT_TEXT_MAX + 1).encode()).is_none());
+    let mut bytes = of(EVENT_TEXT_MAX).encode();
+    bytes[44..46].copy_from_slice(&(EVENT_TEXT_MAX as u16 + 1).to_le_bytes());
+    assert_eq!(EventBlock::decode(&bytes), Err(FormatError::Invalid("text length")));
+
+    // 24 bytes in front, 22 for each event: 14 with the longest text leave 194, which one of 172
+    // bytes fills.
+    let mut full =
+        EventBlock { first: 1, events: vec![event(EventKind::Full, None, &"x".repeat(EVENT_TEXT_MAX)); 14] };
+    assert!(full.has_room(172) && !full.has_room(173));
+    full.events.push(event(EventKind::Full, None, &"x".repeat(172)));
+    assert!(!full.has_room(0));
+    check(true, &full);
+    full.events.push(event(EventKind::Full, None, ""));
+    assert!(encoded(|| full.encode()).is_none());
+    let mut bytes = full.events.pop().map(|_| full.encode()).unwrap();
+    bytes[16] += 1;
+    assert_eq!(EventBlock::decode(&bytes), Err(FormatError::Truncated));
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = EventBlock::decode(&bytes);
+        bytes.resize(BLOCK, 0);
+        let _ = EventBlock::decode(&bytes);
         let front = EventBlock { first: 1, events: Vec::new() }.encode();
-        bytes.splice(..bytes.len().min(18), front[..18].iter().copied());
+        bytes.splice(..18, front[..18].iter().copied());
         let _ = EventBlock::decode(&bytes);
     }
 }

@@ -1,6 +1,7 @@
 //! The layer table of a checkpoint: which layers a shard has, and where the blocks of given-up ones went.
 
-use crate::limits::BLOCK;
+use crate::error::assert_storable;
+use crate::limits::{BLOCK, HEIGHT_MAX};
 use crate::tables::{read_entry, write_entry};
 use crate::wire::{Reader, Writer};
 use crate::{FormatError, Incarnation, LayerId, MapEntry};
@@ -43,15 +44,47 @@ pub enum LayerEntry {
     Merged(MergedRecord),
 }
 
-/// Levels that the largest layer needs.
-const HEIGHT_MAX: u8 = 5;
+impl LayerEntry {
+    /// Checks the demands of the format on a record: encoding asserts them, decoding refuses what
+    /// breaks them.
+    fn check(&self) -> Result<(), FormatError> {
+        match self {
+            Self::Layer(layer) => {
+                let is_empty = layer.root.address().is_none();
+                if layer.layer.get() == 0 {
+                    return Err(FormatError::Invalid("layer number"));
+                }
+                if layer.height > HEIGHT_MAX || (layer.height == 0) != is_empty {
+                    return Err(FormatError::Invalid("layer height"));
+                }
+            }
+            Self::Merged(merged) => {
+                if merged.layer.get() == 0 || merged.into.get() == 0 || merged.into == merged.layer {
+                    return Err(FormatError::Invalid("merged layer"));
+                }
+                if merged.until == Some(Incarnation::new(0)) {
+                    return Err(FormatError::Invalid("incarnation of a merged layer"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
 
 const LAYER: u8 = 1;
 const MERGED: u8 = 2;
 
 /// A table block of layers. Give at most [`LAYERS_PER_BLOCK`].
+///
+/// # Panics
+/// If there are more, or one breaks a demand of the format.
 pub fn encode_layers(entries: &[LayerEntry]) -> Vec<u8> {
     assert!(entries.len() <= LAYERS_PER_BLOCK, "layers of a table block");
+    entries.iter().for_each(|entry| assert_storable(entry.check()));
+    write_layers(entries)
+}
+
+fn write_layers(entries: &[LayerEntry]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BLOCK);
     let mut out = Writer::new(&mut bytes);
     for entry in entries {
@@ -83,7 +116,7 @@ pub fn encode_layers(entries: &[LayerEntry]) -> Vec<u8> {
 /// # Errors
 /// When a record is not one that a writer stores.
 pub fn decode_layers(block: &[u8]) -> Result<Vec<LayerEntry>, FormatError> {
-    let mut input = Reader::new(block);
+    let mut input = Reader::of_block(block)?;
     let mut entries = Vec::new();
     for _ in 0..LAYERS_PER_BLOCK {
         let layer = LayerId::new(input.u32()?);
@@ -92,11 +125,13 @@ pub fn decode_layers(block: &[u8]) -> Result<Vec<LayerEntry>, FormatError> {
             input.raw(27)?;
             continue;
         }
-        entries.push(match kind {
+        let entry = match kind {
             LAYER => LayerEntry::Layer(read_layer(layer, &mut input)?),
             MERGED => LayerEntry::Merged(read_merged(layer, &mut input)?),
             _ => return Err(FormatError::Invalid("layer kind")),
-        });
+        };
+        entry.check()?;
+        entries.push(entry);
     }
     Ok(entries)
 }
@@ -106,9 +141,6 @@ fn read_layer(layer: LayerId, input: &mut Reader<'_>) -> Result<LayerRecord, For
     input.u16()?;
     let root = read_entry(input)?;
     let stored = input.u64()?;
-    if height > HEIGHT_MAX || (height == 0) != root.address().is_none() {
-        return Err(FormatError::Invalid("layer height"));
-    }
     Ok(LayerRecord { layer, height, root, stored })
 }
 
@@ -117,9 +149,6 @@ fn read_merged(layer: LayerId, input: &mut Reader<'_>) -> Result<MergedRecord, F
     let into = LayerId::new(input.u32()?);
     input.raw(12)?;
     let until = Some(Incarnation::new(input.u64()?)).filter(|until| until.get() != 0);
-    if into.get() == 0 || into == layer {
-        return Err(FormatError::Invalid("merged layer"));
-    }
     Ok(MergedRecord { layer, into, until })
 }
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::{assert_both, encoded};
 use crate::{Address, Column, Row, SegmentId};
 
 fn layer(number: u32) -> LayerRecord {
@@ -41,6 +42,53 @@ fn records_that_no_writer_stores_are_refused() {
     let merged = LayerEntry::Merged(merged(None));
     assert_eq!(change(merged, 8, 0), Err(FormatError::Invalid("merged layer")));
     assert_eq!(change(merged, 8, 30), Err(FormatError::Invalid("merged layer")));
+}
+
+/// Asserts that encoder and decoder agree over a record.
+#[track_caller]
+fn check(accepted: bool, entry: LayerEntry) {
+    let entries = vec![entry];
+    assert_both(accepted, &entries, &write_layers(&entries), || encode_layers(&entries), decode_layers);
+}
+
+#[test]
+fn layers_are_as_high_as_they_may_be() {
+    let of = |height, root| LayerEntry::Layer(LayerRecord { height, root, ..layer(20) });
+    let root = layer(20).root;
+    check(true, of(HEIGHT_MAX, root));
+    check(false, of(HEIGHT_MAX + 1, root));
+    check(true, of(1, root));
+    check(false, of(0, root));
+    check(true, of(0, MapEntry::ABSENT));
+    check(true, of(0, MapEntry::ZERO));
+    check(false, of(1, MapEntry::ABSENT));
+    check(false, of(1, MapEntry::ZERO));
+    check(true, LayerEntry::Layer(layer(u32::MAX)));
+    // Layer 0 marks what is not used.
+    assert!(encoded(|| encode_layers(&[LayerEntry::Layer(layer(0))])).is_none());
+}
+
+#[test]
+fn merged_layers_have_gone_to_another() {
+    let of = |layer, into, until: Option<u64>| {
+        let (layer, into) = (LayerId::new(layer), LayerId::new(into));
+        LayerEntry::Merged(MergedRecord { layer, into, until: until.map(Incarnation::new) })
+    };
+    check(true, of(30, 31, None));
+    check(true, of(30, 31, Some(1)));
+    check(false, of(30, 30, None));
+    check(false, of(30, 0, None));
+    for entry in [of(0, 30, None), of(30, 31, Some(0))] {
+        assert!(encoded(|| encode_layers(&[entry])).is_none(), "{entry:?}");
+    }
+}
+
+#[test]
+fn a_block_takes_as_many_layers_as_fit() {
+    let most: Vec<_> = (1..=LAYERS_PER_BLOCK as u32).map(|number| LayerEntry::Layer(layer(number))).collect();
+    assert_eq!(decode_layers(&encode_layers(&most)), Ok(most.clone()));
+    let more = [most, vec![LayerEntry::Layer(layer(1000))]].concat();
+    assert!(encoded(|| encode_layers(&more)).is_none());
 }
 
 proptest! {

@@ -10,10 +10,14 @@
 //! Must not know: how bytes get to a drive, or when.
 
 mod address;
+mod capacity;
 mod drive;
 mod error;
 mod event;
+#[cfg(test)]
+mod fuzz;
 mod ids;
+mod item;
 mod layers;
 pub mod limits;
 mod lost;
@@ -22,11 +26,15 @@ mod record;
 mod scheme;
 mod scrub;
 mod superblock;
+mod superblock_check;
 mod tables;
+#[cfg(test)]
+mod testing;
 mod volume;
 mod wire;
 
 pub use address::{Address, MapEntry, Slot};
+pub use capacity::{pool_zones_max, shard_segments_max};
 pub use drive::{DriveErrors, DriveRecord, DriveState};
 pub use error::FormatError;
 pub use event::{Event, EventBlock, EventKind};
@@ -34,12 +42,11 @@ pub use ids::{
     Column, DriveId, DriveIndex, Generation, Incarnation, LayerBlock, LayerId, PoolId, Row, SegmentId,
     Sequence, ShardIndex, VolumeId, ZoneIndex,
 };
+pub use item::{Item, UnmapMode};
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
 pub use lost::{LOST_PER_BLOCK, LostBlock, decode_lost, encode_lost};
 pub use mac::PoolKey;
-pub use record::{
-    AuthenticHeader, Header, Item, RecordPlace, UnmapMode, UnverifiedHeader, header_blocks_for,
-};
+pub use record::{AuthenticHeader, Header, RecordPlace, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
 pub use superblock::{Lineage, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};

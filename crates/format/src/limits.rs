@@ -43,6 +43,8 @@ pub const LINEAGE_MAX: usize = 8;
 pub const VOLUME_MAX: u64 = 1 << 50;
 /// Blocks of one layer within one shard: five levels of the map could hold 2^40, volumes need 2^38.
 pub const LAYER_BLOCKS_MAX: u64 = 1 << 38;
+/// Levels of the map of the largest layer, a node having 256 entries.
+pub const HEIGHT_MAX: u8 = 5;
 /// Volumes, snapshots and clones of a pool.
 pub const VOLUMES_MAX: u32 = 65_536;
 /// Blocks of the event log.

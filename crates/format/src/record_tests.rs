@@ -3,11 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Column;
+use crate::limits::{COLUMNS_MAX, LAYER_BLOCKS_MAX, ROWS_MAX, TABLE_BLOCKS_MAX};
+use crate::testing::assert_both;
+use crate::{Address, Column, LayerBlock, LayerId, UnmapMode};
 
-const KEY: PoolKey = PoolKey(*b"0123456789abcdef");
+pub(crate) const KEY: PoolKey = PoolKey(*b"0123456789abcdef");
 
-fn place() -> RecordPlace {
+pub(crate) fn place() -> RecordPlace {
     RecordPlace {
         pool: PoolId(*b"pool pool pool p"),
         shard: ShardIndex::new(3),
@@ -19,27 +21,70 @@ fn place() -> RecordPlace {
     }
 }
 
+/// Any item that may be stored, those at the end of a layer among them.
 fn item() -> impl Strategy<Value = Item> {
-    let layer = any::<u32>().prop_map(LayerId::new);
-    let block = (0..LAYER_BLOCKS_MAX - 70_000).prop_map(LayerBlock::new);
-    let from = (1u32.., any::<u8>(), 0u32..1 << 24).prop_map(|(segment, column, row)| {
+    let layer = (1u32..u32::MAX).prop_map(LayerId::new);
+    let from_end = prop_oneof![0u64..40, 0..LAYER_BLOCKS_MAX - 40];
+    let row = 0u32..=ROWS_MAX - 20;
+    let from = (1u32.., 0..COLUMNS_MAX as u8, row).prop_map(|(segment, column, row)| {
         Address::new(SegmentId::new(segment), Column::new(column), Row::new(row))
     });
     let mode = prop_oneof![Just(UnmapMode::Absent), Just(UnmapMode::Zero)];
-    (0..7, layer, block, 1u16..20, from, mode, any::<u8>()).prop_map(
-        |(kind, layer, block, count, from, mode, level)| match kind {
-            0 => Item::Write { layer, block, count },
-            1 => Item::Move { layer, block, count, from },
-            2 => Item::Unmap { layer, block, count: u64::from(count), mode },
-            3 => Item::Node { layer, level, index: block.get() },
-            4 => Item::Table { index: layer.get() },
-            5 => {
-                let into = LayerId::new(layer.get().wrapping_add(1));
-                Item::Merge { from: layer, into, block, count: u32::from(count) }
+    (0..7, layer, from_end, 1u16..20, from, mode, 0u8..5).prop_map(
+        |(kind, layer, from_end, count, from, mode, level)| {
+            let block = LayerBlock::new(LAYER_BLOCKS_MAX - from_end.max(u64::from(count)));
+            match kind {
+                0 => Item::Write { layer, block, count },
+                1 => Item::Move { layer, block, count, from },
+                2 => Item::Unmap { layer, block, count: u64::from(count), mode },
+                3 => Item::Node { layer, level, index: block.get() >> (8 * (level + 1)) },
+                4 => Item::Table { index: layer.get() % TABLE_BLOCKS_MAX as u32 },
+                5 => {
+                    let into = LayerId::new(layer.get() + 1);
+                    Item::Merge { from: layer, into, block, count: u32::from(count) }
+                }
+                _ => Item::DropLayer { layer },
             }
-            _ => Item::DropLayer { layer },
         },
     )
+}
+
+/// A record with these items and so many CRCs, and its header as bytes, whether it may be stored or
+/// not.
+fn written(place: &RecordPlace, items: &[Item], payload: usize) -> (Header, Vec<u8>) {
+    let crcs: Vec<u32> = (0..payload as u32).map(|index| index.wrapping_mul(0x9E37_79B9)).collect();
+    let size = HeaderSize::of(items, crcs.len());
+    let mut bytes = vec![0xFF; usize::from(size.blocks) * BLOCK];
+    write_header(place, size, items, &crcs, &KEY, &mut bytes);
+    (Header { place: *place, header_blocks: size.blocks, items: items.to_vec(), crcs }, bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
+    UnverifiedHeader::parse(bytes)?.verify(bytes, &KEY)
+}
+
+/// Asserts that encoder and decoder agree over a record with these items and so many CRCs, and that
+/// this is their answer.
+#[track_caller]
+pub(crate) fn assert_record(accepted: bool, place: &RecordPlace, items: &[Item], payload: usize) {
+    let (header, bytes) = written(place, items, payload);
+    let encode = || {
+        let mut out = vec![0xFF; bytes.len()];
+        Header::encode(place, items, &header.crcs, &KEY, &mut out);
+        out
+    };
+    assert_both(accepted, &header, &bytes, encode, decode);
+}
+
+/// Asserts that the encoder, by what it checks, and the decoder agree over a record, whatever their
+/// answer is.
+pub(crate) fn assert_agree(place: &RecordPlace, items: &[Item], payload: usize) {
+    let (header, bytes) = written(place, items, payload);
+    match (check_header(place, items, payload), decode(&bytes)) {
+        (Ok(_), Ok(decoded)) => assert_eq!(decoded, header),
+        (Err(_), Err(_)) => {}
+        (checked, decoded) => panic!("the encoder says {checked:?}, the decoder {decoded:?}"),
+    }
 }
 
 fn encode(items: &[Item], crcs: &[u32]) -> Vec<u8> {
@@ -100,7 +145,74 @@ fn another_version_is_named() {
 }
 
 #[test]
-#[should_panic(expected = "one CRC for each payload block")]
+#[should_panic(expected = "the encoder was given an invalid payload count")]
 fn payload_without_a_crc_is_a_bug() {
     encode(&[Item::Table { index: 0 }], &[]);
+}
+
+#[test]
+fn records_are_as_large_as_they_may_be_and_no_larger() {
+    let table = Item::Table { index: 0 };
+    let dropped = Item::DropLayer { layer: LayerId::new(20) };
+    let moved = Item::Move {
+        layer: LayerId::new(20),
+        block: LayerBlock::new(5),
+        count: 1,
+        from: Address::new(SegmentId::new(1), Column::new(0), Row::new(0)),
+    };
+    let (items, payload) = (RECORD_ITEMS_MAX, RECORD_PAYLOAD_MAX);
+    assert_record(true, &place(), &vec![table; items], items);
+    assert_record(false, &place(), &vec![table; items + 1], items + 1);
+    assert_record(true, &place(), &vec![dropped; items], 0);
+    assert_record(false, &place(), &vec![dropped; items + 1], 0);
+    // The largest header there can be.
+    assert_record(true, &place(), &vec![moved; items], items);
+    assert_eq!(usize::from(HeaderSize::of(&vec![moved; items], items).blocks), HEADER_BLOCKS_MAX);
+    let write = |count| Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count };
+    assert_record(true, &place(), &[write(payload as u16)], payload);
+    assert_record(false, &place(), &[write(payload as u16 + 1)], payload + 1);
+    assert_record(false, &place(), &[write(2)], 1);
+    assert_record(false, &place(), &[write(2)], 3);
+}
+
+#[test]
+fn sequences_count_from_1() {
+    let place = |sequence| RecordPlace { sequence: Sequence::new(sequence), ..place() };
+    assert_record(true, &place(1), &[], 0);
+    assert_record(false, &place(0), &[], 0);
+}
+
+/// A header whose `used` field was changed, under a MAC that verifies.
+fn with_used(mut bytes: Vec<u8>, used: usize) -> Result<Header, FormatError> {
+    bytes[84..88].copy_from_slice(&(used as u32).to_le_bytes());
+    bytes[MAC_AT..MAC_AT + MAC_BYTES].fill(0);
+    let mac = KEY.mac(&[&bytes[..used]]);
+    bytes[MAC_AT..MAC_AT + MAC_BYTES].copy_from_slice(&mac);
+    UnverifiedHeader::parse(&bytes)?.verify(&bytes, &KEY)
+}
+
+#[test]
+fn a_header_is_as_long_as_its_contents() {
+    let items = [Item::DropLayer { layer: LayerId::new(20) }];
+    let (bytes, used) = (encode(&items, &[]), HeaderSize::of(&items, 0).used);
+    let wrong = Err(FormatError::Invalid("header length"));
+    assert!(with_used(bytes.clone(), used).is_ok());
+    assert_eq!(with_used(bytes.clone(), used + 4), wrong);
+    let mut longer = [bytes, vec![0; BLOCK]].concat();
+    longer[8] = 2;
+    assert_eq!(with_used(longer, used), wrong);
+}
+
+#[test]
+fn header_blocks_are_1_to_8() {
+    let bytes = encode(&[], &[]);
+    let parsed = |blocks| {
+        let mut bytes = bytes.clone();
+        bytes[8] = blocks;
+        UnverifiedHeader::parse(&bytes).map(|header| header.blocks())
+    };
+    assert_eq!((parsed(1), parsed(8)), (Ok(1), Ok(8)));
+    for blocks in [0, 9, 255] {
+        assert_eq!(parsed(blocks), Err(FormatError::Invalid("header length")), "{blocks}");
+    }
 }

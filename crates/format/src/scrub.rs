@@ -31,7 +31,8 @@ pub struct ScrubRecord {
     pub current: ScrubTally,
     /// What the last one found that came to its end.
     pub last: ScrubTally,
-    /// Up to which segment each shard has read, if one is under way; by shard.
+    /// Up to which segment each shard has read, if one is under way; one for each shard, by its
+    /// number.
     pub positions: Vec<Incarnation>,
 }
 
@@ -54,15 +55,18 @@ impl ScrubTally {
 }
 
 impl ScrubRecord {
-    /// Positions are written for so many shards, whatever there are.
+    /// Writes the record of a pool with this many shards.
+    ///
+    /// # Panics
+    /// If there is not one position for each shard.
     pub(crate) fn encode(&self, out: &mut Writer<'_>, shards: usize) {
+        assert_eq!(self.positions.len(), shards, "a scrub has one position for each shard");
         out.u64(self.every);
         out.u8(u8::from(self.running));
         out.u64(self.until.get());
         self.current.encode(out);
         self.last.encode(out);
-        let positions = self.positions.iter().copied().chain(std::iter::repeat(Incarnation::new(0)));
-        positions.take(shards).for_each(|position| out.u64(position.get()));
+        self.positions.iter().for_each(|position| out.u64(position.get()));
     }
 
     pub(crate) fn decode(input: &mut Reader<'_>, shards: usize) -> Result<Self, FormatError> {

@@ -5,12 +5,11 @@
 //! against guests; not against somebody who can write the drives.
 
 use crate::drive::DriveRecord;
-use crate::limits::{
-    BLOCK, COLUMNS_MAX, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, RECENT_SEGMENTS_MAX, SHARDS_MAX, SUPERBLOCK_SLOT,
-    ZONE_MAX, ZONE_MIN,
-};
+use crate::error::assert_storable;
+use crate::limits::{BLOCK, LINEAGE_MAX, NAME_MAX, SUPERBLOCK_SLOT};
 use crate::mac::MAC_BYTES;
 use crate::scrub::ScrubRecord;
+use crate::superblock_check::{check_counts, check_recent};
 use crate::tables::{read_entry, read_segment, write_entry, write_segment};
 use crate::wire::{Reader, Writer};
 use crate::{
@@ -166,6 +165,11 @@ impl Superblock {
     /// # Panics
     /// If it breaks a limit: the engine keeps the state within them.
     pub fn encode(&self, drive: DriveId) -> Vec<u8> {
+        assert_storable(self.check());
+        self.write(drive)
+    }
+
+    pub(crate) fn write(&self, drive: DriveId) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut out = Writer::new(&mut bytes);
         out.raw(&MAGIC);
@@ -224,10 +228,6 @@ impl Superblock {
     }
 
     fn encode_body(&self, out: &mut Writer<'_>) {
-        assert!(
-            self.drives.len() <= DRIVES_MAX && self.shards.len() <= SHARDS_MAX,
-            "too many drives or shards"
-        );
         out.text(&self.name, NAME_MAX);
         out.u64(self.created);
         out.u8(u8::try_from(self.lineage.len().min(LINEAGE_MAX)).unwrap_or(0));
@@ -247,7 +247,6 @@ impl Superblock {
         out.u16(u16::try_from(self.shards.len()).unwrap_or(u16::MAX));
         self.drives.iter().for_each(|drive| drive.encode(out));
         for shard in &self.shards {
-            assert!(shard.recent.len() <= RECENT_SEGMENTS_MAX, "too many segments since a checkpoint");
             write_entry(out, shard.root);
             out.u64(shard.checkpointed.get());
             out.u16(u16::try_from(shard.recent.len()).unwrap_or(u16::MAX));
@@ -275,32 +274,22 @@ fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Sup
     let (data, parity) = (input.u8()?, input.u8()?);
     let scheme = Scheme::new(data, parity).map_err(|_| FormatError::Invalid("scheme"))?;
     let table_width = input.u8()?;
-    if usize::from(table_width) > COLUMNS_MAX || table_width < scheme.width() {
-        return Err(FormatError::Invalid("table width"));
-    }
     let clean = match input.u8()? {
         0 => false,
         1 => true,
         _ => return Err(FormatError::Invalid("clean flag")),
     };
     let zone_bytes = input.u64()?;
-    if !zone_bytes.is_power_of_two() || !(ZONE_MIN..=ZONE_MAX).contains(&zone_bytes) {
-        return Err(FormatError::Invalid("zone size"));
-    }
     let data_start = input.u64()?;
-    if data_start < 2 * SUPERBLOCK_SLOT || !data_start.is_multiple_of(BLOCK as u64) {
-        return Err(FormatError::Invalid("start of the zones"));
-    }
     let next_incarnation = Incarnation::new(input.u64()?);
     let drives = usize::from(input.u16()?);
     let shards = usize::from(input.u16()?);
-    if drives == 0 || drives > DRIVES_MAX || shards == 0 || shards > SHARDS_MAX {
-        return Err(FormatError::Invalid("number of drives or shards"));
-    }
+    check_counts(drives, shards)?;
     let drives = (0..drives).map(|_| DriveRecord::decode(input)).collect::<Result<Vec<_>, _>>()?;
     let shards = (0..shards).map(|_| decode_shard(input, table_width)).collect::<Result<Vec<_>, _>>()?;
     let scrub = ScrubRecord::decode(input, shards.len())?;
-    Ok(Superblock {
+    input.end()?;
+    let superblock = Superblock {
         pool,
         key,
         name,
@@ -316,16 +305,16 @@ fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Sup
         drives,
         shards,
         scrub,
-    })
+    };
+    superblock.check()?;
+    Ok(superblock)
 }
 
 fn decode_shard(input: &mut Reader<'_>, table_width: u8) -> Result<ShardRecord, FormatError> {
     let root = read_entry(input)?;
     let checkpointed = Sequence::new(input.u64()?);
     let recent = usize::from(input.u16()?);
-    if recent > RECENT_SEGMENTS_MAX {
-        return Err(FormatError::Invalid("number of recent segments"));
-    }
+    check_recent(recent)?;
     let recent = (0..recent)
         .map(|_| {
             let id = SegmentId::new(input.u32()?);
@@ -339,4 +328,4 @@ fn decode_shard(input: &mut Reader<'_>, table_width: u8) -> Result<ShardRecord, 
 
 #[cfg(test)]
 #[path = "superblock_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -4,8 +4,9 @@
 //! segment table, then those of the live counts, then those of the layer table. All lie in the log; the pointer to
 //! each carries its CRC. Map nodes have the form of index blocks.
 
+use crate::error::assert_storable;
 use crate::limits::{
-    BLOCK, COLUMNS_MAX, RECENT_SEGMENTS_MAX, RECENT_SEGMENTS_MIN, ROOT_POINTERS_MAX, ROWS_MAX, SHARDS_MAX,
+    BLOCK, COLUMNS_MAX, DRIVES_MAX, RECENT_SEGMENTS_MAX, RECENT_SEGMENTS_MIN, ROWS_MAX, SHARDS_MAX,
     SUPERBLOCK_SLOT, TABLE_BLOCKS_MAX,
 };
 use crate::wire::{Reader, Writer};
@@ -107,6 +108,30 @@ pub struct SegmentRecord {
 }
 
 impl SegmentRecord {
+    /// Checks the demands of the format on a record of a table of this width: encoding asserts
+    /// them, decoding refuses what breaks them.
+    fn check(&self, table_width: u8) -> Result<(), FormatError> {
+        if self.incarnation.get() == 0 {
+            return Err(FormatError::Invalid("incarnation of a segment"));
+        }
+        let width = self.scheme.width();
+        if width > table_width || self.columns.len() != usize::from(width) {
+            return Err(FormatError::Invalid("columns of a segment"));
+        }
+        if self.rows > ROWS_MAX {
+            return Err(FormatError::Invalid("segment size"));
+        }
+        for column in &self.columns {
+            if column.missing_from.get() > ROWS_MAX {
+                return Err(FormatError::Invalid("missing row"));
+            }
+            if column.zone.is_some_and(|(drive, _)| drive.index() >= DRIVES_MAX) {
+                return Err(FormatError::Invalid("drive of a column"));
+            }
+        }
+        Ok(())
+    }
+
     /// A column.
     pub fn column(&self, column: Column) -> Option<&SegmentColumn> {
         self.columns.get(column.index())
@@ -118,9 +143,17 @@ pub const fn segments_per_block(table_width: u8) -> usize {
     BLOCK / (SEGMENT_FIXED + COLUMN_BYTES * table_width as usize)
 }
 
+/// Writes a record of a table of this width.
+///
+/// # Panics
+/// If the record breaks a demand of the format.
 pub(crate) fn write_segment(out: &mut Writer<'_>, segment: &SegmentRecord, table_width: u8) {
-    let width = usize::from(segment.scheme.width());
-    assert!(segment.columns.len() == width && width <= usize::from(table_width), "columns of a segment");
+    assert_storable(segment.check(table_width));
+    put_segment(out, segment, table_width);
+}
+
+fn put_segment(out: &mut Writer<'_>, segment: &SegmentRecord, table_width: u8) {
+    let width = segment.columns.len();
     out.u64(segment.incarnation.get());
     out.u8(segment.scheme.data());
     out.u8(segment.scheme.parity());
@@ -135,7 +168,7 @@ pub(crate) fn write_segment(out: &mut Writer<'_>, segment: &SegmentRecord, table
         out.u32(zone);
         out.u32(column.missing_from.get());
     }
-    let end = out.len() + COLUMN_BYTES * (usize::from(table_width) - width);
+    let end = out.len() + COLUMN_BYTES * usize::from(table_width).saturating_sub(width);
     out.pad_to(end);
 }
 
@@ -150,9 +183,6 @@ pub(crate) fn read_segment(
     let mut columns = Vec::with_capacity(usize::from(table_width));
     for _ in 0..table_width {
         let (drive, _, zone, missing_from) = (input.u16()?, input.u16()?, input.u32()?, input.u32()?);
-        if missing_from > ROWS_MAX {
-            return Err(FormatError::Invalid("missing row"));
-        }
         let zone = (drive != NO_DRIVE).then_some((DriveIndex::new(drive), ZoneIndex::new(zone)));
         columns.push(SegmentColumn { zone, missing_from: Row::new(missing_from) });
     }
@@ -160,13 +190,12 @@ pub(crate) fn read_segment(
         return Ok(None);
     }
     let scheme = Scheme::new(data, parity).map_err(|_| FormatError::Invalid("segment scheme"))?;
-    if scheme.width() > table_width || rows > ROWS_MAX {
-        return Err(FormatError::Invalid("segment size"));
-    }
     columns.truncate(usize::from(scheme.width()));
     let state = if class & 0x80 == 0 { SegmentState::Open } else { SegmentState::Sealed };
     let class = SegmentClass::from_byte(class & 0x7F)?;
-    Ok(Some(SegmentRecord { incarnation, scheme, class, state, rows, columns }))
+    let segment = SegmentRecord { incarnation, scheme, class, state, rows, columns };
+    segment.check(table_width)?;
+    Ok(Some(segment))
 }
 
 /// Segments that one shard of `shards` may list in the superblocks as opened since its last checkpoint, in a pool whose
@@ -182,6 +211,9 @@ pub const fn recent_segments_max(shards: usize, table_width: u8) -> usize {
 const _: () = assert!(recent_segments_max(SHARDS_MAX, COLUMNS_MAX as u8) >= RECENT_SEGMENTS_MIN);
 
 /// A table block of segments; `None` marks unused slots. Give at most [`segments_per_block`].
+///
+/// # Panics
+/// If there are more, or one breaks a demand of the format.
 pub fn encode_segments(segments: &[Option<SegmentRecord>], table_width: u8) -> Vec<u8> {
     assert!(segments.len() <= segments_per_block(table_width), "segments of a table block");
     let mut bytes = Vec::with_capacity(BLOCK);
@@ -204,7 +236,7 @@ pub fn encode_segments(segments: &[Option<SegmentRecord>], table_width: u8) -> V
 /// # Errors
 /// When a record is not one that a writer stores.
 pub fn decode_segments(block: &[u8], table_width: u8) -> Result<Vec<Option<SegmentRecord>>, FormatError> {
-    let mut input = Reader::new(block);
+    let mut input = Reader::of_block(block)?;
     (0..segments_per_block(table_width)).map(|_| read_segment(&mut input, table_width)).collect()
 }
 
@@ -221,9 +253,9 @@ pub fn encode_live(counts: &[u32]) -> Vec<u8> {
 /// The counts of a table block.
 ///
 /// # Errors
-/// When the block is short.
+/// When the bytes are not one block.
 pub fn decode_live(block: &[u8]) -> Result<Vec<u32>, FormatError> {
-    let mut input = Reader::new(block);
+    let mut input = Reader::of_block(block)?;
     (0..LIVE_PER_BLOCK).map(|_| input.u32()).collect()
 }
 
@@ -248,7 +280,7 @@ pub fn encode_entries(entries: &[MapEntry; NODE_ENTRIES], block: &mut [u8]) {
 /// # Errors
 /// When an entry is not one that a writer stores.
 pub fn decode_entries(block: &[u8]) -> Result<Box<[MapEntry; NODE_ENTRIES]>, FormatError> {
-    let mut input = Reader::new(block);
+    let mut input = Reader::of_block(block)?;
     let mut entries = Box::new([MapEntry::ABSENT; NODE_ENTRIES]);
     for entry in entries.iter_mut() {
         *entry = read_entry(&mut input)?;
@@ -272,6 +304,14 @@ impl TableCounts {
     pub const fn total(&self) -> usize {
         self.segments as usize + self.live as usize + self.layers as usize
     }
+
+    /// Checks that a root can lead to the table blocks, and does so by this many index blocks.
+    fn check(&self, indexes: usize) -> Result<(), FormatError> {
+        if self.total() > TABLE_BLOCKS_MAX || indexes != self.total().div_ceil(INDEX_ENTRIES) {
+            return Err(FormatError::Invalid("table sizes"));
+        }
+        Ok(())
+    }
 }
 
 /// The root of a shard's checkpoint: one block.
@@ -293,17 +333,30 @@ impl CheckpointRoot {
     const MAGIC: u32 = u32::from_le_bytes(*b"GCKP");
     const FIXED: usize = 64;
 
+    /// Checks the demands of the format on a root: encoding asserts them, decoding refuses what
+    /// breaks them.
+    fn check(&self) -> Result<(), FormatError> {
+        if self.shard.index() >= SHARDS_MAX {
+            return Err(FormatError::Invalid("shard"));
+        }
+        self.tables.check(self.indexes.len())?;
+        if self.indexes.iter().any(|entry| entry.address().is_none()) {
+            return Err(FormatError::Invalid("pointer to an index block"));
+        }
+        Ok(())
+    }
+
     /// The root as a block.
     ///
     /// # Panics
-    /// If there are more index blocks than a root can point to.
+    /// If it breaks a demand of the format: there are more table blocks than a root can lead to, or
+    /// not one pointer for each index block.
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.indexes.len() <= ROOT_POINTERS_MAX, "index blocks of a checkpoint");
-        assert_eq!(
-            self.indexes.len(),
-            self.tables.total().div_ceil(INDEX_ENTRIES),
-            "one index entry a table block"
-        );
+        assert_storable(self.check());
+        self.write()
+    }
+
+    fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BLOCK);
         let mut out = Writer::new(&mut bytes);
         out.u32(Self::MAGIC);
@@ -326,19 +379,19 @@ impl CheckpointRoot {
     /// # Errors
     /// When it is not one that a writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::of(block, Self::MAGIC)?;
+        let mut input = Reader::of_block_with(block, Self::MAGIC)?;
         let shard = ShardIndex::new(input.u16()?);
         let indexes = usize::from(input.u16()?);
         let segment_slots = input.u32()?;
         let sequence = Sequence::new(input.u64()?);
         let tables = TableCounts { segments: input.u32()?, live: input.u32()?, layers: input.u32()? };
-        if tables.total() > TABLE_BLOCKS_MAX || indexes != tables.total().div_ceil(INDEX_ENTRIES) {
-            return Err(FormatError::Invalid("table sizes"));
-        }
+        tables.check(indexes)?;
         let mut input = Reader::new(block);
         input.raw(Self::FIXED)?;
         let indexes = (0..indexes).map(|_| read_entry(&mut input)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { shard, sequence, segment_slots, tables, indexes })
+        let root = Self { shard, sequence, segment_slots, tables, indexes };
+        root.check()?;
+        Ok(root)
     }
 }
 

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::ROOT_POINTERS_MAX;
+use crate::testing::{assert_both, encoded};
 use crate::{Address, SegmentId};
 
 fn segment(number: u64, width: u8) -> SegmentRecord {
@@ -61,6 +63,135 @@ fn a_root_round_trips_and_refuses_odd_sizes() {
     let mut odd = block;
     odd[10] = 9;
     assert_eq!(CheckpointRoot::decode(&odd), Err(FormatError::Invalid("table sizes")));
+}
+
+/// Asserts that encoder and decoder agree over a record in a table of this width.
+#[track_caller]
+fn check_segment(accepted: bool, segment: &SegmentRecord, table_width: u8) {
+    let mut written = Vec::new();
+    put_segment(&mut Writer::new(&mut written), segment, table_width);
+    let encode = || {
+        let mut bytes = Vec::new();
+        write_segment(&mut Writer::new(&mut bytes), segment, table_width);
+        bytes
+    };
+    let decode = |bytes: &[u8]| read_segment(&mut Reader::new(bytes), table_width);
+    let decode = |bytes: &[u8]| decode(bytes)?.ok_or(FormatError::Invalid("unused slot"));
+    assert_both(accepted, segment, &written, encode, decode);
+}
+
+#[test]
+fn segments_are_as_large_as_they_may_be() {
+    let plain = || segment(1, 5);
+    check_segment(true, &SegmentRecord { rows: ROWS_MAX, ..plain() }, 5);
+    check_segment(false, &SegmentRecord { rows: ROWS_MAX + 1, ..plain() }, 5);
+    check_segment(true, &SegmentRecord { incarnation: Incarnation::new(u64::MAX), ..plain() }, 5);
+    check_segment(false, &SegmentRecord { incarnation: Incarnation::new(0), ..plain() }, 5);
+    check_segment(true, &segment(1, COLUMNS_MAX as u8), COLUMNS_MAX as u8);
+    check_segment(true, &plain(), COLUMNS_MAX as u8);
+    let mut narrow = segment(1, 5);
+    narrow.columns.pop();
+    assert!(encoded(|| encode_segments(&[Some(narrow)], 5)).is_none());
+    assert!(encoded(|| encode_segments(&[Some(plain())], 4)).is_none());
+}
+
+#[test]
+fn columns_are_on_drives_and_miss_rows_that_there_are() {
+    let with = |column| {
+        let mut segment = segment(1, 5);
+        segment.columns[3] = column;
+        segment
+    };
+    let on = |drive| SegmentColumn::whole(DriveIndex::new(drive), ZoneIndex::new(u32::MAX));
+    let last = DRIVES_MAX as u16 - 1;
+    check_segment(true, &with(on(last)), 5);
+    check_segment(false, &with(on(last + 1)), 5);
+    let missing = |row| SegmentColumn { missing_from: Row::new(row), ..on(0) };
+    check_segment(true, &with(missing(0)), 5);
+    check_segment(true, &with(missing(ROWS_MAX)), 5);
+    check_segment(false, &with(missing(ROWS_MAX + 1)), 5);
+    check_segment(true, &with(SegmentColumn::hole()), 5);
+    // The number that stands for no drive: it would come back as a hole.
+    let segments = [Some(with(on(NO_DRIVE)))];
+    assert!(encoded(|| encode_segments(&segments, 5)).is_none());
+}
+
+#[test]
+fn a_block_takes_as_many_segments_and_counts_as_fit() {
+    let most = vec![Some(segment(1, 5)); segments_per_block(5)];
+    assert!(encoded(|| encode_segments(&most, 5)).is_some());
+    assert!(encoded(|| encode_segments(&[most, vec![None]].concat(), 5)).is_none());
+    assert!(encoded(|| encode_live(&vec![7; LIVE_PER_BLOCK + 1])).is_none());
+    let half = vec![u32::MAX; LIVE_PER_BLOCK / 2];
+    let expected = [half.as_slice(), &[0; LIVE_PER_BLOCK / 2]].concat();
+    assert_eq!(decode_live(&encode_live(&half)), Ok(expected));
+}
+
+#[test]
+fn a_table_block_is_one_block() {
+    let entries = |bytes: &[u8]| decode_entries(bytes).map(|_| ());
+    let segments = |bytes: &[u8]| decode_segments(bytes, 5).map(|_| ());
+    let live = |bytes: &[u8]| decode_live(bytes).map(|_| ());
+    let layers = |bytes: &[u8]| crate::decode_layers(bytes).map(|_| ());
+    let all = |bytes: &[u8]| [entries(bytes), segments(bytes), live(bytes), layers(bytes)];
+    for (length, expected) in [
+        (BLOCK, Ok(())),
+        (BLOCK - 1, Err(FormatError::Truncated)),
+        (BLOCK + 1, Err(FormatError::Invalid("block size"))),
+    ] {
+        assert_eq!(all(&vec![0; length]), [expected; 4], "{length}");
+    }
+    for (fits, length) in [(true, BLOCK), (false, BLOCK - 16), (false, BLOCK + 16)] {
+        let encode = || encode_entries(&[MapEntry::ZERO; NODE_ENTRIES], &mut vec![0; length]);
+        assert_eq!(encoded(encode).is_some(), fits, "{length}");
+    }
+}
+
+/// A root with pointers to all index blocks that such tables need.
+fn root(shard: u16, tables: TableCounts) -> CheckpointRoot {
+    let entry = MapEntry::block(Address::new(SegmentId::new(4), Column::new(1), Row::new(2)), 9);
+    let indexes = vec![entry; tables.total().div_ceil(INDEX_ENTRIES).min(ROOT_POINTERS_MAX + 1)];
+    CheckpointRoot {
+        shard: ShardIndex::new(shard),
+        sequence: Sequence::new(0),
+        segment_slots: 7,
+        tables,
+        indexes,
+    }
+}
+
+#[track_caller]
+fn check_root(accepted: bool, root: &CheckpointRoot) {
+    assert_both(accepted, root, &root.write(), || root.encode(), CheckpointRoot::decode);
+}
+
+#[test]
+fn a_root_leads_to_as_many_tables_as_it_may() {
+    let most = TABLE_BLOCKS_MAX as u32;
+    let tables = |segments, live, layers| TableCounts { segments, live, layers };
+    check_root(true, &root(0, TableCounts::default()));
+    check_root(true, &root(0, tables(most - 2, 1, 1)));
+    assert_eq!(root(0, tables(most, 0, 0)).indexes.len(), ROOT_POINTERS_MAX);
+    for tables in [tables(most - 1, 1, 1), tables(1, most, 0), tables(u32::MAX, u32::MAX, u32::MAX)] {
+        check_root(false, &root(0, tables));
+    }
+    check_root(true, &root(SHARDS_MAX as u16 - 1, tables(1, 1, 1)));
+    check_root(false, &root(SHARDS_MAX as u16, tables(1, 1, 1)));
+}
+
+#[test]
+fn a_root_has_a_pointer_for_each_index_block() {
+    let plain = root(0, TableCounts { segments: 300, live: 1, layers: 1 });
+    check_root(true, &plain);
+    let with = |change: fn(&mut Vec<MapEntry>)| {
+        let mut root = plain.clone();
+        change(&mut root.indexes);
+        root
+    };
+    check_root(false, &with(|indexes| indexes.truncate(1)));
+    check_root(false, &with(|indexes| indexes.push(indexes[0])));
+    check_root(false, &with(|indexes| indexes[1] = MapEntry::ABSENT));
+    check_root(false, &with(|indexes| indexes[1] = MapEntry::ZERO));
 }
 
 proptest! {

@@ -3,6 +3,7 @@
 //! The catalogue is itself a layer (layer 1 of shard 0); record number v lies in its block v. So a record changes
 //! atomically, is checksummed by the map entry that points to it, and is protected like any data.
 
+use crate::error::assert_storable;
 use crate::limits::{BLOCK, NAME_MAX, SHARDS_MAX, VOLUME_MAX};
 use crate::wire::{Reader, Writer};
 use crate::{FORMAT_VERSION, FormatError, LayerId, VolumeId};
@@ -99,8 +100,35 @@ impl VolumeRecord {
         self.thick && self.state == VolumeState::Ready && self.kind == VolumeKind::Volume
     }
 
+    /// Checks the demands of the format on a record: encoding asserts them, decoding refuses what
+    /// breaks them. That the name is short enough, writing and reading see to.
+    fn check(&self) -> Result<(), FormatError> {
+        let whole = matches!(self.sector, 512 | 4096) && self.size.is_multiple_of(u64::from(self.sector));
+        if !whole || self.size > VOLUME_MAX {
+            return Err(FormatError::Invalid("volume size"));
+        }
+        if self.layer < LayerId::FIRST_USER {
+            return Err(FormatError::Invalid("layer of a volume"));
+        }
+        if self.parent.is_some_and(|parent| parent < LayerId::FIRST_USER || parent == self.layer) {
+            return Err(FormatError::Invalid("layer below a volume"));
+        }
+        if !self.spread.fits(SHARDS_MAX) {
+            return Err(FormatError::Invalid("volume spread"));
+        }
+        Ok(())
+    }
+
     /// The record as a block.
+    ///
+    /// # Panics
+    /// If it breaks a demand of the format.
     pub fn encode(&self) -> Vec<u8> {
+        assert_storable(self.check());
+        self.write()
+    }
+
+    fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BLOCK);
         let mut out = Writer::new(&mut bytes);
         out.u32(Self::MAGIC);
@@ -136,7 +164,7 @@ impl VolumeRecord {
     /// # Errors
     /// When it is not one that a writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::of(block, Self::MAGIC)?;
+        let mut input = Reader::of_block_with(block, Self::MAGIC)?;
         let id = VolumeId::new(input.u32()?);
         let kind = match input.u8()? {
             1 => VolumeKind::Volume,
@@ -155,9 +183,6 @@ impl VolumeRecord {
         };
         let size = input.u64()?;
         let sector = input.u32()?;
-        if !matches!(sector, 512 | 4096) || size > VOLUME_MAX || !size.is_multiple_of(u64::from(sector)) {
-            return Err(FormatError::Invalid("volume size"));
-        }
         let layer = LayerId::new(input.u32()?);
         let parent = Some(LayerId::new(input.u32()?)).filter(|parent| parent.get() != 0);
         let created = input.u64()?;
@@ -170,10 +195,10 @@ impl VolumeRecord {
             bytes: input.u64()?,
         };
         let spread = VolumeSpread { first: input.u16()?, shards: input.u16()? };
-        if !spread.fits(SHARDS_MAX) {
-            return Err(FormatError::Invalid("volume spread"));
-        }
-        Ok(Self { id, name, kind, state, size, sector, layer, parent, created, service, thick, spread })
+        let record =
+            Self { id, name, kind, state, size, sector, layer, parent, created, service, thick, spread };
+        record.check()?;
+        Ok(record)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Volume records: there and back, and what no writer stores is refused.
 
 use super::*;
+use crate::testing::{assert_both, encoded};
 
 #[test]
 fn what_is_encoded_is_decoded() {
@@ -44,10 +45,96 @@ fn record(size: u64, spread: VolumeSpread) -> VolumeRecord {
     }
 }
 
+/// Asserts that encoder and decoder agree over a record.
+#[track_caller]
+fn check(accepted: bool, record: &VolumeRecord) {
+    assert_both(accepted, record, &record.write(), || record.encode(), VolumeRecord::decode);
+}
+
 #[test]
-fn a_size_that_is_no_multiple_of_the_sector_is_refused() {
-    let record = record(512, VolumeSpread::default());
-    assert_eq!(VolumeRecord::decode(&record.encode()), Err(FormatError::Invalid("volume size")));
+fn sizes_are_whole_sectors_up_to_the_limit() {
+    let of = |size, sector| VolumeRecord { sector, ..record(size, VolumeSpread::default()) };
+    for (accepted, size, sector) in [
+        (true, 0, 4096),
+        (true, 512, 512),
+        (false, 512, 4096),
+        (false, 511, 512),
+        (true, VOLUME_MAX, 512),
+        (true, VOLUME_MAX, 4096),
+        (false, VOLUME_MAX + 512, 512),
+        (false, VOLUME_MAX + 4096, 4096),
+        (false, VOLUME_MAX + 1, 512),
+        (false, 4096, 0),
+        (false, 4096, 1024),
+    ] {
+        check(accepted, &of(size, sector));
+    }
+}
+
+#[test]
+fn layers_are_those_of_volumes() {
+    let of = |layer, parent: Option<u32>| VolumeRecord {
+        layer: LayerId::new(layer),
+        parent: parent.map(LayerId::new),
+        ..record(4096, VolumeSpread::default())
+    };
+    for (accepted, layer, parent) in [
+        (true, 16, None),
+        (true, u32::MAX, Some(16)),
+        (false, 15, None),
+        (false, 2, None),
+        (false, 0, None),
+        (false, 17, Some(15)),
+        (false, 17, Some(17)),
+    ] {
+        check(accepted, &of(layer, parent));
+    }
+    // No parent is stored as 0, so a parent 0 would come back as none.
+    assert!(encoded(|| of(17, Some(0)).encode()).is_none());
+}
+
+#[test]
+fn names_are_as_long_as_two_and_what_is_between() {
+    let of = |length| VolumeRecord { name: "n".repeat(length), ..record(4096, VolumeSpread::default()) };
+    let longest = of(2 * NAME_MAX + 1);
+    check(true, &longest);
+    check(true, &of(0));
+    assert!(encoded(|| of(2 * NAME_MAX + 2).encode()).is_none());
+    let mut bytes = longest.encode();
+    bytes[44] += 1;
+    assert_eq!(VolumeRecord::decode(&bytes), Err(FormatError::Invalid("text length")));
+}
+
+#[test]
+fn values_that_have_no_meaning_are_refused() {
+    let bytes = record(4096, VolumeSpread::default()).encode();
+    let with = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        VolumeRecord::decode(&bytes).map(|_| ())
+    };
+    for byte in [0, 3, 255] {
+        assert_eq!(with(12, byte), Err(FormatError::Invalid("volume kind")), "{byte}");
+        assert_eq!(with(13, byte), Err(FormatError::Invalid("volume state")), "{byte}");
+    }
+    assert_eq!((with(14, 0), with(14, 1)), (Ok(()), Ok(())));
+    assert_eq!(with(14, 2), Err(FormatError::Invalid("volume flags")));
+    assert_eq!(VolumeRecord::decode(&bytes[..BLOCK - 1]), Err(FormatError::Truncated));
+    let longer = [bytes.as_slice(), &[0]].concat();
+    assert_eq!(VolumeRecord::decode(&longer), Err(FormatError::Invalid("block size")));
+}
+
+#[test]
+fn room_is_kept_for_thick_volumes_in_use() {
+    for (kind, state, thick, keeps) in [
+        (VolumeKind::Volume, VolumeState::Ready, true, true),
+        (VolumeKind::Volume, VolumeState::Ready, false, false),
+        (VolumeKind::Volume, VolumeState::Deleting, true, false),
+        (VolumeKind::Snapshot, VolumeState::Ready, true, false),
+    ] {
+        let record = VolumeRecord { kind, state, thick, ..record(4096, VolumeSpread::default()) };
+        assert_eq!(record.keeps_room(), keeps, "{record:?}");
+    }
 }
 
 #[test]
@@ -61,14 +148,10 @@ fn a_spread_fits_where_there_are_its_shards() {
 
 #[test]
 fn a_spread_that_no_pool_has_is_refused() {
-    let decoded = |first, shards| {
-        let record = record(4096, VolumeSpread { first, shards });
-        VolumeRecord::decode(&record.encode()).map(|found| assert_eq!(found, record))
-    };
     for (first, shards) in [(0, 0), (0, 1), (63, 64)] {
-        assert_eq!(decoded(first, shards), Ok(()), "{first} {shards}");
+        check(true, &record(4096, VolumeSpread { first, shards }));
     }
     for (first, shards) in [(1, 0), (64, 1), (0, 65)] {
-        assert_eq!(decoded(first, shards), Err(FormatError::Invalid("volume spread")), "{first} {shards}");
+        check(false, &record(4096, VolumeSpread { first, shards }));
     }
 }

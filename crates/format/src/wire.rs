@@ -1,5 +1,6 @@
 //! Reading and writing little-endian fields, one after the other, without ever leaving the bytes.
 
+use crate::limits::BLOCK;
 use crate::{FORMAT_VERSION, FormatError};
 
 /// Appends fields to a vector.
@@ -63,16 +64,38 @@ impl<'a> Reader<'a> {
         Self { bytes }
     }
 
+    /// The bytes of one whole block.
+    pub(crate) fn of_block(bytes: &'a [u8]) -> Result<Self, FormatError> {
+        match bytes.len() {
+            BLOCK => Ok(Self::new(bytes)),
+            ..BLOCK => Err(FormatError::Truncated),
+            _ => Err(FormatError::Invalid("block size")),
+        }
+    }
+
     /// What follows the magic number and the version, which must be these.
     pub(crate) fn of(bytes: &'a [u8], magic: u32) -> Result<Self, FormatError> {
-        let mut reader = Self::new(bytes);
-        if reader.u32()? != magic {
+        Self::new(bytes).behind(magic)
+    }
+
+    /// The same of one whole block.
+    pub(crate) fn of_block_with(bytes: &'a [u8], magic: u32) -> Result<Self, FormatError> {
+        Self::of_block(bytes)?.behind(magic)
+    }
+
+    fn behind(mut self, magic: u32) -> Result<Self, FormatError> {
+        if self.u32()? != magic {
             return Err(FormatError::NotOurs);
         }
-        match reader.u32()? {
-            FORMAT_VERSION => Ok(reader),
+        match self.u32()? {
+            FORMAT_VERSION => Ok(self),
             found => Err(FormatError::Version { found }),
         }
+    }
+
+    /// Checks that nothing is left.
+    pub(crate) fn end(&self) -> Result<(), FormatError> {
+        if self.bytes.is_empty() { Ok(()) } else { Err(FormatError::Invalid("length")) }
     }
 
     pub(crate) fn raw(&mut self, length: usize) -> Result<&'a [u8], FormatError> {

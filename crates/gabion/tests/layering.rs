@@ -15,11 +15,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("server", &["engine", "export", "format", "reactor"]),
     ("bench", &["codec", "engine", "export", "format", "reactor"]),
     ("vm", &[]),
+    ("fuzz", &[]),
     ("gabion", &["bench", "format", "server", "vm"]),
 ];
 
 /// What tests may use besides.
-const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[("gabion", &["simulator"])];
+const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
+    ("format", &["fuzz"]),
+    ("export", &["fuzz"]),
+    ("server", &["fuzz"]),
+    ("vm", &["fuzz"]),
+    ("gabion", &["simulator", "fuzz"]),
+];
 
 fn allowed(table: &'static [(&str, &[&str])], room: &str) -> &'static [&'static str] {
     table.iter().find(|(name, _)| *name == room).map_or(&[], |(_, rooms)| rooms)
@@ -50,11 +57,12 @@ fn rooms_use_only_what_they_may() {
 }
 
 #[test]
-fn the_product_does_not_contain_the_simulator() {
+fn the_product_contains_neither_simulator_nor_fuzzer() {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();
     for package in &metadata.packages {
         let linked = |kind| matches!(kind, DependencyKind::Normal | DependencyKind::Build);
         let mut linked = package.dependencies.iter().filter(|dependency| linked(dependency.kind));
-        assert!(linked.all(|dependency| dependency.name != "simulator"), "{} links it", package.name);
+        let tests_only = ["simulator", "fuzz"];
+        assert!(linked.all(|other| !tests_only.contains(&other.name.as_str())), "{} links one", package.name);
     }
 }

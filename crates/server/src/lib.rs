@@ -11,6 +11,8 @@ mod daemon;
 mod drives;
 mod error;
 mod exports;
+#[cfg(test)]
+mod fuzz;
 mod http;
 mod identify;
 mod inspect;

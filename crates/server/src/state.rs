@@ -180,7 +180,7 @@ impl State {
     }
 }
 
-fn parse(path: &Path, bytes: &[u8]) -> Result<Remembered> {
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Remembered> {
     /// What every version has.
     #[derive(Deserialize)]
     struct Front {

@@ -10,6 +10,8 @@ mod accelerator;
 mod console;
 mod cpulist;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod libvirt;
 mod machine;
 mod placement;

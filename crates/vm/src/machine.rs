@@ -3,6 +3,7 @@
 //! Always true: a machine that passed `Machine::check` can be told to QEMU and to libvirt; every text in it is of a kind
 //! that neither can take for something else. Must not know: whether it runs.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -414,6 +415,18 @@ pub fn check_name(name: &str) -> Result<()> {
 }
 
 impl Machine {
+    /// The texts that QEMU and libvirt are given, but for those whose form is checked.
+    fn texts(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let mut texts = vec![Cow::from(&self.uuid)];
+        if let Boot::Kernel { kernel, initramfs, append } = &self.boot {
+            texts.extend([kernel.to_string_lossy(), Cow::from(append)]);
+            texts.extend(initramfs.as_ref().map(|path| path.to_string_lossy()));
+        }
+        let volumes = self.disks.iter().map(|disk| disk.volume.as_str());
+        texts.extend(volumes.chain(self.qemu.iter().map(String::as_str)).map(Cow::from));
+        texts.into_iter()
+    }
+
     /// Refuses what cannot be a machine.
     ///
     /// # Errors
@@ -444,6 +457,12 @@ impl Machine {
                 return invalid(format!("'{}' is named twice: a volume is one disk", disk.volume));
             }
         }
+        // XML has neither.
+        let wrong = |c: char| c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}');
+        if let Some(text) = self.texts().find(|text| text.contains(wrong)) {
+            let shown = text.escape_default();
+            return invalid(format!("'{shown}' holds a control character, which no definition can hold"));
+        }
         if let Network::Tap { interface, .. } = &self.network {
             // The kernel's limit, and what it does not take in names.
             let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b',';
@@ -457,3 +476,7 @@ impl Machine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

@@ -27,7 +27,15 @@ impl Qmp {
     /// When nobody listens; when it is not QEMU who does.
     pub(crate) fn connect(socket: &Path) -> Result<Self> {
         let failed = |error: std::io::Error| Error::file(socket, &error);
-        let stream = UnixStream::connect(socket).map_err(failed)?;
+        Self::greet(UnixStream::connect(socket).map_err(failed)?, socket)
+    }
+
+    /// Reads the greeting of a connection to `socket`, and readies it for orders.
+    ///
+    /// # Errors
+    /// As [`Qmp::connect`].
+    pub(crate) fn greet(stream: UnixStream, socket: &Path) -> Result<Self> {
+        let failed = |error: std::io::Error| Error::file(socket, &error);
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
         let mut qmp = Self { stream: BufReader::new(stream) };

@@ -16,7 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Slot, drive_bytes_min};
 use crate::in_flight::InFlight;
 use crate::latched::latched;
-use crate::pool::{DriveSource, DriveSuperblock, OnDrive, prepare_drive, read_superblocks, short_path};
+use crate::pool::{
+    DriveSource, DriveSuperblock, OnDrive, check_zones, prepare_drive, read_superblocks, short_path,
+};
 use crate::shard::Shard;
 use crate::space::Reserve;
 
@@ -291,6 +293,7 @@ impl Control {
             let message = format!("the pool has had {DRIVES_MAX} drives: it takes no more");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        check_zones(superblock, self.geometry.zones(size))?;
         if let OnDrive::Superblock(found) = found
             && found.superblock.pool == superblock.pool
             && superblock

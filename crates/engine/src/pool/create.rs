@@ -8,7 +8,7 @@ use format::limits::{
 };
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId,
-    PoolKey, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock,
+    PoolKey, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock, pool_zones_max,
 };
 use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
@@ -77,6 +77,7 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
     }
     let sizes: Vec<_> = opened.iter().map(|(path, drive)| (path.clone(), drive.properties().size)).collect();
     let superblock = first_superblock(options, zone_bytes, &sizes);
+    check_zones(&superblock, 0)?;
     for (index, (record, (_, drive))) in superblock.drives.iter().zip(&opened).enumerate() {
         let failed = |error: IoError| {
             if error.kind() == IoErrorKind::NoSpace {
@@ -92,6 +93,26 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
         drive.flush().await.map_err(failed)?;
     }
     Ok(superblock.pool)
+}
+
+/// Checks that the tables of the pool's shards can describe the segments on its drives, and on one
+/// more drive with so many zones.
+///
+/// # Errors
+/// `Invalid`, with the largest number of zones.
+pub(crate) fn check_zones(superblock: &Superblock, more: u32) -> Result<()> {
+    let Superblock { scheme, table_width, zone_bytes, .. } = *superblock;
+    let shards = superblock.shards.len();
+    let most = pool_zones_max(scheme, shards, table_width, zone_bytes);
+    let belong = superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
+    let zones: u64 = belong.map(|drive| u64::from(drive.zones)).sum::<u64>() + u64::from(more);
+    if zones <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "the drives have {zones} zones of {zone_bytes} bytes; the tables of a pool with {shards} shards and scheme {scheme} describe up to {most}: larger zones or more shards, which are fixed when a pool is created, allow for more drives"
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 /// Takes what another pool left off a drive, so that it is not taken for this one's, and the space for superblocks.
@@ -194,7 +215,11 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
         next_incarnation: Incarnation::new(1),
         drives: (0..).zip(drives).map(record).collect(),
         shards: vec![ShardRecord::default(); usize::from(options.shards)],
-        scrub: ScrubRecord { every: SCRUB_EVERY, ..ScrubRecord::default() },
+        scrub: ScrubRecord {
+            every: SCRUB_EVERY,
+            positions: vec![Incarnation::new(0); usize::from(options.shards)],
+            ..ScrubRecord::default()
+        },
     }
 }
 
@@ -212,3 +237,7 @@ pub(crate) fn short_path(path: &str) -> String {
     }
     path.get(..end).unwrap_or_default().to_owned()
 }
+
+#[cfg(test)]
+#[path = "create_tests.rs"]
+mod tests;

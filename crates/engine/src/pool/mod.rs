@@ -21,7 +21,7 @@ use reactor::{Drive, Home, Reactor};
 pub(crate) use catalogue::{Catalogue, VolumeShared};
 pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
-pub(crate) use create::{prepare_drive, short_path};
+pub(crate) use create::{check_zones, prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
 pub(crate) use journal::Journal;
 pub use memory::{StateMemory, StateStamp};

@@ -13,6 +13,8 @@
 mod budget;
 mod end;
 mod execute;
+#[cfg(test)]
+mod fuzz;
 mod handshake;
 mod intake;
 mod limits;

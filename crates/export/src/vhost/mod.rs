@@ -17,6 +17,8 @@ mod config;
 mod dirty;
 mod disk;
 mod execute;
+#[cfg(test)]
+mod fuzz;
 mod inflight;
 mod limits;
 mod mapping;

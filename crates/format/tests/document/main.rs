@@ -143,6 +143,7 @@ fn the_page_has_every_limit() {
         ("LINEAGE_MAX", limits::LINEAGE_MAX as u64),
         ("VOLUME_MAX", limits::VOLUME_MAX),
         ("LAYER_BLOCKS_MAX", limits::LAYER_BLOCKS_MAX),
+        ("HEIGHT_MAX", limits::HEIGHT_MAX.into()),
         ("VOLUMES_MAX", limits::VOLUMES_MAX.into()),
         ("EVENT_BLOCKS", limits::EVENT_BLOCKS),
         ("EVENT_TEXT_MAX", limits::EVENT_TEXT_MAX as u64),

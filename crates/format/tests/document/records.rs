@@ -91,14 +91,14 @@ fn check_header(page: &Checked) {
 
 fn check_items(page: &Checked) {
     let (layer, block) = (LayerId::new(0x0102_0304), LayerBlock::new(0x11_1213_1415));
-    let from = Address::new(SegmentId::new(0x2122_2324), Column::new(0x25), Row::new(0x26_2728));
-    let unmap = |mode| Item::Unmap { layer, block, count: 0x31_3233_3435, mode };
+    let from = Address::new(SegmentId::new(0x2122_2324), Column::new(0x1D), Row::new(0x2728));
+    let unmap = |mode| Item::Unmap { layer, block, count: 0x21_2223_2425, mode };
     let items = [
         Item::Write { layer, block, count: 0x0102 },
         Item::Move { layer, block, count: 0x0103, from },
         unmap(UnmapMode::Zero),
-        Item::Node { layer, level: 9, index: 0x41_4243_4445 },
-        Item::Table { index: 0x5152_5354 },
+        Item::Node { layer, level: 2, index: 0x2B2C },
+        Item::Table { index: 0xA1B2 },
         Item::DropLayer { layer },
         Item::Merge { from: layer, into: LayerId::new(0x6162_6364), block, count: 0x7172_7374 },
     ];
@@ -126,7 +126,7 @@ fn check_items(page: &Checked) {
         let from = from.to_bits().to_le_bytes();
         rest = match kind {
             2 => page.fields("Move item, rest", rest, &[("from", &from)]),
-            3 => page.fields("Unmap item, rest", rest, &[("blocks", &0x31_3233_3435u64.to_le_bytes())]),
+            3 => page.fields("Unmap item, rest", rest, &[("blocks", &0x21_2223_2425u64.to_le_bytes())]),
             7 => {
                 let into = 0x6162_6364u32.to_le_bytes();
                 page.fields(
@@ -144,8 +144,8 @@ fn check_items(page: &Checked) {
         ("Write", item(1, 0, 0x0102, layer, block)),
         ("Move", item(2, 0, 0x0103, layer, block)),
         ("Unmap", item(3, 1, 0, layer, block)),
-        ("Node", item(4, 9, 1, layer, 0x41_4243_4445)),
-        ("Table", item(5, 0, 1, 0, 0x5152_5354)),
+        ("Node", item(4, 2, 1, layer, 0x2B2C)),
+        ("Table", item(5, 0, 1, 0, 0xA1B2)),
         ("DropLayer", item(6, 0, 0, layer, 0)),
         ("Merge", item(7, 0, 0, layer, block)),
     ];
@@ -159,7 +159,7 @@ fn check_items(page: &Checked) {
 fn check_root(page: &Checked) {
     let pointers: Vec<MapEntry> = (1..=3).map(|at| entry(at, 2, 3, at)).collect();
     let root = CheckpointRoot {
-        shard: ShardIndex::new(0x0102),
+        shard: ShardIndex::new(0x32),
         sequence: Sequence::new(0x1112_1314_1516_1718),
         segment_slots: 0x2122_2324,
         tables: TableCounts { segments: 258, live: 257, layers: 3 },
@@ -172,7 +172,7 @@ fn check_root(page: &Checked) {
         &[
             ("magic", b"GCKP"),
             ("version", &FORMAT_VERSION.to_le_bytes()),
-            ("shard", &0x0102u16.to_le_bytes()),
+            ("shard", &0x32u16.to_le_bytes()),
             ("indexes", &3u16.to_le_bytes()),
             ("segment slots", &0x2122_2324u32.to_le_bytes()),
             ("sequence", &0x1112_1314_1516_1718u64.to_le_bytes()),

@@ -17,7 +17,7 @@ const TABLE_WIDTH: u8 = 9;
 
 fn segment() -> SegmentRecord {
     let whole = SegmentColumn {
-        zone: Some((DriveIndex::new(0x0304), ZoneIndex::new(0x0506_0708))),
+        zone: Some((DriveIndex::new(0xF3), ZoneIndex::new(0x0506_0708))),
         missing_from: Row::new(0x090A),
     };
     let mut columns = vec![whole, SegmentColumn::hole()];
@@ -249,7 +249,7 @@ fn check_segment<'a>(page: &Checked, record: &SegmentRecord, bytes: &'a [u8]) ->
         "Segment column",
         columns,
         &[
-            ("drive", &0x0304u16.to_le_bytes()),
+            ("drive", &0xF3u16.to_le_bytes()),
             reserved,
             ("zone", &0x0506_0708u32.to_le_bytes()),
             ("missing from", &0x090Au32.to_le_bytes()),

@@ -8,6 +8,9 @@
 mod beside;
 mod copy;
 mod extents;
+mod filled;
+#[cfg(test)]
+mod fuzz;
 mod interrupt;
 mod nbd;
 mod program;

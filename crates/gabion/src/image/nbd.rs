@@ -6,6 +6,7 @@
 #![allow(clippy::big_endian_bytes, reason = "NBD is big-endian")]
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::extents::Extent;
+use super::filled::Filled;
 use crate::client::segment;
 
 /// `NBD_OPT_*`.
@@ -61,8 +63,13 @@ const ZERO: u32 = 2;
 /// `NBD_INFO_EXPORT`, and what is asked for besides: `NBD_INFO_BLOCK_SIZE`, as a promise to keep to it.
 const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
-/// The most bytes of an answer that holds no data of the export.
+/// The most bytes of what is answered to an option or tells of a range's extents, in all parts of
+/// the answer together.
 const ANSWER_MAX: u32 = 1 << 20;
+/// The most parts of an answer to an option.
+const PARTS_MAX: usize = 4096;
+/// What every request is called: one is under way at a time.
+const COOKIE: u64 = 0;
 /// The most bytes whose extents are asked for at once; a multiple of every sector.
 const STATUS_MAX: u64 = 1 << 31;
 /// Longest time without an answer.
@@ -150,7 +157,7 @@ fn counted(text: &str) -> io::Result<Vec<u8>> {
 }
 
 impl Client {
-    async fn agree(&mut self, export: &str) -> io::Result<()> {
+    pub(super) async fn agree(&mut self, export: &str) -> io::Result<()> {
         let mut greeting = [0; 18];
         self.stream.read_exact(&mut greeting).await?;
         if !greeting.starts_with(b"NBDMAGICIHAVEOPT") {
@@ -188,7 +195,8 @@ impl Client {
         said.extend(data);
         self.stream.write_all(&said).await?;
         let mut answers = Vec::new();
-        loop {
+        let mut room = ANSWER_MAX;
+        while answers.len() < PARTS_MAX {
             let magic = self.stream.read_u64().await?;
             let of = self.stream.read_u32().await?;
             let kind = self.stream.read_u32().await?;
@@ -196,7 +204,7 @@ impl Client {
                 return Err(refused("an answer that is none"));
             }
             let length = self.stream.read_u32().await?;
-            let data = self.bytes(length).await?;
+            let data = self.bytes(length, &mut room).await?;
             match kind {
                 answer::ACK => return Ok(answers),
                 kind if kind & answer::ERROR != 0 => {
@@ -206,12 +214,12 @@ impl Client {
                 kind => answers.push((kind, data)),
             }
         }
+        Err(refused("an answer without end"))
     }
 
-    async fn bytes(&mut self, length: u32) -> io::Result<Vec<u8>> {
-        if length > ANSWER_MAX {
-            return Err(refused("an answer longer than any"));
-        }
+    /// The next bytes of an answer for which there is room for so many more.
+    async fn bytes(&mut self, length: u32, room: &mut u32) -> io::Result<Vec<u8>> {
+        *room = room.checked_sub(length).ok_or_else(|| refused("an answer longer than any"))?;
         let mut bytes = vec![0; length as usize];
         self.stream.read_exact(&mut bytes).await?;
         Ok(bytes)
@@ -221,23 +229,32 @@ impl Client {
         let mut request = REQUEST_MAGIC.to_be_bytes().to_vec();
         request.extend(0u16.to_be_bytes());
         request.extend(command.to_be_bytes());
-        request.extend(0u64.to_be_bytes());
+        request.extend(COOKIE.to_be_bytes());
         request.extend(offset.to_be_bytes());
         request.extend(length.to_be_bytes());
         self.stream.write_all(&request).await?;
         self.stream.write_all(data).await
     }
 
+    /// The cookie of a reply, which must be the request's.
+    async fn cookie(&mut self) -> io::Result<()> {
+        match self.stream.read_u64().await? {
+            COOKIE => Ok(()),
+            other => Err(refused(format!("a reply to request {other:#x}, which was not made"))),
+        }
+    }
+
     /// Takes the reply to a request: what it holds of the export's bytes from `offset` on goes `into` there, and extents are
     /// given back.
     async fn reply(&mut self, offset: u64, into: &mut [u8]) -> io::Result<Vec<Extent>> {
-        let mut filled = 0;
+        let mut filled = Filled::default();
         let mut extents = Vec::new();
+        let mut room = ANSWER_MAX;
         loop {
             let magic = self.stream.read_u32().await?;
             if magic == SIMPLE_MAGIC {
                 let error = self.stream.read_u32().await?;
-                self.stream.read_u64().await?;
+                self.cookie().await?;
                 return match error {
                     // Data comes in structured replies only, once these are agreed on.
                     0 if into.is_empty() => Ok(extents),
@@ -250,29 +267,30 @@ impl Client {
             }
             let flags = self.stream.read_u16().await?;
             let kind = self.stream.read_u16().await?;
-            self.stream.read_u64().await?;
+            self.cookie().await?;
             let length = self.stream.read_u32().await?;
             match kind {
                 chunk::NONE if length == 0 => {}
                 chunk::OFFSET_DATA if length > 8 => {
                     let at = self.stream.read_u64().await?;
                     let place = place(into, offset, at, length - 8)?;
-                    filled += place.len();
+                    filled.add(&place).map_err(refused)?;
+                    let place = into.get_mut(place).ok_or_else(|| refused("data that was not asked for"))?;
                     self.stream.read_exact(place).await?;
                 }
                 chunk::OFFSET_HOLE if length == 12 => {
                     let at = self.stream.read_u64().await?;
                     let length = self.stream.read_u32().await?;
                     let place = place(into, offset, at, length)?;
-                    filled += place.len();
-                    place.fill(0);
+                    filled.add(&place).map_err(refused)?;
+                    into.get_mut(place).into_iter().for_each(|place| place.fill(0));
                 }
                 chunk::BLOCK_STATUS => {
-                    let told = self.bytes(length).await?;
+                    let told = self.bytes(length, &mut room).await?;
                     extents.extend(told.get(4..).unwrap_or_default().chunks_exact(8).filter_map(extent));
                 }
                 kind if kind & chunk::ERROR != 0 => {
-                    let told = self.bytes(length).await?;
+                    let told = self.bytes(length, &mut room).await?;
                     let error = told.first_chunk::<4>().map_or(5, |error| u32::from_be_bytes(*error));
                     let why = String::from_utf8_lossy(told.get(6..).unwrap_or_default()).into_owned();
                     return Err(of_server(error, &why));
@@ -283,7 +301,7 @@ impl Client {
                 break;
             }
         }
-        if filled == into.len() { Ok(extents) } else { Err(refused("a reply without all of its data")) }
+        if filled.is_all(into.len()) { Ok(extents) } else { Err(refused("a reply without all of its data")) }
     }
 
     /// Reads the export's bytes from `offset` on.
@@ -345,10 +363,10 @@ impl Client {
 }
 
 /// Where `length` bytes of the export at `at` belong in a buffer for those from `offset` on.
-fn place(into: &mut [u8], offset: u64, at: u64, length: u32) -> io::Result<&mut [u8]> {
+fn place(into: &[u8], offset: u64, at: u64, length: u32) -> io::Result<Range<usize>> {
     let from = at.checked_sub(offset).and_then(|from| usize::try_from(from).ok());
     let to = from.and_then(|from| from.checked_add(length as usize));
-    let place = from.zip(to).and_then(|(from, to)| into.get_mut(from..to));
+    let place = from.zip(to).map(|(from, to)| from..to).filter(|place| into.get(place.clone()).is_some());
     place.ok_or_else(|| refused("data that was not asked for"))
 }
 
@@ -362,3 +380,7 @@ fn of_server(error: u32, why: &str) -> io::Error {
     let known = io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(5));
     if why.is_empty() { known } else { io::Error::new(known.kind(), format!("{known}: {why}")) }
 }
+
+#[cfg(test)]
+#[path = "nbd_tests.rs"]
+pub(super) mod tests;

@@ -17,7 +17,12 @@ const DRIVES: &str = "drives";
 pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    File { path, text: &text }.apply(config)
+    apply_text(config, path, &text)
+}
+
+/// Reads the text of a file into the settings.
+pub(super) fn apply_text(config: &mut Config, path: &Path, text: &str) -> Result<(), ConfigError> {
+    File { path, text }.apply(config)
 }
 
 struct File<'a> {

@@ -5,6 +5,8 @@
 
 mod error;
 mod file;
+#[cfg(test)]
+mod fuzz;
 mod keys;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,8 @@
 
 mod bytes;
 mod context;
+#[cfg(test)]
+mod fuzz;
 mod greeting;
 mod option;
 mod option_reply;

@@ -1,0 +1,333 @@
+//! Fuzz targets: what a guest puts into its memory, and what a front end says.
+//!
+//! A queue hands back each request once, and writes nowhere but into what the guest gave it to
+//! write. A front end can be cut off at any moment.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock, Mutex, mpsc};
+use std::time::Duration;
+
+use reactor::{Clock, ParkDriver, Platform, Reactor, Remote, SystemClock};
+use rustix::event::EventfdFlags;
+use rustix::fs::MemfdFlags;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use vhost::vhost_user::BackendReqHandler;
+
+use super::channel::take_channel;
+use super::disk::Disk;
+use super::execute::Manner;
+use super::memory::{GuestMemory, RegionLayout};
+use super::queue::{Queue, Start, Works};
+use super::ring::Addresses;
+use super::session::Session;
+use super::testing::{Descriptor, Driver, GUEST, Guest, INDIRECT, NEXT, USER, WRITE};
+use crate::{MemoryVolume, OpenError};
+
+/// Entries of the queue.
+const SIZE: u16 = 16;
+/// Bytes of the guest's memory: the queue, and what requests name.
+const LEN: usize = 16 << 10;
+/// Where memory begins that requests may name without touching the queue, from the start of the
+/// memory.
+const FREE: usize = 1 << 10;
+
+struct Machine {
+    reactor: Reactor,
+    guest: Guest,
+    memory: GuestMemory,
+}
+
+thread_local! {
+    static MACHINE: Machine = {
+        let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+        let guest = Guest::new(LEN as u64);
+        let layout = RegionLayout { guest: GUEST, user: USER, len: LEN as u64, offset: 0 };
+        Machine {
+            reactor: Reactor::new(ParkDriver::new(clock.clone()), clock),
+            memory: GuestMemory::empty().with(layout, guest.file.as_fd()).unwrap(),
+            guest,
+        }
+    };
+}
+
+::fuzz::target!(vhost_queue, |bytes| {
+    let [mode, rest @ ..] = bytes else { return };
+    MACHINE.with(|machine| match mode & 1 {
+        0 => drop(serve(machine, *mode, &image_of(rest))),
+        _ => check_requests(machine, *mode, rest),
+    });
+});
+
+/// The guest's memory beginning with these bytes.
+fn image_of(bytes: &[u8]) -> Vec<u8> {
+    let mut image = bytes.to_vec();
+    image.resize(LEN, 0);
+    image
+}
+
+/// Serves what the guest has made available in its memory; gives what that holds after.
+fn serve(machine: &Machine, mode: u8, image: &[u8]) -> Vec<u8> {
+    machine.guest.write(GUEST, image);
+    let driver = Driver::new(&machine.guest, GUEST, SIZE);
+    let user = |guest| guest - GUEST + USER;
+    let start = Start {
+        index: 0,
+        addresses: Addresses {
+            descriptors: user(driver.table()),
+            available: user(driver.available()),
+            used: user(driver.used()),
+            log: None,
+        },
+        size: SIZE,
+        next: 0,
+        event_index: mode & 2 != 0,
+        enabled: true,
+        memory: machine.memory.clone(),
+        inflight: None,
+        log: None,
+        call: None,
+        err: None,
+        manner: Manner { write_through: mode & 4 != 0, id: [b'x'; 20] },
+        name: "fuzz".into(),
+    };
+    let volume = MemoryVolume::new(1 << 20, if mode & 8 == 0 { 512 } else { 4096 });
+    volume.set_read_only(mode & 16 != 0);
+    machine.reactor.run(async {
+        let queue = Queue::new(start, volume).unwrap();
+        let works = Works::new(Queue::carry_out);
+        // A guest that keeps its index ahead could be served for ever: it stands still here.
+        for _ in 0..64 {
+            let worked = queue.turn(&works);
+            machine.reactor.yield_now().await;
+            if !worked && queue.arm() {
+                break;
+            }
+        }
+        queue.stop();
+        queue.turn(&works);
+        assert!(queue.has_stopped(), "something was taken and not handed back");
+    });
+    machine.guest.read(GUEST, LEN)
+}
+
+/// Serves requests whose descriptors, of 8 bytes each, name memory behind the queue, and checks
+/// what was written.
+fn check_requests(machine: &Machine, mode: u8, bytes: &[u8]) {
+    let (table, rest) = bytes.split_at(bytes.len().min(8 * usize::from(SIZE)));
+    let mut image = vec![0; LEN];
+    // The used ring is the device's.
+    let mut writable = vec![false; LEN];
+    let driver = Driver::new(&machine.guest, GUEST, SIZE);
+    let at = |address: u64| (address - GUEST) as usize;
+    let used = at(driver.used());
+    writable[used..used + 4 + 8 * usize::from(SIZE) + 2].fill(true);
+    for (index, chunk) in table.chunks_exact(8).enumerate() {
+        let descriptor = descriptor_of(chunk);
+        image[index * 16..][..16].copy_from_slice(&descriptor.bytes());
+        note_writable(&mut writable, &descriptor);
+    }
+    let count = usize::from(mode >> 5) + 1;
+    let (heads, data) = rest.split_at(rest.len().min(count));
+    for (slot, head) in heads.iter().enumerate() {
+        image[at(driver.available()) + 4 + 2 * slot] = head & 15;
+    }
+    image[at(driver.available()) + 2] = heads.len() as u8;
+    let data = &data[..data.len().min(LEN - FREE)];
+    image[FREE..FREE + data.len()].copy_from_slice(data);
+    // An indirect table is read from memory that requests may name, and so write to: then nothing
+    // can be said of what they write.
+    let indirect = (0..usize::from(SIZE)).any(|index| image[index * 16 + 12] & INDIRECT as u8 != 0);
+    let after = serve(machine, mode, &image);
+
+    let ended = u16::from_le_bytes([after[used + 2], after[used + 3]]);
+    assert!(usize::from(ended) <= heads.len());
+    let mut made: Vec<u8> = heads.iter().map(|head| head & 15).collect();
+    for entry in after[used + 4..].chunks_exact(8).take(usize::from(ended)) {
+        let place = made.iter().position(|head| [*head, 0, 0, 0] == entry[..4]);
+        made.swap_remove(place.expect("a request that was made, once"));
+    }
+    if !indirect {
+        let bytes = after.iter().zip(&image).zip(&writable);
+        let wild = bytes.enumerate().find(|(_, ((after, before), writable))| after != before && !**writable);
+        assert!(wild.is_none(), "changed without being given to write: {wild:?}");
+    }
+}
+
+/// A descriptor whose memory lies behind the queue, mostly.
+fn descriptor_of(bytes: &[u8]) -> Descriptor {
+    let address = u64::from(u16::from_le_bytes([bytes[0], bytes[1]]) % (LEN - FREE) as u16) + FREE as u64;
+    let len = u32::from(u16::from_le_bytes([bytes[2], bytes[3]])) << (bytes[4] & 1);
+    let indirect = if bytes[4] & 0xF0 == 0x10 { INDIRECT } else { 0 };
+    let flags = (u16::from(bytes[5]) & (NEXT | WRITE)) | indirect;
+    Descriptor { address: GUEST + address, len, flags, next: u16::from(bytes[6]) % (SIZE + 1) }
+}
+
+fn note_writable(writable: &mut [bool], descriptor: &Descriptor) {
+    if descriptor.flags & WRITE != 0 {
+        let start = (descriptor.address - GUEST) as usize;
+        writable[start..LEN.min(start + descriptor.len as usize)].fill(true);
+    }
+}
+
+/// A volume on a reactor thread of its own, which lives as long as the process.
+struct FuzzDisk {
+    remotes: Vec<Remote>,
+}
+
+thread_local! {
+    static PLATFORM: std::cell::RefCell<Option<Rc<Platform>>> = const { std::cell::RefCell::new(None) };
+}
+
+static DISK: LazyLock<Arc<FuzzDisk>> = LazyLock::new(|| {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+        let platform = Platform::new(reactor::Backend::Auto, clock.clone()).unwrap();
+        PLATFORM.set(Some(platform.clone()));
+        let reactor = Reactor::new(platform, clock);
+        reactor.run(async {
+            sender.send(reactor.remote()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    Arc::new(FuzzDisk { remotes: vec![receiver.recv().unwrap()] })
+});
+
+impl Disk for FuzzDisk {
+    type Volume = MemoryVolume;
+
+    fn name(&self) -> String {
+        "fuzz".into()
+    }
+
+    fn serial(&self) -> String {
+        "serial".into()
+    }
+
+    fn size(&self) -> u64 {
+        1 << 20
+    }
+
+    fn sector(&self) -> u32 {
+        512
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn reactors(&self) -> &[Remote] {
+        &self.remotes
+    }
+
+    fn queues(&self) -> u16 {
+        2
+    }
+
+    fn poll(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn gather(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn platform(&self) -> Rc<Platform> {
+        PLATFORM.with_borrow(|platform| platform.clone().unwrap())
+    }
+
+    async fn open(&self) -> Result<MemoryVolume, OpenError> {
+        Ok(MemoryVolume::new(1 << 20, 512))
+    }
+}
+
+::fuzz::target!(vhost_messages, |bytes| {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let files = Files::new();
+    let mut rest = bytes;
+    // As many as fit the socket's buffer, with their answers.
+    for _ in 0..64 {
+        let Some((message, behind)) = message_of(rest) else { break };
+        rest = behind;
+        if !files.send(&theirs, &message) {
+            break;
+        }
+    }
+    theirs.shutdown(std::net::Shutdown::Write).unwrap();
+    let session = Arc::new(Mutex::new(Session::new(DISK.clone())));
+    let mut handler = BackendReqHandler::from_stream(ours.try_clone().unwrap(), session.clone());
+    let acknowledges = || session.lock().unwrap().acknowledges;
+    loop {
+        match take_channel(&ours, acknowledges(), drop) {
+            Ok(true) => continue,
+            Ok(false) if handler.handle_request().is_ok() => {}
+            _ => break,
+        }
+    }
+});
+
+/// A message, and which descriptors come with it.
+struct Message {
+    bytes: Vec<u8>,
+    files: u8,
+}
+
+/// The message at the front, whose request and sizes are mostly those of one that there is:
+/// request, flags, files, and how many words of a byte and an exponent follow; or bytes as they
+/// are.
+fn message_of(bytes: &[u8]) -> Option<(Message, &[u8])> {
+    let [request, flags, files, words, rest @ ..] = bytes else { return None };
+    let count = usize::from(*words & 63);
+    if *words & 64 != 0 {
+        let (raw, rest) = rest.split_at(rest.len().min(count));
+        return Some((Message { bytes: raw.to_vec(), files: *files }, rest));
+    }
+    let (body, rest) = rest.split_at(rest.len().min(2 * count));
+    let word = |word: &[u8]| {
+        let [low, shift] = word else { return 0 };
+        let base = match shift >> 6 {
+            0 => 0,
+            1 => GUEST,
+            2 => USER,
+            _ => 1 << 32,
+        };
+        base.wrapping_add(u64::from(*low) << (shift & 63))
+    };
+    let body: Vec<u8> = body.chunks(2).flat_map(|pair| word(pair).to_le_bytes()).collect();
+    let size = body.len() as u32;
+    let size = if *words & 128 == 0 { size } else { size.wrapping_add(u32::from(*flags)) };
+    let front = [u32::from(*request), u32::from(*flags & 0x0F) | 1, size];
+    let front: Vec<u8> = front.into_iter().flat_map(u32::to_le_bytes).collect();
+    Some((Message { bytes: [front, body].concat(), files: *files }, rest))
+}
+
+/// What a front end hands over: memory and events.
+struct Files {
+    memory: std::os::fd::OwnedFd,
+    event: std::os::fd::OwnedFd,
+}
+
+impl Files {
+    fn new() -> Self {
+        let memory = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&memory, 1 << 20).unwrap();
+        Self { memory, event: rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap() }
+    }
+
+    /// False if the other end is gone.
+    fn send(&self, stream: &UnixStream, message: &Message) -> bool {
+        let file = |bit: u8| if message.files & bit == 0 { self.event.as_fd() } else { self.memory.as_fd() };
+        let files: Vec<BorrowedFd<'_>> = (0..message.files & 3).map(|at| file(4 << at)).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(files.is_empty() || control.push(SendAncillaryMessage::ScmRights(&files)));
+        let pieces = [IoSlice::new(&message.bytes)];
+        let sent =
+            rustix::net::sendmsg(stream, &pieces, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        sent.is_ok()
+    }
+}

@@ -1,0 +1,65 @@
+//! The demands of the format on a superblock. Encoding asserts them, decoding refuses what breaks
+//! them: a pool never stores a state that it cannot open.
+
+use crate::limits::{
+    BLOCK_BYTES, COLUMNS_MAX, DRIVE_PATH_MAX, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, RECENT_SEGMENTS_MAX,
+    SHARDS_MAX, SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN,
+};
+use crate::{FormatError, Superblock};
+
+/// Bytes of the largest superblock without its recent segments, in the order of docs/format.md:
+/// front, name, openings, state, drives, shards, scrub.
+const WITHOUT_RECENT_MAX: usize = 80
+    + (2 + NAME_MAX)
+    + (9 + 16 * LINEAGE_MAX)
+    + 40
+    + (73 + 2 + DRIVE_PATH_MAX) * DRIVES_MAX
+    + 26 * SHARDS_MAX
+    + (97 + 8 * SHARDS_MAX);
+
+// Recent segments have three quarters of the slot: `recent_segments_max`.
+const _: () = assert!(WITHOUT_RECENT_MAX as u64 <= SUPERBLOCK_SLOT / 4);
+
+/// Checks the numbers of drives and shards.
+pub(crate) fn check_counts(drives: usize, shards: usize) -> Result<(), FormatError> {
+    if drives == 0 || drives > DRIVES_MAX || shards == 0 || shards > SHARDS_MAX {
+        return Err(FormatError::Invalid("number of drives or shards"));
+    }
+    Ok(())
+}
+
+/// Checks the number of recent segments of a shard.
+pub(crate) fn check_recent(segments: usize) -> Result<(), FormatError> {
+    if segments > RECENT_SEGMENTS_MAX {
+        return Err(FormatError::Invalid("number of recent segments"));
+    }
+    Ok(())
+}
+
+impl Superblock {
+    /// Checks the superblock but for its openings. What drive, segment and scrub records must be,
+    /// and that texts are short enough, their own encoders and decoders check.
+    pub(crate) fn check(&self) -> Result<(), FormatError> {
+        check_counts(self.drives.len(), self.shards.len())?;
+        if usize::from(self.table_width) > COLUMNS_MAX || self.table_width < self.scheme.width() {
+            return Err(FormatError::Invalid("table width"));
+        }
+        if !self.zone_bytes.is_power_of_two() || !(ZONE_MIN..=ZONE_MAX).contains(&self.zone_bytes) {
+            return Err(FormatError::Invalid("zone size"));
+        }
+        if self.data_start < 2 * SUPERBLOCK_SLOT || !self.data_start.is_multiple_of(BLOCK_BYTES) {
+            return Err(FormatError::Invalid("start of the zones"));
+        }
+        for shard in &self.shards {
+            check_recent(shard.recent.len())?;
+            if shard.recent.iter().any(|(segment, _, _)| segment.get() == 0) {
+                return Err(FormatError::Invalid("number of a recent segment"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "superblock_check_tests.rs"]
+mod tests;
