@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use simulator::swarm::{Stats, run_seed};
+use simulator::swarm::{Operations, Stats, run_seed};
 use simulator::sweep::{ALL, Swath, sweep, sweep_failures};
 
 /// Simulated drives, power cuts and faults against the storage engine.
@@ -35,6 +35,9 @@ enum Command {
         /// Go on after a failure.
         #[arg(long)]
         keep_going: bool,
+        /// Only the operations of the seeds in the regression test.
+        #[arg(long)]
+        basic: bool,
     },
     /// Run one seed and say what happens; with RUST_LOG=engine=debug, what the engine says too.
     Seed {
@@ -43,6 +46,9 @@ enum Command {
         /// Say nothing but the result.
         #[arg(long)]
         quiet: bool,
+        /// Only the operations of the seeds in the regression test.
+        #[arg(long)]
+        basic: bool,
     },
 }
 
@@ -52,17 +58,23 @@ fn main() -> anyhow::Result<()> {
             say_what_the_engine_says();
             run_sweep(outcomes, only.as_deref())
         }
-        Command::Swarm { first, seeds, keep_going } => run_swarm(first, seeds, keep_going),
-        Command::Seed { seed, quiet } => {
+        Command::Swarm { first, seeds, keep_going, basic } => {
+            run_swarm(first, seeds, keep_going, operations(basic))
+        }
+        Command::Seed { seed, quiet, basic } => {
             if !quiet {
                 say_what_the_engine_says();
             }
-            let stats =
-                run_seed(seed, !quiet).map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
+            let stats = run_seed(seed, operations(basic), !quiet)
+                .map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
             println!("seed {seed}: {stats:?}");
             Ok(())
         }
     }
+}
+
+fn operations(basic: bool) -> Operations {
+    if basic { Operations::Basic } else { Operations::All }
 }
 
 fn say_what_the_engine_says() {
@@ -94,12 +106,12 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run_swarm(first: u64, seeds: u64, keep_going: bool) -> anyhow::Result<()> {
+fn run_swarm(first: u64, seeds: u64, keep_going: bool, operations: Operations) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut sum = Stats::default();
     let mut failed = 0;
     for seed in first..first + seeds {
-        match std::panic::catch_unwind(|| run_seed(seed, false)) {
+        match std::panic::catch_unwind(|| run_seed(seed, operations, false)) {
             Ok(Ok(stats)) => sum.add(&stats),
             Ok(Err(message)) => {
                 failed += 1;
