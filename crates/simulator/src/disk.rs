@@ -3,7 +3,8 @@
 //! The pristine content and the faults are kept apart: a page is what was written to it; on top of that lie unreadable
 //! pages and flipped bits. At a power cut every page with unflushed writes is kept, dropped, torn between old and new at a
 //! 512-byte sector, or garbled in the sectors that were being written. A write that fails leaves all of its pages, some or none; a flush
-//! that fails may have kept what it was for, or lost it.
+//! that fails may have kept what it was for, or lost it. The operations of a drive that hangs end when it is released, late or with an
+//! error.
 
 mod opened;
 
@@ -36,6 +37,9 @@ struct Unflushed {
     /// The drive has said that it is done.
     completed: bool,
 }
+
+/// Ends an operation, with an error if it is told to.
+type EndOfIo = Box<dyn FnOnce(bool)>;
 
 /// How a drive misbehaves, beyond forgetting at power cuts. Chances are once in so many operations; 0 is never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,11 +103,16 @@ pub struct Disk {
     /// When the bytes of what was submitted so far are through.
     free_at: Cell<u64>,
     state: RefCell<State>,
+    /// The drive hangs: operations whose time has come wait for its release.
+    hung: Cell<bool>,
+    waiting: RefCell<Vec<EndOfIo>>,
+    /// The file system under the drive is full: no space can be reserved.
+    host_full: Cell<bool>,
     /// Operations that the drives of a run took together, and after how many the power is cut.
     fuse: Rc<Fuse>,
 }
 
-/// Cuts the power after a number of drive operations, and lets one write or flush fail.
+/// Cuts the power after a number of drive operations, lets one write or flush fail, and refuses reservations of space.
 #[derive(Default)]
 pub struct Fuse {
     /// Operations submitted so far.
@@ -114,6 +123,10 @@ pub struct Fuse {
     pub stores: Cell<u64>,
     /// This one of them fails.
     pub fail_at: Cell<Option<u64>>,
+    /// Reservations of space submitted so far.
+    pub reservations: Cell<u64>,
+    /// From this one on they are refused: the host has no space.
+    pub refuse_from: Cell<Option<u64>>,
 }
 
 impl Disk {
@@ -137,6 +150,9 @@ impl Disk {
             order: Cell::new(0),
             free_at: Cell::new(0),
             state: RefCell::new(state),
+            hung: Cell::new(false),
+            waiting: RefCell::default(),
+            host_full: Cell::new(false),
             fuse,
         })
     }
@@ -183,6 +199,44 @@ impl Disk {
     /// Every operation fails from now on, or works again.
     pub fn set_dead(&self, dead: bool) {
         self.state.borrow_mut().dead = dead;
+        if dead {
+            self.release(true);
+        }
+    }
+
+    /// Operations do not end any more until [`Disk::release`].
+    pub fn hang(&self) {
+        self.hung.set(true);
+    }
+
+    /// True until [`Disk::release`].
+    pub fn is_hung(&self) -> bool {
+        self.hung.get()
+    }
+
+    /// The operations that wait since [`Disk::hang`] end, each in its own time, and those that are submitted from now on end as usual. If
+    /// `failing`, those that waited have no effect and end with an error.
+    pub fn release(&self, failing: bool) {
+        self.hung.set(false);
+        for end in self.waiting.take() {
+            self.world.after(self.latency(), move || end(failing));
+        }
+    }
+
+    /// The file system under the drive is full from now on, or has space again: [`reactor::Drive::reserve`] says so.
+    pub fn set_host_full(&self, full: bool) {
+        self.host_full.set(full);
+    }
+
+    /// True while no space can be reserved.
+    pub fn is_host_full(&self) -> bool {
+        self.host_full.get()
+    }
+
+    /// Nothing waits any more: who asked is no more.
+    fn forget_waiting(&self) {
+        self.hung.set(false);
+        self.waiting.take();
     }
 
     /// It is plugged in again after it was pulled out: what it had in its cache went with the power.
@@ -220,6 +274,7 @@ impl Disk {
 
     /// The power fails: decides what becomes of every page that was not flushed.
     pub fn cut_power(&self) {
+        self.forget_waiting();
         let mut state = self.state.borrow_mut();
         let cache = std::mem::take(&mut state.cache);
         for (page, writes) in cache {
@@ -271,6 +326,7 @@ impl Disk {
 
     /// The process dies and the drive does not notice: everything that was submitted is done.
     pub fn settle(&self) {
+        self.forget_waiting();
         let mut state = self.state.borrow_mut();
         for writes in state.cache.values_mut() {
             // Operations in flight may or may not have reached the drive.
@@ -333,6 +389,22 @@ impl Disk {
         let number = self.fuse.stores.get() + 1;
         self.fuse.stores.set(number);
         self.fuse.fail_at.get() == Some(number) || self.random.once_in(self.faults.get().fail_write)
+    }
+
+    /// Counts a reservation of space. True if it is to be refused.
+    fn refuses(&self) -> bool {
+        let number = self.fuse.reservations.get() + 1;
+        self.fuse.reservations.set(number);
+        self.fuse.refuse_from.get().is_some_and(|from| number >= from) || self.host_full.get()
+    }
+
+    /// Ends an operation whose time has come, or when the drive is released.
+    fn end_or_wait(&self, end: EndOfIo) {
+        if self.hung.get() {
+            self.waiting.borrow_mut().push(end);
+        } else {
+            end(false);
+        }
     }
 
     fn next_order(&self) -> u64 {

@@ -87,6 +87,8 @@ pub struct Machine {
     setup: Setup,
     random: Random,
     openings: Cell<u64>,
+    /// Engine settings of the next openings.
+    tuning: Cell<Tuning>,
     /// Drives that are left out of the next openings.
     pub absent: RefCell<Vec<bool>>,
     /// The newest state that the pool told of, kept beside its drives.
@@ -147,6 +149,7 @@ impl Machine {
             setup: setup.clone(),
             random: Random::new(mix(seed ^ 0xABCD)),
             openings: Cell::new(0),
+            tuning: Cell::new(setup.tuning),
             absent,
             memory: Arc::default(),
             accepts_stale: Cell::new(false),
@@ -156,6 +159,16 @@ impl Machine {
     /// The pool's scheme.
     pub fn scheme(&self) -> &str {
         &self.setup.scheme
+    }
+
+    /// Has the pool opened with these settings from now on.
+    pub fn set_tuning(&self, tuning: Tuning) {
+        self.tuning.set(tuning);
+    }
+
+    /// How the pool is opened.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning.get()
     }
 
     fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
@@ -205,6 +218,11 @@ impl Machine {
         self.fuse.fail_at.set(Some(self.fuse.stores.get() + stores));
     }
 
+    /// Refuses every reservation of space from the one on that is `reservations` of them from now.
+    pub fn refuse_from(&self, reservations: u64) {
+        self.fuse.refuse_from.set(Some(self.fuse.reservations.get() + reservations));
+    }
+
     /// Makes the pool. Call it within [`Machine::boot`].
     ///
     /// # Errors
@@ -235,7 +253,7 @@ impl Machine {
         let now = self.world.wall_clock();
         let memory: Arc<dyn StateMemory> = self.memory.clone();
         let options = OpenOptions {
-            tuning: self.setup.tuning,
+            tuning: self.tuning.get(),
             reactors: Vec::new(),
             nonce,
             now,

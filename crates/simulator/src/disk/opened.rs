@@ -62,10 +62,16 @@ impl Opened {
         let disk = self.disk.clone();
         let happens = Happens { completer: Some(completer) };
         let takes = self.disk.transfer(length) + self.disk.latency();
-        self.disk.world.after(takes, move || {
-            let result = if disk.is_dead() { Err(IoError::new(IoErrorKind::Gone)) } else { effect(&disk) };
-            happens.complete(result);
-        });
+        let ends = move |failing: bool| {
+            let error = match failing {
+                _ if disk.is_dead() => Some(IoErrorKind::Gone),
+                true => Some(IoErrorKind::Medium),
+                false => None,
+            };
+            happens.complete(error.map_or_else(|| effect(&disk), |kind| Err(IoError::new(kind))));
+        };
+        let disk = self.disk.clone();
+        self.disk.world.after(takes, move || disk.end_or_wait(Box::new(ends)));
         io
     }
 
@@ -209,6 +215,7 @@ impl Drive for Opened {
         if !self.disk.begin() {
             return self.never();
         }
-        self.later(0, |_| Ok(0))
+        let refused = self.disk.refuses();
+        self.later(0, move |_| if refused { Err(IoError::new(IoErrorKind::NoSpace)) } else { Ok(0) })
     }
 }
