@@ -48,7 +48,10 @@ pub use drive::{Drive, DriveProperties};
 pub use driver::{Driver, Rouse};
 pub use error::{IoError, IoErrorKind};
 pub use executor::{Reactor, Rest, Task, Yield};
-pub use file::{DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file};
+pub use file::{
+    DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file,
+    is_open_for_writing,
+};
 pub use memory::{Memory, MemoryDrive};
 pub use net::{
     Access, DetachedStream, Listener, NetError, NetErrorKind, Peer, SocketFile, Stream, bind_unix,

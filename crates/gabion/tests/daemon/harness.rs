@@ -251,6 +251,33 @@ impl Drop for Daemon<'_> {
     }
 }
 
+/// A process that has a file open, until it is dropped.
+pub(crate) struct Holder(Child);
+
+impl Holder {
+    /// Opens by the shell's redirection `how`: `<` for reading, `>>` for writing.
+    pub(crate) fn of(path: &str, how: &str) -> Self {
+        let script = format!("exec 3{how}\"$0\"; echo; exec cat");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        // It has opened the file when it says something.
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        Self(child)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
