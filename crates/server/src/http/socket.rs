@@ -103,6 +103,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn hundreds_may_connect_before_the_first_is_accepted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gabion.sock");
+        let (_socket, _listener) = ApiSocket::bind(&path, Access::OWNER).unwrap();
+        // The kernel's own limit may be lower.
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let clients = most.trim().parse::<usize>().unwrap().min(1000);
+        let address = rustix::net::SocketAddrUnix::new(&path).unwrap();
+        let connect = |_| {
+            let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
+            let kind = rustix::net::SocketType::STREAM;
+            let socket =
+                rustix::net::socket_with(rustix::net::AddressFamily::UNIX, kind, flags, None).unwrap();
+            rustix::net::connect(&socket, &address).map(|()| socket)
+        };
+        let connected: Result<Vec<_>, _> = (0..clients).map(connect).collect();
+        assert_eq!(connected.map(|connected| connected.len()), Ok(clients));
+    }
+
+    #[tokio::test]
     async fn what_is_no_socket_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("precious");
