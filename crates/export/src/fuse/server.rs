@@ -14,7 +14,7 @@ use reactor::{Access, Home};
 use super::credit::Credit;
 use super::file::File;
 use super::kernel::{FILE, Kernel};
-use super::mount::{Mount, MountError, MountErrorKind};
+use super::mount::{Mount, MountError, MountErrorKind, forget};
 use super::opens::Opens;
 use crate::Volume;
 
@@ -67,6 +67,7 @@ impl Server {
         let served = serve(kernel, device, &place);
         if served.is_err() {
             mount.cut();
+            forget(&place);
         }
         let (notifier, thread) = served?;
         Ok(Self { mount, credit, opens, notifier, thread: Mutex::new(Some(thread)) })
@@ -95,6 +96,13 @@ impl Server {
 
     /// Takes it away. Whoever has it open finds that everything fails.
     pub fn end(&self) {
+        self.withdraw();
+        forget(self.mount.place());
+    }
+
+    /// Takes it away for a while: nobody can open or make a file in its place until it is served again, or [`forget`] is
+    /// called.
+    pub fn withdraw(&self) {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         if let open @ 1.. = self.opens.close_at_once() {
             tracing::warn!(place = %self.mount.place().display(), open, "a file was taken away that is open");
@@ -112,7 +120,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end();
+        self.withdraw();
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use export::fuse::{File, MountError, MountErrorKind, Options, Server, clear};
+use export::fuse::{File, MountError, MountErrorKind, Options, Server, forget, hold};
 use reactor::{Access, Home, Reactor};
 
 use super::queues::reactors_of;
@@ -52,12 +52,20 @@ impl Fuse {
         vec![self.path(name).to_string_lossy().into_owned()]
     }
 
-    /// Takes away what a daemon that died has left in an export's place, before its pool is there again.
-    pub(super) async fn clear(&self, name: &Name) {
-        let place = self.path(name);
-        if let Ok(Err(error)) = blocking(move || clear(&place)).await {
+    /// Makes sure that nobody can write in an export's place before its pool is there: takes away what a daemon that died has
+    /// left, and makes a node that cannot be opened.
+    pub(super) async fn hold(&self, name: &Name) {
+        let (place, access) = (self.path(name), self.access);
+        if let Ok(Err(error)) = blocking(move || hold(&place, access)).await {
             tracing::warn!(export = %name, %error, "the place of a file is not free");
         }
+    }
+
+    /// Gives the place of an export free that is not served.
+    pub(super) async fn forget(&self, name: &Name) {
+        let place = self.path(name);
+        // What stays cannot be opened, and is known to be ours.
+        let _ = blocking(move || forget(&place)).await;
     }
 
     /// Serves a volume as a file.
@@ -114,10 +122,11 @@ impl Fuse {
         }
     }
 
-    /// Takes a file away, whoever uses it, and waits for what is under way.
+    /// Takes a file away, whoever uses it, and waits for what is under way. Nobody can make another one in its place until
+    /// [`Fuse::forget`].
     pub(super) async fn end(&self, name: &Name) {
         let Some(Served { server, file }) = self.lock().remove(name) else { return };
-        if let Err(error) = blocking(move || server.end()).await {
+        if let Err(error) = blocking(move || server.withdraw()).await {
             tracing::error!(export = %name, %error, "a file was not taken away in order");
         }
         evict(&file).await;
@@ -131,11 +140,14 @@ impl Fuse {
         }
     }
 
-    /// Takes every file away.
-    pub(super) async fn shut_down(&self) {
+    /// Takes every file away, and gives the places of these exports free.
+    pub(super) async fn shut_down(&self, exports: &[Name]) {
         let names: Vec<Name> = self.lock().keys().cloned().collect();
         for name in names {
             self.end(&name).await;
+        }
+        for name in exports {
+            self.forget(name).await;
         }
     }
 }
