@@ -201,7 +201,7 @@ pub(crate) struct CreatePoolArgs {
     /// How many files
     #[arg(long, value_name = "N", requires = "files")]
     pub(crate) count: Option<u16>,
-    /// Destroy what is on the drives. What that is is shown first
+    /// Erase existing data (detected contents are shown first). Drives in use are refused all the same
     #[arg(long)]
     pub(crate) wipe: bool,
     /// Do not ask before wiping

@@ -78,11 +78,12 @@ fn identified_one(drive: &IdentifiedDrive) -> String {
         lines.push(format!("           id {}", pool.id));
     }
     lines.extend(drive.users.iter().map(|user| format!("  in use   {user}")));
-    lines.extend(
-        drive.holds.iter().map(|found| format!("  holds    {} at byte {}", found.what, found.offset)),
-    );
+    lines.extend(drive.holds.iter().map(|found| match found.offset {
+        Some(offset) => format!("  holds    {} at byte {offset}", found.what),
+        None => format!("  holds    {}", found.what),
+    }));
     if drive.users.is_empty() && drive.holds.is_empty() {
-        lines.push("  holds    nothing that is known: a pool may take it".into());
+        lines.push("  holds    nothing: zeros wherever it was looked at, so that a pool may take it".into());
     }
     lines.join("\n") + "\n"
 }

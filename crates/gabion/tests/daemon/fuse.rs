@@ -344,3 +344,44 @@ fn a_file_system_lives_in_a_file() {
     until("nobody has it open", || daemon.json(&["export", "list"])[0]["connections"] == 0);
     daemon.ok(&["export", "delete", "fast/vm01"]);
 }
+
+/// True if nobody can open a place or make a file there, root neither.
+fn is_out_of_reach(place: &Path) -> bool {
+    let open = |create| OpenOptions::new().write(true).create(create).open(place).is_ok();
+    !open(false) && !open(true)
+}
+
+#[test]
+fn nobody_can_write_in_the_place_of_a_file_while_its_pool_is_not_open() {
+    let home = Home::new();
+    let daemon = home.start();
+    if !export(&daemon, &home, &[]) {
+        return;
+    }
+    let place = place(&home);
+    let _mounted = Mounted(&place);
+    open(&place).write_all_at(&[5; BLOCK], 0).unwrap();
+    daemon.kill();
+    // The next daemon cannot open the pool yet, as while that takes its time.
+    std::fs::rename(home.path("drives"), home.path("elsewhere")).unwrap();
+    let mut daemon = home.start();
+    assert_eq!(daemon.json(&["export", "list"])[0]["state"], "waiting");
+    assert!(!is_mounted(&place), "what the last daemon had mounted is gone");
+    assert!(is_out_of_reach(&place));
+    std::fs::rename(home.path("elsewhere"), home.path("drives")).unwrap();
+    daemon.ok(&["pool", "open", "fast"]);
+    let mut found = [0; BLOCK];
+    open(&place).read_exact_at(&mut found, 0).unwrap();
+    assert_eq!(found, [5; BLOCK]);
+    // Nor while the pool is closed; and no daemon or export that is gone leaves anything.
+    daemon.ok(&["pool", "close", "fast", "--force"]);
+    assert!(is_out_of_reach(&place));
+    // In order, although its log has the pool that was not there.
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
+    assert!(std::fs::symlink_metadata(&place).is_err());
+    let daemon = home.start();
+    assert!(is_out_of_reach(&place));
+    daemon.ok(&["export", "delete", "fast/vm01"]);
+    assert!(std::fs::symlink_metadata(&place).is_err());
+}

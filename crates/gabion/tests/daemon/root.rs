@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::harness::Home;
+use super::harness::{Holder, Home};
 use super::nbd::{Client, pattern};
 
 /// Errors of NBD, as numbers.
@@ -222,6 +222,25 @@ fn a_mounted_drive_is_refused_and_its_mount_named() {
     let refusal = daemon.refused(&create);
     assert!(refusal.contains(&format!("in use as {}", device.0)), "{refusal}");
     assert!(std::fs::read_dir(&mounted.0).unwrap().count() > 0);
+    daemon.stop();
+}
+
+#[test]
+fn a_device_that_another_process_writes_to_is_refused_even_to_be_wiped() {
+    let home = Home::new();
+    let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
+    let Some(device) = Loop::new(&drives[4], &[]) else { return };
+    let daemon = home.start();
+    let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--wipe", "--yes", "--drives"];
+    create.extend(drives[..4].iter().map(String::as_str));
+    create.push(&device.0);
+    let writer = Holder::of(&device.0, ">>");
+    let refusal = daemon.refused(&create);
+    let name = device.0.strip_prefix("/dev/").unwrap();
+    let says = format!("process {} (cat) has {name} open for writing", writer.pid());
+    assert!(refusal.contains(&says) && refusal.contains("--wipe does not change this"), "{refusal}");
+    drop(writer);
+    daemon.ok(&create);
     daemon.stop();
 }
 

@@ -5,14 +5,20 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Sameness;
+use super::{Openers, Sameness};
 
 /// Who uses a drive, in words that name them.
-pub(super) fn users(drive: Sameness) -> Vec<String> {
+pub(super) fn users(drive: Sameness, openers: &Openers) -> Vec<String> {
     let mut users = BTreeSet::new();
     match drive {
         Sameness::Device(number) => {
             for device in with_partitions(number) {
+                let name = &device.name;
+                users.extend(
+                    openers
+                        .others(Sameness::Device(device.number))
+                        .map(|(process, by)| format!("process {process} ({by}) has {name} open for writing")),
+                );
                 users.extend(
                     mounts(device.number).into_iter().map(|at| format!("{} is mounted at {at}", device.name)),
                 );
@@ -27,6 +33,11 @@ pub(super) fn users(drive: Sameness) -> Vec<String> {
             }
         }
         Sameness::File(..) => {
+            users.extend(
+                openers
+                    .others(drive)
+                    .map(|(process, by)| format!("process {process} ({by}) has it open for writing")),
+            );
             users.extend(loops(drive).into_iter().map(|device| format!("it is in use as {device}")));
             if is_swap(drive) {
                 users.insert("it is in use as swap space".into());
@@ -149,7 +160,7 @@ mod tests {
         let (major, minor) = (rustix::fs::major(root), rustix::fs::minor(root));
         // In a container the root has no device of its own.
         if Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists() {
-            let users = users(Sameness::Device(root));
+            let users = users(Sameness::Device(root), &Openers::default());
             assert!(users.iter().any(|user| user.contains("is mounted at /")), "{users:?}");
         }
     }
