@@ -127,9 +127,8 @@ impl Control {
         drives: Vec<Option<Rc<dyn Drive>>>,
         slots: Vec<Slot>,
         reserve: Reserve,
-        (space, events): (Arc<Space>, Arc<Events>),
+        (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn StateMemory>>),
         (retire_after, scrub): (u32, Arc<Scrub>),
-        memory: Option<Arc<dyn StateMemory>>,
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
         let errors = errors::Errors::new(&superblock, retire_after);

@@ -381,10 +381,9 @@ async fn open_parts(
 
     let reserve = Reserve::of(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
-    let told = (space, events.clone());
+    let told = (space, events.clone(), options.memory.clone());
     let looks = (options.tuning.retire_after, scrub.clone());
-    let memory = options.memory.clone();
-    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, told, looks, memory);
+    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, told, looks);
     Reactor::current().spawn(control.clone().run()).detach();
     Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
     let home = Home::settle(&Reactor::current(), control.clone());

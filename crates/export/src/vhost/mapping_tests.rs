@@ -37,28 +37,56 @@ fn an_odd_offset_names_the_bytes_that_it_should() {
     assert_eq!(last, [7, 0]);
 }
 
+/// Two huge pages of 2 MiB, which root reserves where there are none, until this is dropped.
+struct HugePages {
+    /// How many were reserved before, if that was changed.
+    before: Option<String>,
+}
+
+impl HugePages {
+    const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+    const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+
+    fn reserve() -> Option<Self> {
+        let number = |path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+        let are_free = || number(Self::FREE).is_some_and(|free| free >= 2);
+        let mut before = None;
+        if !are_free()
+            && let Some(reserved) = number(Self::RESERVED)
+        {
+            before = std::fs::write(Self::RESERVED, (reserved + 2).to_string())
+                .ok()
+                .map(|()| reserved.to_string());
+        }
+        let reserved = Self { before };
+        let found =
+            if are_free() { Ok(()) } else { Err("two of 2 MiB are not free, and cannot be reserved".into()) };
+        test_support::has("huge-pages", found).then_some(reserved)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = std::fs::write(Self::RESERVED, before);
+        }
+    }
+}
+
 #[test]
 fn huge_pages_are_mapped_whole() {
     use rustix::fs::MemfdFlags;
     const HUGE: u64 = 2 << 20;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-    let Ok(file) = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from) else {
-        eprintln!("this test does not apply: the kernel has no huge pages");
-        return;
-    };
+    let Some(_reserved) = HugePages::reserve() else { return };
+    let file = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from).unwrap();
     rustix::fs::ftruncate(&file, 2 * HUGE).unwrap();
     // More than any machine has: refused, and nobody dies of it later.
     let many = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from).unwrap();
     rustix::fs::ftruncate(&many, 1 << 50).unwrap();
     assert!(Mapping::new(many.as_fd(), 0, 1 << 46).is_err());
     // The second of them is what a front end would share, from the middle on.
-    let mapping = match Mapping::new(file.as_fd(), HUGE + 4096, HUGE - 4096) {
-        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-            eprintln!("this test does not apply beyond here: there are no huge pages");
-            return;
-        }
-        mapping => mapping.unwrap(),
-    };
+    let mapping = Mapping::new(file.as_fd(), HUGE + 4096, HUGE - 4096).unwrap();
     let last = (HUGE - 4096 - 1) as usize;
     assert!(mapping.set_byte(0, 5) && mapping.set_byte(last, 6) && !mapping.set_byte(last + 1, 7));
     let (mut first, mut end) = ([0; 2], [0; 1]);

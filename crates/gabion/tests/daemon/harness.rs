@@ -257,11 +257,12 @@ pub(crate) struct Holder(Child);
 impl Holder {
     /// Opens by the shell's redirection `how`: `<` for reading, `>>` for writing.
     pub(crate) fn of(path: &str, how: &str) -> Self {
-        let script = format!("exec 3{how}\"$0\"; echo; exec cat");
+        let script = format!("exec 3{how}\"$0\"; exec cat");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = shell.spawn().unwrap();
-        // It has opened the file when it says something.
+        // It is what it is to be, and has opened the file, when it repeats what it is told.
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         Self(child)
     }

@@ -98,15 +98,15 @@ mod tests {
         /// `how` is the shell's redirection, as in `>>`.
         fn of(path: &Path, how: &str) -> Self {
             let mut child = Command::new("sh")
-                .args(["-c", &format!("exec 3{how}\"$0\"; echo; exec cat")])
+                .args(["-c", &format!("exec 3{how}\"$0\"; exec cat")])
                 .arg(path)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
-            // It has opened the file when it says something.
-            let mut said = [0];
-            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+            // It is what it is to be, and has opened the file, when it repeats what it is told.
+            std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
+            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
             Self(child)
         }
     }

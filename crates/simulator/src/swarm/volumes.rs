@@ -38,11 +38,8 @@ impl Life {
         }
         let result = pool.delete_volume(&name).await;
         self.say(|| format!("delete {name}: {result:?}"));
-        match &result {
-            Ok(()) => {
-                self.volumes.borrow_mut().remove(&name);
-            }
-            Err(_) => {}
+        if result.is_ok() {
+            self.volumes.borrow_mut().remove(&name);
         }
         // Nobody has it open.
         self.tolerate("delete", result, NO_SPACE);
