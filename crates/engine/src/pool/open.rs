@@ -190,7 +190,7 @@ fn without_copies<'a>(
         } else {
             let message = format!(
                 "{path} and {other_path} hold the same drive of pool '{}': one is a copy of the other. Open the pool with \
-                 --drives and without the copy",
+                 --degraded --drives and without the copy",
                 superblock.name
             );
             return Err(Error::new(ErrorKind::NotAPool, message));

@@ -152,7 +152,7 @@ pub(crate) fn newest(found: &[(String, OnDrive)]) -> Result<Superblock> {
     {
         let message = format!(
             "{} and {} were each used without the other since they were last together, or one of them is a very old copy: open \
-             the pool with --drives and only the drives whose data is wanted, then wipe the others and add them again",
+             the pool with --degraded --drives and only the drives whose data is wanted, then wipe the others and add them again",
             apart.path, newest.path
         );
         return Err(Error::new(ErrorKind::NotAPool, message));

@@ -53,6 +53,7 @@ pub(super) struct Written {
 enum Content {
     Block(LayerId, u64),
     Node(Load),
+    Table,
 }
 
 /// What a record wrote to the cells of `row` of which `is_right` does not hold: blocks and map nodes.
@@ -73,7 +74,8 @@ pub(super) fn written_in_row(found: &Found, row: Row, is_right: impl Fn(u8) -> b
                     Content::Block(layer, block.get() + u64::from(left))
                 }
                 Item::Node { layer, level, index } => Content::Node(Load { layer, level, index }),
-                _ => return None,
+                Item::Table { .. } => Content::Table,
+                Item::Unmap { .. } | Item::DropLayer { .. } | Item::Merge { .. } => return None,
             };
             let address = Address::new(found.header.place.segment, format::Column::new(column), row);
             return Some(Written { content, address });
@@ -129,6 +131,9 @@ impl Shard {
                     }
                 }
                 Content::Node(node) => self.save_node(node, address).await,
+                // What it says is in memory.
+                Content::Table if self.tables.rewrite(address) => self.log.checkpoint_due.notify(),
+                Content::Table => {}
             }
         }
     }

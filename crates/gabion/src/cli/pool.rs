@@ -43,7 +43,7 @@ Examples:
         /// The pool
         #[arg(value_name = "POOL")]
         name: String,
-        /// Its drives, in any order. No other drive is used
+        /// Its drives, in any order; others that they name are looked for. With --degraded, no other drive is used
         #[arg(long, num_args = 1.., value_name = "DRIVE")]
         drives: Vec<PathBuf>,
         /// Open an older state than this host has used last. Data written since is lost

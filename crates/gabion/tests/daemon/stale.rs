@@ -53,10 +53,10 @@ fn an_older_half_is_refused_until_that_is_accepted() {
     let daemon = home.start();
     pair(&daemon, &home);
     daemon.ok(&["volume", "create", "fast/old", "--size", "16M"]);
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     daemon.ok(&open_with(&[drive(&home, 0)], &["--degraded"]));
     daemon.ok(&["volume", "create", "fast/new", "--size", "16M"]);
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     daemon.stop();
 
     let daemon = home.start();
@@ -64,8 +64,8 @@ fn an_older_half_is_refused_until_that_is_accepted() {
     let refusal = daemon.refused(&open_with(&older, &["--degraded"]));
     assert!(refusal.contains("old state of pool 'fast'") && refusal.contains("--accept-stale"), "{refusal}");
     daemon.ok(&open_with(&older, &["--degraded", "--accept-stale"]));
-    assert_eq!(volumes(&daemon), ["fast/old"]);
-    daemon.ok(&["pool", "close", "fast"]);
+    assert_eq!(volumes(&daemon), ["old"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     let refusal = daemon.refused(&open_with(&[drive(&home, 0), drive(&home, 1)], &[]));
     assert!(refusal.contains("used without the other"), "{refusal}");
     daemon.stop();
@@ -78,11 +78,11 @@ fn an_old_copy_of_a_drive_is_rebuilt() {
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     std::fs::copy(drive(&home, 0), home.path("copy")).unwrap();
     daemon.ok(&["pool", "open", "fast"]);
     write_everywhere(&home, 9);
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     std::fs::copy(home.path("copy"), drive(&home, 0)).unwrap();
     let checked = run(&mut command(&[
         "check",
@@ -98,7 +98,7 @@ fn an_old_copy_of_a_drive_is_rebuilt() {
     until("the drive is rebuilt", || daemon.pool("fast")["drives"][0]["state"] == "online");
     daemon.ok(&["drive", "fail", "fast", "1", "--yes"]);
     assert_everything_is_there(&home, 9);
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     daemon.stop();
 }
 
@@ -110,14 +110,14 @@ fn a_copy_of_a_drive_in_anothers_place_does_not_keep_the_pool_closed() {
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
     write_everywhere(&home, 4);
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     std::fs::copy(drive(&home, 1), drive(&home, 0)).unwrap();
     let refusal = daemon.refused(&["pool", "open", "fast"]);
     assert!(refusal.contains("one is a copy of the other") && refusal.contains("--degraded"), "{refusal}");
     let good: Vec<String> = (1..5).map(|index| drive(&home, index)).collect();
     daemon.ok(&open_with(&good, &["--degraded"]));
     assert_everything_is_there(&home, 4);
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     let said = daemon.ok(&["pool", "open", "fast", "--degraded"]);
     assert!(said.contains("degraded"), "{said}");
     assert_everything_is_there(&home, 4);
@@ -130,7 +130,7 @@ fn a_drive_that_shrank_is_not_used() {
     let home = Home::new();
     let daemon = home.start();
     daemon.make_pool();
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     File::options().write(true).open(drive(&home, 3)).unwrap().set_len((64 << 20) - 4096).unwrap();
     let drives: Vec<String> = (0..5).map(|index| drive(&home, index)).collect();
     let mut check = vec!["check"];
@@ -154,7 +154,7 @@ fn lost_data_is_the_first_line_of_the_status() {
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
     write_everywhere(&home, 6);
-    daemon.ok(&["pool", "close", "fast"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
     for index in [1, 2] {
         let file = File::options().write(true).read(true).open(drive(&home, index)).unwrap();
         for offset in (DATA_START..64 << 20).step_by(4096) {

@@ -28,8 +28,10 @@ pub(super) struct Wanted {
 pub(super) enum Places {
     /// Where they were last; those that are not there are looked for among all drives of this machine.
     LastFound(Vec<PathBuf>),
-    /// Where somebody says that they are, and nowhere else.
+    /// Where somebody says that they are; others are looked for as well.
     Named(Vec<PathBuf>),
+    /// Where somebody says that they are, and nowhere else.
+    OnlyNamed(Vec<PathBuf>),
 }
 
 /// The drives of a pool.
@@ -84,7 +86,7 @@ impl Found {
 /// When the reactor is gone. Drives that cannot be had are in what it gives.
 pub(super) async fn find(reactor: &Remote, wanted: &Wanted, places: &Places) -> Result<Found> {
     let mut found = Found::default();
-    let (Places::LastFound(paths) | Places::Named(paths)) = places;
+    let (Places::LastFound(paths) | Places::Named(paths) | Places::OnlyNamed(paths)) = places;
     // Side by side: each waits for a while if somebody else has the drive.
     let opening: Vec<_> =
         paths.iter().map(|path| start_opening(path.clone(), DriveOptions::default())).collect();
@@ -94,7 +96,7 @@ pub(super) async fn find(reactor: &Remote, wanted: &Wanted, places: &Places) -> 
             Err(error) => found.refused.push(error),
         }
     }
-    if matches!(places, Places::Named(_)) {
+    if matches!(places, Places::OnlyNamed(_)) {
         return Ok(found);
     }
     if found.members.is_empty() || !found.absent().is_empty() {
@@ -190,9 +192,11 @@ async fn search(reactor: &Remote, wanted: &Wanted, found: &mut Found) -> Result<
         let look =
             DriveOptions { read_only: true, patience: std::time::Duration::ZERO, ..DriveOptions::default() };
         let Ok(drive) = start_opening(path.clone(), look).await? else { continue };
-        let ours = belongs(&wanted, &drive, identify(reactor, &drive).await?).is_ok();
+        let ours = belongs(&wanted, &drive, identify(reactor, &drive).await?);
         drop(drive);
-        if !ours {
+        let Ok(ours) = ours else { continue };
+        // A copy of a drive that is there already takes the place of none.
+        if found.members.iter().any(|(_, pool)| pool.drive == ours.drive) {
             continue;
         }
         let opened = start_opening(inspect::stable_path(&path), DriveOptions::default()).await;

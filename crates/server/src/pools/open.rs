@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How a pool is to be opened.
 #[derive(Default)]
 struct Opening {
-    /// Its drives, if they were named: no others are looked for.
+    /// Its drives, if they were named.
     drives: Vec<PathBuf>,
     missing: Missing,
     /// Open an older state than this host has used.
@@ -79,9 +79,10 @@ impl Pools {
                 (None, Vec::new())
             }
         };
-        let places = match opening.drives.as_slice() {
-            [] => Places::LastFound(last_found),
-            named => Places::Named(named.to_vec()),
+        let places = match (opening.drives.as_slice(), opening.missing) {
+            ([], _) => Places::LastFound(last_found),
+            (named, Missing::Refuse) => Places::Named(named.to_vec()),
+            (named, Missing::WaitUntil(_)) => Places::OnlyNamed(named.to_vec()),
         };
         let transition = if new {
             Transition::begin_new(self, name, "being opened")?

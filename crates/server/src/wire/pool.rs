@@ -311,7 +311,8 @@ pub struct CreatePool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenPool {
-    /// Its drives, by absolute path: no others are used. Where they were last found, and wherever else they are, if absent.
+    /// Its drives, by absolute path; those that are missing among them are looked for, unless `degraded` is set. Where they were
+    /// last found, and wherever else they are, if absent.
     #[serde(default)]
     pub drives: Vec<String>,
     /// Open it although drives are missing. When they come back, what they missed is written to them.
