@@ -199,10 +199,20 @@ impl Shard {
     /// Takes blocks off the list that do not live there any more, or, if they are read again, can be read.
     pub(super) async fn forget_found(&self, read_again: bool) {
         let known: Vec<_> = self.lost.known.borrow().iter().map(|(key, at)| (*key, *at)).collect();
+        // The leaf that could not be read last: all of its blocks stay, and it is not read again for each.
+        let mut unreadable = None;
         for ((layer, block), address) in known {
             // The layer may have been merged into another one since.
             let heir = self.ledger.map.borrow().heirs(layer).last().copied().unwrap_or(layer);
-            let lives = self.lives_at(heir, block, address).await;
+            let leaf = Some((heir, block / LEAF_BLOCKS));
+            if unreadable == leaf {
+                continue;
+            }
+            let look = self.walk(|map| map.lookup_one(heir, block)).await;
+            if look.is_err() {
+                unreadable = leaf;
+            }
+            let lives = look.map_or(true, |entry| entry.address() == Some(address));
             let stays = lives && !(read_again && self.can_be_read(heir, block).await);
             if stays && heir == layer {
                 continue;
