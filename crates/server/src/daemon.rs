@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::blocking::blocking;
+use crate::capacity;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::Exports;
@@ -47,6 +48,7 @@ pub(crate) struct Services {
 /// When it cannot start, or a pool could not be closed in order.
 pub fn serve(config: &Config) -> Result<()> {
     panics::install();
+    capacity::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start: {error}")))?;

@@ -6,6 +6,7 @@
 //! Must not know: on-disk formats, protocols of exports.
 
 mod blocking;
+mod capacity;
 pub mod config;
 mod daemon;
 mod drives;

@@ -44,6 +44,9 @@ pub enum End {
     /// The server stopped, or the export was taken away, and the last replies could not be sent in time.
     #[error("the last replies could not be sent in time")]
     Abandoned,
+    /// The client was slow in its handshake when there was no room for another connection.
+    #[error("it was in its handshake, and another connection needed its place")]
+    Displaced,
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Failed(IoError),

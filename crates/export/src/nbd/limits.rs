@@ -39,7 +39,9 @@ pub(super) const OWN_BYTES: usize = 1 << 20;
 /// What connections may cost, and how long they may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections that one [`super::Server`] serves at once; more are closed as soon as they are made.
+    /// Connections that one [`super::Server`] serves at once. One in eight of these places is for local clients alone, and
+    /// clients over TCP from one host get half of them at most. A connection for which there is no place takes that of the
+    /// oldest one that is still in its handshake, or is closed.
     pub connections: usize,
     /// Requests of one connection that are worked on at once. While there are as many, nothing is read from its socket.
     pub requests: usize,
@@ -59,6 +61,11 @@ pub struct Limits {
     pub stalled: Duration,
     /// Time in which requests are finished and their replies are sent, once the server was told to stop.
     pub drain: Duration,
+}
+
+impl Limits {
+    /// Bytes that a connection holds at most of its own: payload, what it receives into, and what it received before.
+    pub const CONNECTION_BYTES: usize = OWN_BYTES + (1 << 20);
 }
 
 impl Default for Limits {

@@ -10,6 +10,7 @@
 //!
 //! Must not know: how a volume stores, who else uses it.
 
+mod admission;
 mod budget;
 mod end;
 mod execute;

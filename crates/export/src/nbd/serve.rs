@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use reactor::{Notify, Reactor, Stream};
 
+use super::admission::{Admission, Admitted};
 use super::end::End;
 use super::handshake::negotiate;
 use super::intake::{Intake, Movement};
@@ -30,22 +31,40 @@ pub async fn serve_connection<E: Exports>(
     reserve: &Reserve,
     stop: &Stop,
 ) -> End {
+    let Some(admitted) = Admission::new(1).admit(stream.peer()) else { unreachable!("it is the only one") };
+    serve_admitted(stream, exports, limits, reserve, stop, &admitted).await
+}
+
+/// The same for one of several connections.
+pub(super) async fn serve_admitted<E: Exports>(
+    stream: Stream,
+    exports: &E,
+    limits: &Limits,
+    reserve: &Reserve,
+    stop: &Stop,
+    admitted: &Admitted,
+) -> End {
     let peer = stream.peer();
     let mut connection = Connection::new(stream);
     let handshake = negotiate(&connection.stream, &mut connection.intake, exports);
-    let agreement =
-        match race(stop.raised(), race(handshake, Reactor::current().sleep(limits.handshake))).await {
-            First::Left(()) => Err(End::Stopped),
-            First::Right(First::Left(agreement)) => agreement,
-            First::Right(First::Right(())) => Err(End::HandshakeTimeout),
-        };
+    let closed = race(stop.raised(), admitted.displaced());
+    let agreement = match race(closed, race(handshake, Reactor::current().sleep(limits.handshake))).await {
+        First::Left(First::Left(())) => Err(End::Stopped),
+        First::Left(First::Right(())) => Err(End::Displaced),
+        First::Right(First::Left(agreement)) => agreement,
+        First::Right(First::Right(())) => Err(End::HandshakeTimeout),
+    };
     let agreement = match agreement {
         Ok(agreement) => agreement,
         Err(end) => {
-            end.log(peer, None);
+            if let Some(left_out) = admitted.admission().may_log() {
+                end.log(peer, None);
+                log_left_out(left_out);
+            }
             return end;
         }
     };
+    admitted.establish();
     let session = Session::new(agreement, limits, reserve);
     let name = &session.agreement.name;
     tracing::info!(%peer, export = name, "NBD connection opened");
@@ -54,6 +73,16 @@ pub async fn serve_connection<E: Exports>(
     session.outbox.close();
     session.budget.idle().await;
     end
+}
+
+/// Says how many lines were left out of the log, if any were.
+pub(super) fn log_left_out(lines: u64) {
+    if lines > 0 {
+        tracing::warn!(
+            lines,
+            "NBD connections that used no export were closed or refused, and not logged one by one"
+        );
+    }
 }
 
 /// A connection and what has been received on it.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use reactor::{Listener, Reactor, Stream, WaitList};
 
+use super::admission::Admission;
 use super::limits::Limits;
-use super::serve::serve_connection;
+use super::serve::{log_left_out, serve_admitted};
 use crate::race::{First, race};
 use crate::reserve::Reserve;
 use crate::{Exports, Stop};
@@ -26,6 +27,7 @@ pub struct Server<E> {
     limits: Limits,
     reserve: Reserve,
     stop: Stop,
+    admission: Rc<Admission>,
     connections: Cell<usize>,
     closed: WaitList,
 }
@@ -35,7 +37,8 @@ impl<E: Exports + 'static> Server<E> {
     pub fn new(exports: E, limits: Limits) -> Rc<Self> {
         let reserve = Reserve::new(limits.shared_bytes);
         let (stop, closed) = (Stop::default(), WaitList::default());
-        Rc::new(Self { exports, limits, reserve, stop, connections: Cell::new(0), closed })
+        let admission = Admission::new(limits.connections);
+        Rc::new(Self { exports, limits, reserve, stop, admission, connections: Cell::new(0), closed })
     }
 
     /// What is served.
@@ -48,20 +51,24 @@ impl<E: Exports + 'static> Server<E> {
         self.connections.get()
     }
 
-    /// Serves a connection, in a task of its own. Closes it at once if the server is full or was told to stop.
+    /// Serves a connection, in a task of its own. Closes it at once if there is no room for it, or the server was told to
+    /// stop.
     pub fn serve(self: &Rc<Self>, stream: Stream) {
         if self.stop.is_raised() {
             return;
         }
-        if self.connections.get() >= self.limits.connections {
-            let (peer, connections) = (stream.peer(), self.connections.get());
-            tracing::warn!(%peer, connections, "NBD connection refused: the server is full");
+        let Some(admitted) = self.admission.admit(stream.peer()) else {
+            if let Some(left_out) = self.admission.may_log() {
+                let (peer, connections) = (stream.peer(), self.connections.get());
+                tracing::warn!(%peer, connections, "NBD connection refused: there is no room for it");
+                log_left_out(left_out);
+            }
             return;
-        }
+        };
         let counted = Counted::new(self);
         let task = async move {
             let Server { exports, limits, reserve, stop, .. } = &*counted.0;
-            serve_connection(stream, exports, limits, reserve, stop).await;
+            serve_admitted(stream, exports, limits, reserve, stop, &admitted).await;
         };
         Reactor::current().spawn(task).detach();
     }

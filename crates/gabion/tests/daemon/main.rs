@@ -15,6 +15,7 @@ mod exports;
 mod front_end;
 mod fuse;
 mod harness;
+mod hostile;
 mod images;
 mod limits;
 mod members;

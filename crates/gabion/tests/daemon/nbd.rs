@@ -3,6 +3,7 @@
 #![allow(clippy::big_endian_bytes, reason = "NBD is big-endian")]
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -12,9 +13,15 @@ const DISCONNECT: u16 = 2;
 const FLUSH: u16 = 3;
 const TRIM: u16 = 4;
 
+/// A socket of either kind.
+trait Connection: Read + Write + Send {}
+
+impl Connection for UnixStream {}
+impl Connection for TcpStream {}
+
 /// A volume, through its export.
 pub(crate) struct Client {
-    stream: UnixStream,
+    stream: Box<dyn Connection>,
     pub(crate) size: u64,
     pub(crate) read_only: bool,
 }
@@ -22,8 +29,19 @@ pub(crate) struct Client {
 impl Client {
     /// Opens an export; the text is why it could not be.
     pub(crate) fn connect(socket: &Path, export: &str) -> Result<Self, String> {
-        let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
+        let stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
         stream.set_read_timeout(Some(super::harness::DEADLINE)).unwrap();
+        Self::open(Box::new(stream), export)
+    }
+
+    /// The same over TCP.
+    pub(crate) fn connect_tcp(address: SocketAddr, export: &str) -> Result<Self, String> {
+        let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
+        stream.set_read_timeout(Some(super::harness::DEADLINE)).unwrap();
+        Self::open(Box::new(stream), export)
+    }
+
+    fn open(mut stream: Box<dyn Connection>, export: &str) -> Result<Self, String> {
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).map_err(|error| error.to_string())?;
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");

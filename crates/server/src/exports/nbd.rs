@@ -7,13 +7,14 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use export::nbd::{Limits, Server, Stop, accept};
+use export::nbd::{Server, Stop, accept};
 use export::{ListedExport, OpenError, OpenErrorKind, OpenExport};
 use reactor::{Access, Home, Listener, Reactor, Remote, Stream};
 
 use super::listen::{Purpose, listen_tcp, listen_unix};
 use super::table::{Active, Entry, Name, Table};
 use super::volume::{ExportedVolume, Lease};
+use crate::capacity::nbd_limits;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::reactors::{self, Reactors, call_resident};
@@ -85,11 +86,12 @@ impl Nbd {
         table: &Arc<Table>,
     ) -> Result<Self> {
         let mut servers = Vec::new();
+        let limits = nbd_limits(reactors.all().len());
         for remote in reactors.all() {
-            let table = table.clone();
+            let (table, limits) = (table.clone(), limits.clone());
             let start = move || async move {
                 let offered = Offered { table, leases: RefCell::default() };
-                let server = Server::new(offered, Limits::default());
+                let server = Server::new(offered, limits);
                 Home::settle(&Reactor::current(), Rc::new(Local { server }))
             };
             servers.push(remote.call(start).await?);
