@@ -143,3 +143,7 @@ impl DriveRecord {
         Ok(record)
     }
 }
+
+#[cfg(test)]
+#[path = "drive_tests.rs"]
+mod tests;
