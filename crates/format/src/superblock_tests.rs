@@ -109,3 +109,11 @@ fn order_and_descent() {
     elsewhere.lineage.push(Lineage { epoch: 3, nonce: 78 });
     assert!(!reopened.descends_from(&elsewhere) && !elsewhere.descends_from(&reopened));
 }
+
+#[test]
+fn drives_are_found_by_number_and_keys_are_not_shown() {
+    let superblock = sample();
+    assert_eq!(superblock.drive(DriveIndex::new(4)), superblock.drives.get(4));
+    assert_eq!(superblock.drive(DriveIndex::new(5)), None);
+    assert_eq!(format!("{:?}", superblock.key), "PoolKey(..)");
+}
