@@ -6,7 +6,7 @@ use std::sync::Arc;
 use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 
 use crate::error::Result;
-use crate::pool::{DriveSource, Shared, Tuning, assemble, plan_shard};
+use crate::pool::{DriveFindings, DriveSource, Shared, Tuning, assemble, plan_shard};
 use crate::shard::{Candidate, verify_shard};
 use crate::space::Space;
 
@@ -65,6 +65,9 @@ pub struct CheckReport {
     pub records: u64,
     /// Cells of the last rows that a crash left unwritten and an opening would complete.
     pub incomplete: u64,
+    /// Drives of which one copy of the superblock is damaged, by path: a power cut while it was written leaves that, and the next
+    /// opening rewrites it.
+    pub damaged_superblocks: Vec<String>,
     /// What is wrong; empty for a sound pool.
     pub findings: Vec<Finding>,
 }
@@ -74,13 +77,30 @@ pub struct CheckReport {
 /// # Errors
 /// When there is no pool, too many drives are missing, or its tables cannot be read at all.
 pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
-    let assembled = assemble(drives).await?;
+    let mut behind = BTreeSet::new();
+    loop {
+        match check_without(drives, &behind).await? {
+            Ok(report) => return Ok(report),
+            // Grows each time.
+            Err(more) => behind.extend(more),
+        }
+    }
+}
+
+/// Verifies the pool without the drives that are known to be behind; gives others that are.
+async fn check_without(
+    drives: &[Arc<dyn DriveSource>],
+    behind: &BTreeSet<DriveIndex>,
+) -> Result<std::result::Result<CheckReport, BTreeSet<DriveIndex>>> {
+    let assembled = assemble(drives, behind).await?;
     let superblock = &assembled.superblock;
     let mut report = CheckReport {
         pool: superblock.pool,
         name: superblock.name.clone(),
         clean: superblock.clean,
         missing: missing(superblock, &assembled.sources),
+        damaged_superblocks: assembled.found.damaged_superblocks.clone(),
+        findings: drive_findings(&assembled.found),
         ..CheckReport::default()
     };
     let mut zones = BTreeMap::new();
@@ -92,6 +112,9 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     for index in 0..superblock.shards.len() {
         let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default(), &shared);
         let (candidate, examination) = Candidate::examine(plan, true).await?;
+        if !examination.behind.is_empty() {
+            return Ok(Err(examination.behind));
+        }
         report.incomplete += examination.completed;
         for (drive, zone) in examination.zones {
             if let Some(other) = zones.insert((drive, zone), index) {
@@ -123,7 +146,21 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
             }
         }
     }
-    Ok(report)
+    Ok(Ok(report))
+}
+
+/// What superblocks and sizes of drives tell.
+fn drive_findings(found: &DriveFindings) -> Vec<Finding> {
+    let damaged = |message: String| Finding::new(FindingKind::Damaged, None, message);
+    let stale = found.stale.iter().map(|path| {
+        damaged(format!("{path} holds an old copy of itself: an opening takes it as missing and rebuilds it"))
+    });
+    let shrunk = found.shrunk.iter().map(|drive| {
+        damaged(format!("{drive} is smaller than when it joined the pool: an opening takes it as missing"))
+    });
+    let copies =
+        found.copies.iter().map(|path| damaged(format!("{path} is a copy of another drive of the pool")));
+    stale.chain(shrunk).chain(copies).collect()
 }
 
 fn missing(superblock: &Superblock, sources: &[Option<Arc<dyn DriveSource>>]) -> Vec<String> {

@@ -11,6 +11,7 @@ use reactor::{Drive, Io, Span, Window, Writable};
 use smallvec::SmallVec;
 
 use crate::bad_reads::BadReads;
+use crate::in_flight::InFlight;
 
 /// What becomes of what lies on a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +24,19 @@ pub(crate) enum Standing {
     Lost,
 }
 
+/// A drive in one of its terms in the pool: lost and back again, it has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DriveTerm {
+    pub(crate) index: DriveIndex,
+    term: u32,
+}
+
 /// One drive.
 struct Slot {
     /// `None` if it is not in use.
     drive: Option<Rc<dyn Drive>>,
+    /// How often it has joined.
+    term: u32,
     online: Cell<bool>,
     leaving: Cell<bool>,
     /// Written since its last flush began.
@@ -41,6 +51,7 @@ impl Slot {
         let properties = drive.as_ref().map(|drive| drive.properties());
         let in_memory = drive.as_ref().is_some_and(|drive| drive.window(0, BLOCK).is_some());
         Self {
+            term: 0,
             online: Cell::new(drive.is_some()),
             leaving: Cell::new(false),
             drive,
@@ -76,7 +87,8 @@ impl Drives {
         slots.resize_with(count, || Slot::new(None));
         if let Some(slot) = slots.get_mut(index.index()) {
             assert!(slot.usable().is_none(), "D1: drive {index} is in use already");
-            *slot = Slot::new(Some(drive));
+            let term = slot.term + 1;
+            *slot = Slot { term, ..Slot::new(Some(drive)) };
         }
     }
 
@@ -118,13 +130,27 @@ impl Drives {
 
     /// Starts a flush of one drive, whatever was written to it; `None` if it may not be used. Done at once where completed writes
     /// are durable.
-    pub(crate) fn flush(&self, index: DriveIndex) -> Option<Io> {
-        self.with(index, |slot, drive| if slot.volatile { drive.flush() } else { Io::ready(Ok(0)) })
+    pub(crate) fn flush(&self, index: DriveIndex) -> Option<InFlight> {
+        self.with(index, |slot, drive| {
+            InFlight::new(if slot.volatile { drive.flush() } else { Io::ready(Ok(0)) })
+        })
     }
 
     /// Starts a read; `None` if the drive may not be used.
-    pub(crate) fn read(&self, index: DriveIndex, offset: u64, into: &[Span]) -> Option<Io> {
-        self.with(index, |_, drive| drive.read(offset, into))
+    pub(crate) fn read(
+        &self,
+        index: DriveIndex,
+        offset: u64,
+        into: &[Span],
+    ) -> Option<(DriveTerm, InFlight)> {
+        self.with(index, |slot, drive| {
+            (DriveTerm { index, term: slot.term }, InFlight::new(drive.read(offset, into)))
+        })
+    }
+
+    /// True if the drive is in use, in this term: what an I/O of an earlier one ended with says nothing of it.
+    pub(crate) fn is_in_term(&self, drive: DriveTerm) -> bool {
+        self.with(drive.index, |slot, _| slot.term == drive.term).unwrap_or(false)
     }
 
     /// What `look` makes of bytes that lie in this process's memory; `None` if they do not, or if the drive may not be used.
@@ -163,20 +189,20 @@ impl Drives {
     }
 
     /// Starts a write; `None` if the drive may not be used.
-    pub(crate) fn write(&self, index: DriveIndex, offset: u64, from: &[Span]) -> Option<Io> {
+    pub(crate) fn write(&self, index: DriveIndex, offset: u64, from: &[Span]) -> Option<InFlight> {
         self.with(index, |slot, drive| {
             slot.dirty.set(true);
-            drive.write(offset, from)
+            InFlight::new(drive.write(offset, from))
         })
     }
 
     /// Starts a flush of every drive that was written since its last one and forgets on power loss.
-    pub(crate) fn flush_dirty(&self) -> Vec<(DriveIndex, Io)> {
+    pub(crate) fn flush_dirty(&self) -> Vec<(DriveIndex, InFlight)> {
         let mut flushes = Vec::new();
         for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
             let Some(drive) = slot.usable() else { continue };
             if slot.dirty.replace(false) && slot.volatile {
-                flushes.push((index, drive.flush()));
+                flushes.push((index, InFlight::new(drive.flush())));
             }
         }
         flushes

@@ -32,6 +32,8 @@ pub enum ErrorKind {
     ReadOnly,
     /// The drives hold no pool, or parts of different ones, or too few of one.
     NotAPool,
+    /// The drives hold an older state of the pool than is known of.
+    Stale,
     /// Written by another version of the format.
     Version,
 }

@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod fair;
 mod geometry;
+mod in_flight;
 mod latched;
 mod ledger;
 mod log;
@@ -36,9 +37,9 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{
-    Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, Member, NewVolume, OpenOptions,
-    OpenReport, Pool, PoolOnDrive, PoolStatus, Tuning, VolumeInfo, VolumeUsage, check_name, create, erase,
-    identify, open,
+    Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, LostRange, Member, NewVolume, OpenOptions,
+    OpenReport, Pool, PoolOnDrive, PoolStatus, StateMemory, StateStamp, Tuning, VolumeInfo, VolumeUsage,
+    check_name, create, erase, identify, open,
 };
 pub use repair::{RepairLimits, RepairState, RepairStatus, UsersLately};
 pub use scrub::ScrubStatus;

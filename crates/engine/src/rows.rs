@@ -16,12 +16,13 @@ use std::rc::Rc;
 use codec::{Code, ColumnSet, crc32c};
 use format::limits::BLOCK;
 use format::{Address, Column, DriveIndex, Row, Scheme, SegmentId};
-use reactor::{Buffer, Io, IoError, IoErrorKind, Span};
+use reactor::{Buffer, IoError, IoErrorKind, Span};
 use smallvec::SmallVec;
 
 use crate::bad_reads::BadRead;
-use crate::drives::Drives;
+use crate::drives::{DriveTerm, Drives};
 use crate::error::{Error, Place, Result};
+use crate::in_flight::InFlight;
 use crate::segments::Segments;
 pub(crate) use pieces::Piece;
 
@@ -33,7 +34,7 @@ pub(crate) struct Rows {
     /// Blocks that other columns had to give back although their own drive is in use.
     pub(crate) repaired: Cell<u64>,
     /// A drive that said it is gone; the shard reports it.
-    pub(crate) gone: RefCell<Vec<(DriveIndex, IoError)>>,
+    pub(crate) gone: RefCell<Vec<(DriveTerm, IoError)>>,
 }
 
 /// Blocks that lie one below the other in one column.
@@ -69,6 +70,18 @@ impl Held {
     }
 }
 
+/// Keeps a segment's zones from being given to other data (S3); taken back when it is dropped.
+pub(crate) struct SegmentPin<'a> {
+    rows: &'a Rows,
+    id: SegmentId,
+}
+
+impl Drop for SegmentPin<'_> {
+    fn drop(&mut self) {
+        self.rows.segments.borrow_mut().unpin(self.id);
+    }
+}
+
 /// How a verified read came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -92,6 +105,12 @@ impl Rows {
             repaired: Cell::new(0),
             gone: RefCell::default(),
         }
+    }
+
+    /// Pins a segment that exists.
+    pub(crate) fn pin(&self, id: SegmentId) -> SegmentPin<'_> {
+        self.segments.borrow_mut().pin(id);
+        SegmentPin { rows: self, id }
     }
 
     /// The code of a scheme.
@@ -135,9 +154,9 @@ impl Rows {
     }
 
     /// Starts reading cells from `address` down; `None` if they are not on a drive in use.
-    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveIndex, Io)> {
+    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveTerm, InFlight)> {
         let cell = self.segments.borrow().cell(address)?;
-        Some((cell.drive, self.drives.read(cell.drive, cell.offset, into)?))
+        self.drives.read(cell.drive, cell.offset, into)
     }
 
     /// Ends a read that [`Rows::start_read`] began: verifies it, and mends what does not verify.
@@ -149,8 +168,8 @@ impl Rows {
         run: Run,
         crcs: &[u32],
         into: &Span,
-        drive: DriveIndex,
-        io: Io,
+        drive: DriveTerm,
+        io: InFlight,
     ) -> Result<Outcome> {
         match io.await {
             Ok(_) if into.peek(|bytes| verify(bytes, crcs)) => return Ok(Outcome::Direct),
@@ -162,12 +181,14 @@ impl Rows {
     }
 
     /// Notes that a drive failed to read what lies at `address`, or says that it is gone.
-    fn note_error(&self, address: Address, drive: DriveIndex, error: IoError) {
-        if error.kind() == IoErrorKind::Gone {
+    fn note_error(&self, address: Address, drive: DriveTerm, error: IoError) {
+        if !self.drives.is_in_term(drive) {
+            tracing::debug!(drive = %drive.index, %error, "a read from before the drive was lost has ended");
+        } else if error.kind() == IoErrorKind::Gone {
             self.gone.borrow_mut().push((drive, error));
         } else {
-            tracing::warn!(%drive, %address, %error, "a drive failed a read");
-            self.note_bad_read(address, drive, false);
+            tracing::warn!(drive = %drive.index, %address, %error, "a drive failed a read");
+            self.note_bad_read(address, drive.index, false);
         }
     }
 
@@ -198,7 +219,7 @@ impl Rows {
                         target.copy_from(0, private.as_slice());
                         continue;
                     }
-                    Ok(_) => self.note_wrong(address, drive),
+                    Ok(_) => self.note_wrong(address, drive.index),
                     Err(error) => self.note_error(address, drive, error),
                 }
             }

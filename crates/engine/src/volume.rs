@@ -1,7 +1,8 @@
 //! Volumes: byte ranges over the shards.
 //!
-//! A volume's blocks are dealt out to the shards ([`Slices`]). A request is cut at slice borders and at what one record takes; the pieces run side by side. A write of up to 256 KiB that lies within one slice is there
-//! whole after a crash, or not at all.
+//! A volume's blocks are dealt out to the shards ([`Slices`]). A request is cut at slice borders and at what one record takes;
+//! the pieces run side by side. A write that touches up to [`Pool::atomic_write_bytes`] of blocks within one slice is there
+//! whole after a crash, or not at all, wherever in its blocks it begins and ends.
 
 mod extents;
 mod slices;
@@ -120,6 +121,8 @@ impl AttachedVolume {
         self.check(offset, into.len() as u64)?;
         if self.shared.meter.is_limited() {
             Box::pin(self.wait_for_limits(into.len() as u64)).await;
+            // The volume may have become smaller, or have been deleted (F5).
+            self.check(offset, into.len() as u64)?;
         }
         if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
             let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
@@ -205,6 +208,7 @@ impl AttachedVolume {
         self.check_write(offset, data.len() as u64)?;
         if self.shared.meter.is_limited() {
             Box::pin(self.wait_for_limits(data.len() as u64)).await;
+            self.check_write(offset, data.len() as u64)?;
         }
         if !is_aligned(offset, data.len()) {
             // On the heap, as in `read`.
@@ -237,36 +241,28 @@ impl AttachedVolume {
         }
     }
 
-    /// A write with partial blocks at its ends: those one by one, under their locks.
+    /// A write that begins or ends within a block. Each piece is one request, its partial blocks included.
     async fn write_unaligned(&self, offset: u64, data: &Span) -> Result<()> {
         let end = offset + data.len() as u64;
-        let mut at = offset;
-        while at < end {
-            let skip = usize::try_from(at - offset).unwrap_or(usize::MAX);
-            let within = at % BLOCK as u64;
-            let whole = end - end % BLOCK as u64;
-            let next = if within != 0 || at >= whole { end.min(at - within + BLOCK as u64) } else { whole };
-            let length = usize::try_from(next - at).unwrap_or(usize::MAX);
-            let bytes = data.slice(skip..skip + length);
-            if within == 0 && length.is_multiple_of(BLOCK) {
-                self.write_aligned(at, &bytes).await?;
-            } else {
-                self.write_part(at, bytes).await?;
-            }
-            at = next;
-        }
-        Ok(())
+        let first = offset / BLOCK as u64;
+        let pieces = self.shared.slices.cut(first, end.div_ceil(BLOCK as u64) - first, PIECE);
+        all(pieces.iter().map(|piece| {
+            let start = first * BLOCK as u64 + piece.at;
+            let (from, to) = (offset.max(start), end.min(start + piece.blocks * BLOCK as u64));
+            let index = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
+            let bytes = data.slice(index(from - offset)..index(to - offset));
+            self.write_bytes(*piece, index(from - start), bytes)
+        }))
+        .await
     }
 
-    async fn write_part(&self, offset: u64, data: Span) -> Result<()> {
-        let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
-        let within = usize::try_from(offset % BLOCK as u64).unwrap_or(usize::MAX);
-        let volume = self.shared.id;
-        match self.shard(shard)? {
-            ShardAccess::Here(shard) => shard.write_part(volume, block, within, &data).await,
+    async fn write_bytes(&self, piece: Piece, within: usize, data: Span) -> Result<()> {
+        let (volume, block) = (self.shared.id, piece.block);
+        match self.shard(piece.shard)? {
+            ShardAccess::Here(shard) => shard.write_bytes(volume, block, within, &data).await,
             ShardAccess::There(home) => {
                 let write = move |shard: Rc<Shard>| async move {
-                    shard.write_part(volume, block, within, &data).await
+                    shard.write_bytes(volume, block, within, &data).await
                 };
                 home.call(write).await?
             }

@@ -3,7 +3,7 @@
 use crate::error::assert_storable;
 use crate::limits::{DRIVE_PATH_MAX, DRIVE_ZONES_MIN};
 use crate::wire::{Reader, Writer};
-use crate::{DriveId, FormatError, Generation};
+use crate::{DriveId, FormatError, Generation, StateStamp};
 
 /// How the pool sees one of its drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,12 @@ pub struct DriveRecord {
     pub state: DriveState,
     /// The generation at which it took this state.
     pub since: Generation,
+    /// The newest state of the pool that the drive is known to hold: everything durable at that time that belongs on it was
+    /// there. Zero for a drive that has just joined. A drive that shows an older state is an old copy of itself.
+    pub confirmed: StateStamp,
+    /// The newest state that called the drive in use when it was lost or removed; zero before. With `confirmed`, it names the
+    /// openings that the drive took part in last, however many openings later it shows up again.
+    pub left_at: StateStamp,
     /// What it did not answer as it should.
     pub errors: DriveErrors,
     /// The path by which it was last opened, for messages and as the first place to look.
@@ -115,6 +121,8 @@ impl DriveRecord {
         out.u32(self.zones);
         out.u8(self.state.to_byte());
         out.u64(self.since.get());
+        self.confirmed.encode(out);
+        self.left_at.encode(out);
         out.u64(self.errors.unreadable);
         out.u64(self.errors.wrong);
         out.u64(self.errors.last);
@@ -130,6 +138,8 @@ impl DriveRecord {
             zones: input.u32()?,
             state: DriveState::from_byte(input.u8()?)?,
             since: Generation::new(input.u64()?),
+            confirmed: StateStamp::decode(input)?,
+            left_at: StateStamp::decode(input)?,
             errors: DriveErrors {
                 unreadable: input.u64()?,
                 wrong: input.u64()?,

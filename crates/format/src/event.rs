@@ -66,6 +66,15 @@ kinds! {
     DriveFailing = 19,
     /// A drive holds something else than was written, or does not give it; the text says where, the amount is the blocks.
     Damaged = 20,
+    /// A drive shows an older state than it was given, as an old copy of it would: nothing on it is believed, and all of it is
+    /// rebuilt; the text is its path.
+    DriveStale = 21,
+    /// A copy of the superblock on a drive is damaged, and rewritten; the text is its path.
+    SuperblockDamaged = 22,
+    /// Every drive in use shows a damaged copy beside the superblock that was used: a newer state may have been lost.
+    StateUncertain = 23,
+    /// Blocks of volumes are unreadable, and no other column gives them back; the amount is how many more.
+    BlocksLost = 24,
     /// A scrub began.
     ScrubStarted = 25,
     /// A scrub came to its end; the amount is the damaged blocks, the text what else there is to say.

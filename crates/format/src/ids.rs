@@ -94,6 +94,8 @@ impl LayerId {
     pub const SYSTEM: Self = Self(1);
     /// The layer that holds the pool's event log.
     pub const EVENTS: Self = Self(2);
+    /// The layer that holds, in each shard, the list of its lost blocks.
+    pub const LOST: Self = Self(3);
     /// The first layer of a volume.
     pub const FIRST_USER: Self = Self(16);
 }

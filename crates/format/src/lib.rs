@@ -20,6 +20,7 @@ mod ids;
 mod item;
 mod layers;
 pub mod limits;
+mod lost;
 mod mac;
 mod record;
 mod scheme;
@@ -43,11 +44,12 @@ pub use ids::{
 };
 pub use item::{Item, UnmapMode};
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
+pub use lost::{LOST_PER_BLOCK, LostBlock, decode_lost, encode_lost};
 pub use mac::PoolKey;
-pub use record::{Header, RecordPlace, UnverifiedHeader, header_blocks_for};
+pub use record::{AuthenticHeader, Header, RecordPlace, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
-pub use superblock::{Lineage, ShardRecord, Superblock, UnverifiedSuperblock};
+pub use superblock::{Lineage, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};
 pub use tables::{
     CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass, SegmentColumn, SegmentRecord,
     SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,
@@ -56,4 +58,4 @@ pub use tables::{
 pub use volume::{VolumeKind, VolumeRecord, VolumeService, VolumeSpread, VolumeState};
 
 /// Version of the whole on-disk format. Any change to a layout raises it; an older or newer pool is refused.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;

@@ -184,11 +184,16 @@ impl UnverifiedHeader {
         self.blocks
     }
 
-    /// Verifies the MAC over the header, and that zeros fill its blocks, and decodes it. `header` is the header's blocks, whole.
+    /// Verifies the MAC over the header's used bytes, and that zeros fill the rest of its blocks. `header` is the header's
+    /// blocks, whole.
     ///
     /// # Errors
-    /// Anything that does not verify or that no writer stores.
-    pub fn verify(&self, header: &[u8], key: &PoolKey) -> Result<Header, FormatError> {
+    /// [`FormatError::Truncated`] or [`FormatError::Checksum`]: the blocks are not what a writer of this pool stored.
+    pub fn authenticate<'a>(
+        &self,
+        header: &'a [u8],
+        key: &PoolKey,
+    ) -> Result<AuthenticHeader<'a>, FormatError> {
         let mut input = Reader::new(header);
         input.raw(10)?;
         let shard = ShardIndex::new(input.u16()?);
@@ -202,26 +207,61 @@ impl UnverifiedHeader {
         let items = input.u32()? as usize;
         let payload = input.u32()? as usize;
         let used = input.u32()? as usize;
-        let used_bytes = header.get(..used).ok_or(FormatError::Truncated)?;
-        let (before, rest) = used_bytes.split_at_checked(MAC_AT).ok_or(FormatError::Truncated)?;
+        let bytes = header.get(..used).ok_or(FormatError::Truncated)?;
+        let (before, rest) = bytes.split_at_checked(MAC_AT).ok_or(FormatError::Truncated)?;
         let (_, after) = rest.split_at_checked(MAC_BYTES).ok_or(FormatError::Truncated)?;
         if key.mac(&[before, &[0; MAC_BYTES], after]) != mac {
             return Err(FormatError::Checksum);
         }
-        // The rest of the blocks is no less a part of their cells: a recovery goes by what they hold.
+        // The rest of the blocks is part of their cells: a recovery compares cells whole.
         if header.iter().skip(used).any(|byte| *byte != 0) {
-            return Err(FormatError::Invalid("bytes behind a header"));
+            return Err(FormatError::Checksum);
         }
+        let place = RecordPlace { pool, shard, segment, incarnation, row, sequence, durable };
+        Ok(AuthenticHeader { place, header_blocks: self.blocks, items, payload, bytes })
+    }
+
+    /// [`UnverifiedHeader::authenticate`], then [`AuthenticHeader::decode`].
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn verify(&self, header: &[u8], key: &PoolKey) -> Result<Header, FormatError> {
+        self.authenticate(header, key)?.decode()
+    }
+}
+
+/// A header whose MAC verified: a writer of this pool stored it. Its items are not decoded yet.
+pub struct AuthenticHeader<'a> {
+    place: RecordPlace,
+    header_blocks: u8,
+    items: usize,
+    payload: usize,
+    /// The used bytes.
+    bytes: &'a [u8],
+}
+
+impl AuthenticHeader<'_> {
+    /// Where and when the record was written.
+    pub fn place(&self) -> &RecordPlace {
+        &self.place
+    }
+
+    /// Decodes the items.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] or [`FormatError::Truncated`] for contents that this release never writes. The header is
+    /// authentic, so this is a bug of the writer, never the end of a log.
+    pub fn decode(&self) -> Result<Header, FormatError> {
+        let Self { place, header_blocks: blocks, items, payload, bytes } = *self;
         check_counts(items, payload)?;
-        let mut input = Reader::new(used_bytes);
+        let mut input = Reader::new(bytes);
         input.raw(FIXED)?;
         let items = (0..items).map(|_| Item::decode(&mut input)).collect::<Result<Vec<_>, _>>()?;
         let crcs = (0..payload).map(|_| input.u32()).collect::<Result<Vec<_>, _>>()?;
-        let place = RecordPlace { pool, shard, segment, incarnation, row, sequence, durable };
-        if check_header(&place, &items, crcs.len())? != (HeaderSize { blocks: self.blocks, used }) {
+        if check_header(&place, &items, crcs.len())? != (HeaderSize { blocks, used: bytes.len() }) {
             return Err(FormatError::Invalid("header length"));
         }
-        Ok(Header { place, header_blocks: self.blocks, items, crcs })
+        Ok(Header { place, header_blocks: blocks, items, crcs })
     }
 }
 

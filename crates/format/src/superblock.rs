@@ -42,6 +42,38 @@ pub struct Lineage {
     pub nonce: u64,
 }
 
+/// Names one state of a pool: an opening, and a generation within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateStamp {
+    /// The opening; epoch 0 for no state.
+    pub opening: Lineage,
+    /// Version of the superblock within the opening.
+    pub generation: Generation,
+}
+
+impl StateStamp {
+    /// True if the stamp names a state.
+    pub fn is_set(&self) -> bool {
+        self.opening.epoch > 0
+    }
+
+    /// True if this state comes before `other`, both being of one history.
+    pub fn is_before(&self, other: &Self) -> bool {
+        (self.opening.epoch, self.generation) < (other.opening.epoch, other.generation)
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        out.u64(self.opening.epoch);
+        out.u64(self.opening.nonce);
+        out.u64(self.generation.get());
+    }
+
+    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let opening = Lineage { epoch: input.u64()?, nonce: input.u64()? };
+        Ok(Self { opening, generation: Generation::new(input.u64()?) })
+    }
+}
+
 /// The state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -172,16 +204,22 @@ impl Superblock {
         (self.epoch().epoch, self.generation) >= (other.epoch().epoch, other.generation)
     }
 
-    /// True if `older` is a state that this pool went through: its newest opening is among ours.
-    pub fn descends_from(&self, older: &Self) -> bool {
-        let theirs = older.epoch();
-        let forgotten = self.lineage.first().is_some_and(|first| theirs.epoch < first.epoch);
-        self.pool == older.pool && (forgotten || self.lineage.contains(&theirs))
+    /// Names this state.
+    pub fn stamp(&self) -> StateStamp {
+        StateStamp { opening: self.epoch(), generation: self.generation }
     }
 
-    /// True if `older` was written by one of the openings that this state remembers: not by one that went on apart from it.
-    pub fn remembers(&self, older: &Self) -> bool {
-        self.pool == older.pool && self.lineage.contains(&older.epoch())
+    /// True if `older`, found on the drive `drive`, is this state or one that its history went through: the newest opening of
+    /// `older` is among the last ones of this state, or is one of the two that the drive's record names. Each drive that was
+    /// away for long is accounted for by its own record, so a proof of a fork does not age.
+    pub fn accounts_for(&self, older: &Self, drive: DriveId) -> bool {
+        let theirs = older.epoch();
+        let recorded = || {
+            let record = self.drives.iter().find(|record| record.id == drive);
+            record
+                .is_some_and(|record| theirs == record.confirmed.opening || theirs == record.left_at.opening)
+        };
+        self.pool == older.pool && (self.lineage.contains(&theirs) || recorded())
     }
 
     /// The record of a drive.

@@ -13,7 +13,7 @@ const WITHOUT_RECENT_MAX: usize = 80
     + (2 + NAME_MAX)
     + (9 + 16 * LINEAGE_MAX)
     + 40
-    + (73 + 2 + DRIVE_PATH_MAX) * DRIVES_MAX
+    + (121 + 2 + DRIVE_PATH_MAX) * DRIVES_MAX
     + 26 * SHARDS_MAX
     + (97 + 8 * SHARDS_MAX);
 

@@ -140,7 +140,7 @@ fn what_no_writer_stores_is_refused() {
     for state in [0, 7] {
         assert_eq!(resealed(&superblock, |bytes| bytes[drive + 28] = state), invalid("drive state"));
     }
-    let long = |bytes: &mut Vec<u8>| bytes[drive + 73..drive + 75].copy_from_slice(&[0, 1]);
+    let long = |bytes: &mut Vec<u8>| bytes[drive + 121..drive + 123].copy_from_slice(&[0, 1]);
     assert_eq!(resealed(&superblock, long), invalid("text length"));
     let running = |bytes: &mut Vec<u8>| {
         let at = bytes.len() - 16 - 97 + 8;

@@ -10,6 +10,11 @@ pub(crate) fn sample() -> Superblock {
         zones: 1020,
         state: if index == 2 { DriveState::Failed } else { DriveState::Online },
         since: Generation::new(u64::from(index)),
+        confirmed: StateStamp {
+            opening: Lineage { epoch: 2, nonce: 5 },
+            generation: Generation::new(u64::from(index)),
+        },
+        left_at: StateStamp::default(),
         errors: DriveErrors { unreadable: u64::from(index), zones: 3, ..DriveErrors::default() },
         path: format!("/dev/disk/by-id/nvme-{index}"),
     };
@@ -104,10 +109,32 @@ fn order_and_descent() {
     let mut reopened = newer.clone();
     reopened.lineage.push(Lineage { epoch: 3, nonce: 77 });
     reopened.generation = Generation::new(1);
-    assert!(reopened.is_at_least(&newer) && reopened.descends_from(&old));
+    let drive = old.drives[0].id;
+    assert!(reopened.is_at_least(&newer) && reopened.accounts_for(&old, drive));
     let mut elsewhere = newer;
     elsewhere.lineage.push(Lineage { epoch: 3, nonce: 78 });
-    assert!(!reopened.descends_from(&elsewhere) && !elsewhere.descends_from(&reopened));
+    assert!(!reopened.accounts_for(&elsewhere, drive) && !elsewhere.accounts_for(&reopened, drive));
+    assert!(old.stamp().is_before(&reopened.stamp()) && !reopened.stamp().is_before(&old.stamp()));
+}
+
+/// Openings push the older ones out of the list; a drive's record still tells an old state of it from a fork.
+#[test]
+fn a_fork_is_told_from_an_old_state_however_many_openings_later() {
+    let mut old = sample();
+    let drive = old.drives[0].id;
+    let mut newer = old.clone();
+    newer.drives[0].left_at = old.stamp();
+    newer.drives[0].confirmed.opening = old.lineage[0];
+    newer.lineage = (100..108).map(|epoch| Lineage { epoch, nonce: epoch }).collect();
+    assert!(newer.accounts_for(&old, drive));
+    assert!(!newer.accounts_for(&old, old.drives[1].id) || newer.drives[1].confirmed.opening == old.epoch());
+    let mut fork = old.clone();
+    fork.lineage.push(Lineage { epoch: 3, nonce: 78 });
+    assert!(!newer.accounts_for(&fork, drive));
+    old.lineage.pop();
+    assert!(newer.accounts_for(&old, drive), "the state before the last one that it may hold");
+    old.lineage[0].nonce += 1;
+    assert!(!newer.accounts_for(&old, drive));
 }
 
 #[test]

@@ -20,6 +20,9 @@ use tokio::net::UnixStream;
 /// Longest time for an answer: nothing that the API does at once takes long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Pause before the next try while the daemon's queue of connections is full.
+const QUEUE_PAUSE: Duration = Duration::from_millis(5);
+
 /// A daemon, by its socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -89,9 +92,7 @@ impl Client {
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Vec<u8>) -> Result<(StatusCode, Bytes)> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| unreachable_daemon(&self.socket, &error))?;
+        let stream = self.connect().await.map_err(|error| unreachable_daemon(&self.socket, &error))?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.lost(&error))?;
         let connection = tokio::spawn(connection);
@@ -107,6 +108,19 @@ impl Client {
         let body = response.into_body().collect().await.map_err(|error| self.lost(&error))?.to_bytes();
         connection.abort();
         Ok((status, body))
+    }
+
+    /// Connects. While the daemon's queue of connections is full, it is tried again: the kernel does not say when it no longer
+    /// is.
+    async fn connect(&self) -> io::Result<UnixStream> {
+        loop {
+            match UnixStream::connect(&self.socket).await {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(QUEUE_PAUSE).await
+                }
+                result => return result,
+            }
+        }
     }
 
     fn lost(&self, error: &hyper::Error) -> Error {
@@ -159,5 +173,26 @@ mod tests {
         {
             assert_eq!(segment(name), encoded);
         }
+    }
+
+    #[tokio::test]
+    async fn a_daemon_whose_queue_of_connections_is_full_is_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("gabion.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        // The kernel lets one more in than it is told.
+        rustix::net::listen(&listener, 0).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let _first = UnixStream::connect(&path).await.unwrap();
+        let refused = UnixStream::connect(&path).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        let client = Client::new(path);
+        let connecting = tokio::spawn(async move { client.connect().await });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!connecting.is_finished(), "it was tried while there was no room");
+        listener.accept().unwrap();
+        assert!(connecting.await.unwrap().is_ok());
     }
 }

@@ -17,16 +17,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("vm", &[]),
     ("fuzz", &[]),
     ("gabion", &["bench", "format", "server", "vm"]),
+    ("test-support", &[]),
 ];
 
 /// What tests may use besides.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("format", &["fuzz"]),
-    ("export", &["fuzz"]),
-    ("server", &["fuzz"]),
     ("vm", &["fuzz"]),
-    ("gabion", &["simulator", "fuzz"]),
+    ("reactor", &["test-support"]),
+    ("export", &["fuzz", "test-support"]),
+    ("server", &["fuzz", "test-support"]),
+    ("bench", &["test-support"]),
+    ("gabion", &["simulator", "fuzz", "test-support"]),
 ];
+
+/// What only tests may link.
+const TESTS_ONLY: [&str; 3] = ["simulator", "fuzz", "test-support"];
 
 fn allowed(table: &'static [(&str, &[&str])], room: &str) -> &'static [&'static str] {
     table.iter().find(|(name, _)| *name == room).map_or(&[], |(_, rooms)| rooms)
@@ -57,12 +63,12 @@ fn rooms_use_only_what_they_may() {
 }
 
 #[test]
-fn the_product_contains_neither_simulator_nor_fuzzer() {
+fn the_product_does_not_contain_what_is_for_tests() {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();
     for package in &metadata.packages {
         let linked = |kind| matches!(kind, DependencyKind::Normal | DependencyKind::Build);
         let mut linked = package.dependencies.iter().filter(|dependency| linked(dependency.kind));
-        let tests_only = ["simulator", "fuzz"];
-        assert!(linked.all(|other| !tests_only.contains(&other.name.as_str())), "{} links one", package.name);
+        let is_for_tests = |name: &str| TESTS_ONLY.contains(&name);
+        assert!(linked.all(|dependency| !is_for_tests(&dependency.name)), "{} links it", package.name);
     }
 }

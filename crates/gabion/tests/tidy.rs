@@ -44,6 +44,19 @@ fn no_test_is_switched_off() {
 }
 
 #[test]
+fn a_test_whose_requirement_is_missing_fails_unless_it_is_skipped_by_name() {
+    let excuse = concat!("does not ", "apply");
+    let is_excuse = |line: &str| line.contains("print") && line.contains(excuse);
+    let excused = wrong_lines(|_, line| is_excuse(line));
+    assert!(excused.is_empty(), "use test_support: {excused:#?}");
+    // What CI runs skips none.
+    for script in ["run", ".ci/run"] {
+        let text = std::fs::read_to_string(root().join(script)).unwrap();
+        assert!(!text.contains("GABION_SKIP"), "{script} skips tests");
+    }
+}
+
+#[test]
 fn nothing_is_matched_and_forgotten() {
     let start = concat!("matches", "!(");
     let ends = |line: &str| line.is_empty() || line.ends_with([';', '{', '}']);

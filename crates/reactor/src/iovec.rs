@@ -50,7 +50,6 @@ impl Pieces {
         Self { spans, total, done: 0 }
     }
 
-    #[cfg(test)]
     pub(crate) fn spans(&self) -> &[Span] {
         &self.spans
     }

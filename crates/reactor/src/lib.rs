@@ -48,9 +48,14 @@ pub use drive::{Drive, DriveProperties};
 pub use driver::{Driver, Rouse};
 pub use error::{IoError, IoErrorKind};
 pub use executor::{Reactor, Rest, Task, Yield};
-pub use file::{DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file};
+pub use file::{
+    DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file,
+    is_open_for_writing,
+};
 pub use memory::{Memory, MemoryDrive};
-pub use net::{DetachedStream, Listener, NetError, NetErrorKind, Peer, Stream};
+pub use net::{
+    Access, DetachedStream, Listener, NetError, NetErrorKind, Peer, SocketFile, Stream, bind_unix,
+};
 pub use patience::Patience;
 pub use platform::{Backend, Platform, PlatformError, UnknownBackend};
 pub use prefetch::prefetch;

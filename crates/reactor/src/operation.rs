@@ -56,6 +56,8 @@ pub(crate) struct Transfer {
     pub(crate) pieces: Pieces,
     /// Progress counts in multiples of this: direct I/O cannot go on in the middle of a sector.
     unit: usize,
+    /// The pieces are memory of ours.
+    is_bounced: bool,
     bounce: Option<Box<Bounce>>,
 }
 
@@ -133,6 +135,7 @@ impl Operation {
             // What it means is known to whoever gave it.
             (Self::Command(_), errno) => Step::Done(Err(errno.into())),
             (_, Errno::INTR | Errno::AGAIN) => Step::Again,
+            (Self::Transfer(transfer), Errno::FAULT) => transfer.faulted(),
             (Self::Accept(_), errno) if was_of_the_connection(errno) => Step::Again,
             (Self::Allocate(allocate), errno) => allocate.failed(errno),
             (_, errno) => Step::Done(Err(errno.into())),
@@ -155,7 +158,7 @@ fn was_of_the_connection(errno: Errno) -> bool {
 
 impl Transfer {
     pub(crate) fn new(direction: Direction, offset: u64, spans: &[Span], unit: usize) -> Self {
-        Self { direction, offset, pieces: Pieces::new(spans), unit, bounce: None }
+        Self { direction, offset, pieces: Pieces::new(spans), unit, is_bounced: false, bounce: None }
     }
 
     /// A transfer through memory that direct I/O can reach, for spans that it cannot.
@@ -168,7 +171,18 @@ impl Transfer {
         let pieces = Pieces::new(&[reachable]);
         let into = spans.iter().cloned().collect();
         let bounce = (direction == Direction::In).then(|| Box::new(Bounce { buffer, into }));
-        Self { direction, offset, pieces, unit, bounce }
+        Self { direction, offset, pieces, unit, is_bounced: true, bounce }
+    }
+
+    /// The system could not reach the memory: a guest's, of which pages were taken away. That is not the drive's failure, so
+    /// all of it goes through memory of ours instead. What is copied from there meets the missing pages in this process,
+    /// where their owner sees to it.
+    fn faulted(&mut self) -> Step {
+        if self.is_bounced {
+            return Step::Done(Err(Errno::FAULT.into()));
+        }
+        *self = Self::bounced(self.direction, self.offset, self.pieces.spans(), self.unit);
+        Step::Again
     }
 
     /// Where in the file the next byte lies.

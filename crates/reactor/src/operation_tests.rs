@@ -53,6 +53,36 @@ fn an_interrupted_operation_is_tried_again() {
     assert_eq!(failed.map_err(IoError::kind), Err(IoErrorKind::Medium));
 }
 
+#[test]
+fn memory_that_the_system_cannot_reach_is_gone_around_once() {
+    let (one, other) = (Buffer::zeroed(1024), Buffer::zeroed(3072));
+    let spans = [one.span(), other.span()];
+    let mut read = Operation::Transfer(Transfer::new(Direction::In, 1 << 20, &spans, 512));
+    assert!(matches!(read.advance(Ok(512)), Step::Again));
+    assert!(matches!(read.advance(Err(Errno::FAULT)), Step::Again));
+    assert_eq!(position(&read), 1 << 20, "all of it again: what came before may be gone");
+    let Operation::Transfer(transfer) = &read else { panic!("not a transfer") };
+    let [around] = transfer.pieces.spans() else { panic!("in one piece") };
+    assert!(spans.iter().all(|span| span.as_ptr() != around.as_ptr()) && around.len() == 4096);
+    around.copy_from(0, &[7; 4096]);
+    assert_eq!(done(read.advance(Ok(4096))), Ok(4096));
+    drop(read);
+    drop(spans);
+    assert!(one.as_slice().iter().chain(other.as_slice()).all(|byte| *byte == 7));
+
+    let mut write = Operation::Transfer(Transfer::new(Direction::Out, 0, &[one.span(), other.span()], 512));
+    assert!(matches!(write.advance(Err(Errno::FAULT)), Step::Again));
+    let Operation::Transfer(transfer) = &write else { panic!("not a transfer") };
+    let [around] = transfer.pieces.spans() else { panic!("in one piece") };
+    assert!(around.peek(|bytes| bytes.iter().all(|byte| *byte == 7)));
+    let failed = done(write.advance(Err(Errno::FAULT)));
+    assert_eq!(
+        failed.map_err(IoError::errno),
+        Err(Errno::FAULT.raw_os_error()),
+        "our own memory cannot be missing"
+    );
+}
+
 fn allocate(action: Allocation) -> Operation {
     Operation::Allocate(Allocate { action, offset: 0, length: 4096 })
 }

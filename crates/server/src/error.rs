@@ -31,6 +31,8 @@ pub enum ErrorKind {
     NotAPool,
     /// Drives of the pool are missing, though it could do without them.
     Incomplete,
+    /// The drives hold an older state of the pool than this host has used.
+    Stale,
     /// So many drives are lost that the pool takes no more writes.
     PoolFailed,
     /// A drive or file failed.
@@ -61,6 +63,7 @@ impl ErrorKind {
             | Self::NotOpen
             | Self::NotAPool
             | Self::Incomplete
+            | Self::Stale
             | Self::Version
             | Self::ShuttingDown => false,
         }
@@ -149,6 +152,7 @@ impl From<engine::Error> for Error {
                 (ErrorKind::Invalid, Some("'gabion volume clone' makes a volume of a snapshot"))
             }
             Engine::NotAPool => (ErrorKind::NotAPool, None),
+            Engine::Stale => (ErrorKind::Stale, None),
             Engine::Version => (ErrorKind::Version, None),
         };
         let converted = Self::new(kind, error.to_string());

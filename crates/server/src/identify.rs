@@ -1,6 +1,7 @@
 //! What drives are and hold, for people: the system's view, foreign marks, our own pools.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::FoundOnDrive;
@@ -9,7 +10,7 @@ use reactor::{DriveOptions, Remote};
 use crate::blocking::blocking;
 use crate::drives::OpenDrive;
 use crate::error::{Error, Result};
-use crate::inspect::{self, Inspection};
+use crate::inspect::{self, Inspection, Openers};
 use crate::wire::{Finding, IdentifiedDrive, PoolOnDrive};
 
 /// Looks at each of these drives.
@@ -18,17 +19,19 @@ use crate::wire::{Finding, IdentifiedDrive, PoolOnDrive};
 /// When the reactor is gone. What is wrong with a drive is in its entry.
 pub(crate) async fn all(reactor: &Remote, paths: Vec<PathBuf>) -> Result<Vec<IdentifiedDrive>> {
     let mut identified = Vec::new();
+    let openers = Arc::new(blocking(Openers::scan).await?);
     for path in paths {
-        identified.push(one(reactor, path).await?);
+        identified.push(one(reactor, path, openers.clone()).await?);
     }
     Ok(identified)
 }
 
-async fn one(reactor: &Remote, path: PathBuf) -> Result<IdentifiedDrive> {
+async fn one(reactor: &Remote, path: PathBuf, openers: Arc<Openers>) -> Result<IdentifiedDrive> {
     let (looked_at, stable) = (path.clone(), path.clone());
-    let inspected =
-        blocking(move || inspect::inspect(&looked_at).map(|seen| (seen, inspect::stable_path(&stable))))
-            .await?;
+    let inspected = blocking(move || {
+        inspect::inspect(&looked_at, &openers).map(|seen| (seen, inspect::stable_path(&stable)))
+    })
+    .await?;
     let (inspection, stable) = match inspected {
         Ok(inspected) => inspected,
         Err(error) => return Ok(unreadable(path, error)),
@@ -51,7 +54,8 @@ async fn one(reactor: &Remote, path: PathBuf) -> Result<IdentifiedDrive> {
 }
 
 fn describe(inspection: &Inspection, stable: PathBuf) -> IdentifiedDrive {
-    let finding = |found: &inspect::Signature| Finding { what: found.what.to_owned(), offset: found.offset };
+    let finding =
+        |found: &inspect::Signature| Finding { what: found.what.clone().into_owned(), offset: found.offset };
     IdentifiedDrive {
         path: inspection.path.to_string_lossy().into_owned(),
         stable_path: Some(stable.to_string_lossy().into_owned()),

@@ -80,6 +80,7 @@ fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
         rows: report.rows,
         records: report.records,
         incomplete: report.incomplete,
+        damaged_superblocks: report.damaged_superblocks,
         findings: report.findings.into_iter().map(finding).collect(),
         seconds: took.as_secs_f64(),
     }

@@ -4,12 +4,13 @@
 //! only one daemon uses a state directory.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use reactor::Access;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,21 @@ pub(crate) struct Remembered {
     pub(crate) pools: BTreeMap<String, RememberedPool>,
     /// What is exported.
     pub(crate) exports: Vec<RememberedExport>,
+    /// The newest state of each pool that this host has used, by the pool's identity: drives with an older one are stale.
+    #[serde(default)]
+    pub(crate) newest: BTreeMap<String, RememberedState>,
+}
+
+/// A state of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RememberedState {
+    /// Number of the opening.
+    pub(crate) epoch: u64,
+    /// Random number of the opening.
+    pub(crate) nonce: u64,
+    /// Version of the superblock within the opening.
+    pub(crate) generation: u64,
 }
 
 /// A pool that the daemon knows.
@@ -60,7 +76,7 @@ pub(crate) struct RememberedExport {
 
 impl Default for Remembered {
     fn default() -> Self {
-        Self { version: VERSION, pools: BTreeMap::new(), exports: Vec::new() }
+        Self { version: VERSION, pools: BTreeMap::new(), exports: Vec::new(), newest: BTreeMap::new() }
     }
 }
 
@@ -89,8 +105,7 @@ impl State {
             )
             .hint("--state-dir names another directory")
         };
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(directory).map_err(|error| failed("make files", error))?;
+        Access::OWNER.make_directories(directory).map_err(|error| failed("make files", error))?;
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         let lock = options.open(directory.join("lock")).map_err(|error| failed("make files", error))?;

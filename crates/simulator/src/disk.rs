@@ -3,7 +3,8 @@
 //! The pristine content and the faults are kept apart: a page is what was written to it; on top of that lie unreadable
 //! pages and flipped bits. At a power cut every page with unflushed writes is kept, dropped, torn between old and new at a
 //! 512-byte sector, or garbled in the sectors that were being written. A write that fails leaves all of its pages, some or none; a flush
-//! that fails may have kept what it was for, or lost it.
+//! that fails may have kept what it was for, or lost it. The operations of a drive that hangs end when it is released, late or with an
+//! error.
 
 mod opened;
 
@@ -36,6 +37,9 @@ struct Unflushed {
     /// The drive has said that it is done.
     completed: bool,
 }
+
+/// Ends an operation, with an error if it is told to.
+type EndOfIo = Box<dyn FnOnce(bool)>;
 
 /// How a drive misbehaves, beyond forgetting at power cuts. Chances are once in so many operations; 0 is never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,22 +82,37 @@ struct State {
     dead: bool,
 }
 
+/// A copy of the durable pages of a drive.
+#[derive(Clone)]
+pub struct Image(BTreeMap<u64, Page>);
+
 /// A simulated drive.
 pub struct Disk {
     name: String,
     options: DiskOptions,
     faults: Cell<Faults>,
+    /// Nanoseconds that an operation takes now, at least and at most.
+    latency: Cell<(u64, u64)>,
+    /// Bytes, now.
+    size: Cell<u64>,
+    /// Nanoseconds after which reads that are submitted now say that the drive is gone.
+    hang: Cell<Option<u64>>,
     world: Rc<World>,
     random: Random,
     order: Cell<u64>,
     /// When the bytes of what was submitted so far are through.
     free_at: Cell<u64>,
     state: RefCell<State>,
+    /// The drive hangs: operations whose time has come wait for its release.
+    hung: Cell<bool>,
+    waiting: RefCell<Vec<EndOfIo>>,
+    /// The file system under the drive is full: no space can be reserved.
+    host_full: Cell<bool>,
     /// Operations that the drives of a run took together, and after how many the power is cut.
     fuse: Rc<Fuse>,
 }
 
-/// Cuts the power after a number of drive operations, and lets one write or flush fail.
+/// Cuts the power after a number of drive operations, lets one write or flush fail, and refuses reservations of space.
 #[derive(Default)]
 pub struct Fuse {
     /// Operations submitted so far.
@@ -104,6 +123,10 @@ pub struct Fuse {
     pub stores: Cell<u64>,
     /// This one of them fails.
     pub fail_at: Cell<Option<u64>>,
+    /// Reservations of space submitted so far.
+    pub reservations: Cell<u64>,
+    /// From this one on they are refused: the host has no space.
+    pub refuse_from: Cell<Option<u64>>,
 }
 
 impl Disk {
@@ -117,6 +140,9 @@ impl Disk {
         };
         Rc::new(Self {
             name,
+            latency: Cell::new(options.latency),
+            size: Cell::new(options.size),
+            hang: Cell::new(None),
             options,
             faults: Cell::default(),
             world,
@@ -124,6 +150,9 @@ impl Disk {
             order: Cell::new(0),
             free_at: Cell::new(0),
             state: RefCell::new(state),
+            hung: Cell::new(false),
+            waiting: RefCell::default(),
+            host_full: Cell::new(false),
             fuse,
         })
     }
@@ -138,9 +167,76 @@ impl Disk {
         self.faults.set(faults);
     }
 
+    /// Reads that are submitted from now on hang for so many nanoseconds, and say then that the drive is gone, whatever has become
+    /// of it meanwhile.
+    pub fn set_hang(&self, hang: Option<u64>) {
+        self.hang.set(hang);
+    }
+
+    /// The drive has so many bytes from now on.
+    pub fn set_size(&self, size: u64) {
+        self.size.set(size);
+    }
+
+    /// A copy of what is durable on the drive.
+    pub fn image(&self) -> Image {
+        Image(self.state.borrow().durable.clone())
+    }
+
+    /// Puts a copy of a drive in this one's place.
+    pub fn restore(&self, image: &Image) {
+        let mut state = self.state.borrow_mut();
+        state.durable = image.0.clone();
+        state.cache.clear();
+        state.unreadable.clear();
+    }
+
+    /// Operations take so many nanoseconds from now on, at least and at most.
+    pub fn set_latency(&self, low: u64, high: u64) {
+        self.latency.set((low, high));
+    }
+
     /// Every operation fails from now on, or works again.
     pub fn set_dead(&self, dead: bool) {
         self.state.borrow_mut().dead = dead;
+        if dead {
+            self.release(true);
+        }
+    }
+
+    /// Operations do not end any more until [`Disk::release`].
+    pub fn hang(&self) {
+        self.hung.set(true);
+    }
+
+    /// True until [`Disk::release`].
+    pub fn is_hung(&self) -> bool {
+        self.hung.get()
+    }
+
+    /// The operations that wait since [`Disk::hang`] end, each in its own time, and those that are submitted from now on end as usual. If
+    /// `failing`, those that waited have no effect and end with an error.
+    pub fn release(&self, failing: bool) {
+        self.hung.set(false);
+        for end in self.waiting.take() {
+            self.world.after(self.latency(), move || end(failing));
+        }
+    }
+
+    /// The file system under the drive is full from now on, or has space again: [`reactor::Drive::reserve`] says so.
+    pub fn set_host_full(&self, full: bool) {
+        self.host_full.set(full);
+    }
+
+    /// True while no space can be reserved.
+    pub fn is_host_full(&self) -> bool {
+        self.host_full.get()
+    }
+
+    /// Nothing waits any more: who asked is no more.
+    fn forget_waiting(&self) {
+        self.hung.set(false);
+        self.waiting.take();
     }
 
     /// It is plugged in again after it was pulled out: what it had in its cache went with the power.
@@ -178,6 +274,7 @@ impl Disk {
 
     /// The power fails: decides what becomes of every page that was not flushed.
     pub fn cut_power(&self) {
+        self.forget_waiting();
         let mut state = self.state.borrow_mut();
         let cache = std::mem::take(&mut state.cache);
         for (page, writes) in cache {
@@ -229,6 +326,7 @@ impl Disk {
 
     /// The process dies and the drive does not notice: everything that was submitted is done.
     pub fn settle(&self) {
+        self.forget_waiting();
         let mut state = self.state.borrow_mut();
         for writes in state.cache.values_mut() {
             // Operations in flight may or may not have reached the drive.
@@ -261,7 +359,7 @@ impl Disk {
     }
 
     fn latency(&self) -> u64 {
-        let (low, high) = self.options.latency;
+        let (low, high) = self.latency.get();
         let factor = if self.random.once_in(self.faults.get().stall) { 1000 } else { 1 };
         self.random.between(low, high) * factor
     }
@@ -293,6 +391,22 @@ impl Disk {
         self.fuse.fail_at.get() == Some(number) || self.random.once_in(self.faults.get().fail_write)
     }
 
+    /// Counts a reservation of space. True if it is to be refused.
+    fn refuses(&self) -> bool {
+        let number = self.fuse.reservations.get() + 1;
+        self.fuse.reservations.set(number);
+        self.fuse.refuse_from.get().is_some_and(|from| number >= from) || self.host_full.get()
+    }
+
+    /// Ends an operation whose time has come, or when the drive is released.
+    fn end_or_wait(&self, end: EndOfIo) {
+        if self.hung.get() {
+            self.waiting.borrow_mut().push(end);
+        } else {
+            end(false);
+        }
+    }
+
     fn next_order(&self) -> u64 {
         self.order.set(self.order.get() + 1);
         self.order.get()
@@ -306,7 +420,7 @@ impl Disk {
         if self.state.borrow().dead {
             return Err(IoError::new(IoErrorKind::Gone));
         }
-        let inside = offset.checked_add(length).is_some_and(|end| end <= self.options.size);
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.size.get());
         if inside { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange)) }
     }
 

@@ -22,17 +22,23 @@ pub mod world;
 #[cfg(test)]
 mod errors_tests;
 #[cfg(test)]
+mod lost_tests;
+#[cfg(test)]
 mod members_tests;
 #[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
 mod returns_tests;
 #[cfg(test)]
+mod safety_tests;
+#[cfg(test)]
 mod schedule_tests;
 #[cfg(test)]
 mod scrub_tests;
 #[cfg(test)]
 mod snapshot_tests;
+#[cfg(test)]
+mod stale_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -3,8 +3,13 @@
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use simulator::swarm::{Stats, run_seed};
-use simulator::sweep::{ALL, Swath, sweep, sweep_failures};
+use simulator::swarm::{Operations, Stats, run_seed};
+use simulator::sweep::{
+    ALL, DamageCounts, Swath, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_full_hosts,
+};
+
+/// What the sweep over damaged pages is called among the operations.
+const DAMAGE: &str = "Damage";
 
 /// Simulated drives, power cuts and faults against the storage engine.
 #[derive(Parser)]
@@ -15,7 +20,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Cut the power at every drive operation of every engine operation; let every write and flush of them fail.
+    /// Cut the power at every drive operation of every engine operation; let every write and flush of them fail, and every host be full.
     Sweep {
         /// How often each cut and each failure is tried, with different outcomes.
         #[arg(long, default_value_t = 3)]
@@ -35,6 +40,9 @@ enum Command {
         /// Go on after a failure.
         #[arg(long)]
         keep_going: bool,
+        /// Only the operations of the seeds in the regression test.
+        #[arg(long)]
+        basic: bool,
     },
     /// Run one seed and say what happens; with RUST_LOG=engine=debug, what the engine says too.
     Seed {
@@ -43,6 +51,9 @@ enum Command {
         /// Say nothing but the result.
         #[arg(long)]
         quiet: bool,
+        /// Only the operations of the seeds in the regression test.
+        #[arg(long)]
+        basic: bool,
     },
 }
 
@@ -52,17 +63,23 @@ fn main() -> anyhow::Result<()> {
             say_what_the_engine_says();
             run_sweep(outcomes, only.as_deref())
         }
-        Command::Swarm { first, seeds, keep_going } => run_swarm(first, seeds, keep_going),
-        Command::Seed { seed, quiet } => {
+        Command::Swarm { first, seeds, keep_going, basic } => {
+            run_swarm(first, seeds, keep_going, operations(basic))
+        }
+        Command::Seed { seed, quiet, basic } => {
             if !quiet {
                 say_what_the_engine_says();
             }
-            let stats =
-                run_seed(seed, !quiet).map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
+            let stats = run_seed(seed, operations(basic), !quiet)
+                .map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
             println!("seed {seed}: {stats:?}");
             Ok(())
         }
     }
+}
+
+fn operations(basic: bool) -> Operations {
+    if basic { Operations::Basic } else { Operations::All }
 }
 
 fn say_what_the_engine_says() {
@@ -72,34 +89,57 @@ fn say_what_the_engine_says() {
 
 fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let start = Instant::now();
-    let mut sum = Swath::default();
+    let is_wanted = |name: &str| only.is_none_or(|only| only == name);
+    let (mut sum, mut damage) = (Swath::default(), DamageCounts::default());
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
+        let options = SweepOptions { outcomes, ..SweepOptions::new(scheme, drives) };
         for operation in ALL {
-            if only.is_some_and(|only| only != format!("{operation:?}")) || !operation.fits(scheme) {
-                continue;
+            if is_wanted(&format!("{operation:?}")) && operation.fits(scheme) {
+                sum.add(&sweep_operation(operation, &options)?);
             }
-            let cut = sweep(operation, scheme, drives, outcomes, 1).map_err(anyhow::Error::msg)?;
-            let failed =
-                sweep_failures(operation, scheme, drives, outcomes, 1).map_err(anyhow::Error::msg)?;
-            println!("{scheme} {operation:?}: {} cuts, {} failures", cut.cuts, failed.failures);
-            sum = Swath { cuts: sum.cuts + cut.cuts, failures: sum.failures + failed.failures };
+        }
+        if is_wanted(DAMAGE) {
+            let counts = sweep_damage(&options).map_err(anyhow::Error::msg)?;
+            println!("{options} {DAMAGE}: {counts:?}");
+            damage.add(&counts);
         }
     }
-    anyhow::ensure!(sum.cuts > 0, "there is no such operation; they are {ALL:?}");
-    let Swath { cuts, failures } = sum;
-    let seconds = start.elapsed().as_secs_f64();
+    anyhow::ensure!(
+        sum.cuts + damage.pages > 0,
+        "there is no such operation; they are {ALL:?}, and {DAMAGE}"
+    );
+    let Swath { cuts, failures, full_hosts } = sum;
+    let (pages, seconds) = (damage.pages, start.elapsed().as_secs_f64());
     println!(
-        "sweep: {cuts} power cuts, {failures} failures of writes and flushes in {seconds:.1} s, nothing lost"
+        "sweep: {cuts} power cuts, {failures} failures of writes and flushes, {full_hosts} full hosts, {pages} damaged \
+         pages in {seconds:.1} s, nothing lost"
     );
     Ok(())
 }
 
-fn run_swarm(first: u64, seeds: u64, keep_going: bool) -> anyhow::Result<()> {
+/// Everything that is swept of an operation on a scheme.
+fn sweep_operation(operation: Swept, options: &SweepOptions<'_>) -> anyhow::Result<Swath> {
+    let write_through = SweepOptions { write_through: true, outcomes: 1, ..*options };
+    let mut sum = Swath::default();
+    for swath in [
+        sweep(operation, options),
+        sweep(operation, &write_through),
+        sweep_failures(operation, options),
+        sweep_full_hosts(operation, options),
+    ] {
+        sum.add(&swath.map_err(anyhow::Error::msg)?);
+    }
+    let Swath { cuts, failures, full_hosts } = sum;
+    println!("{options} {operation:?}: {cuts} cuts, {failures} failures, {full_hosts} full hosts");
+    Ok(sum)
+}
+
+fn run_swarm(first: u64, seeds: u64, keep_going: bool, operations: Operations) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut sum = Stats::default();
     let mut failed = 0;
     for seed in first..first + seeds {
-        match std::panic::catch_unwind(|| run_seed(seed, false)) {
+        match std::panic::catch_unwind(|| run_seed(seed, operations, false)) {
             Ok(Ok(stats)) => sum.add(&stats),
             Ok(Err(message)) => {
                 failed += 1;

@@ -2,8 +2,8 @@
 //!
 //! A volume is cells of one sector. Every write has a start, an end, and perhaps an acknowledgement, on one logical clock.
 //! A read may see a write unless a later one (begun after it ended) was acknowledged before the read began. After a crash
-//! the same holds with the last acknowledged flush in place of the read. What a crash left is then read, and is the truth
-//! from there on.
+//! the same holds with the last acknowledged flush in place of the read, or, on drives without volatile caches, with the last
+//! acknowledged write. What a crash left is then read, and is the truth from there on.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +42,10 @@ pub struct VolumeModel {
     pub sector: u32,
     cells: Vec<Cell>,
     writes: Vec<Write>,
-    /// Start of the last flush that was acknowledged.
+    /// What was acknowledged by then is durable: the start of the last flush that was acknowledged.
     flushed: u64,
+    /// Writes are durable when they are acknowledged.
+    write_through: bool,
 }
 
 /// A write that has begun.
@@ -64,7 +66,7 @@ impl VolumeModel {
     /// A volume of zeros.
     pub fn new(size: u64, sector: u32) -> Self {
         let cells = vec![Cell::default(); usize::try_from(size / u64::from(sector)).unwrap_or(0)];
-        Self { sector, cells, writes: Vec::new(), flushed: 0 }
+        Self { sector, cells, writes: Vec::new(), flushed: 0, write_through: false }
     }
 
     /// Size in bytes.
@@ -100,6 +102,14 @@ impl VolumeModel {
             write.end = Some(now);
             write.acknowledged = acknowledged;
         }
+        if acknowledged && self.write_through {
+            self.flushed(now);
+        }
+    }
+
+    /// Sets whether writes are durable when they are acknowledged: no drive has a volatile cache.
+    pub fn set_write_through(&mut self, write_through: bool) {
+        self.write_through = write_through;
     }
 
     /// True if no write is running.
@@ -107,7 +117,7 @@ impl VolumeModel {
         self.writes.iter().all(|write| write.end.is_some())
     }
 
-    /// A flush that began at `start` was acknowledged.
+    /// What was acknowledged by `start` is durable: a flush that began then was acknowledged.
     pub fn flushed(&mut self, start: u64) {
         self.flushed = self.flushed.max(start);
     }
@@ -155,6 +165,20 @@ impl VolumeModel {
                     describe(sector, number, self.sector),
                     self.history(cell)
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that bytes that were read from cell `first` on were written there at some time, or are zeros: nothing is torn or from elsewhere.
+    ///
+    /// # Errors
+    /// What is wrong, if it is.
+    pub fn check_own(&self, first: u64, bytes: &[u8]) -> Result<(), String> {
+        for (number, sector) in (first..).zip(bytes.chunks(self.sector as usize)) {
+            if sector != content(tag_of(sector), number, self.sector) {
+                let found = describe(sector, number, self.sector);
+                return Err(format!("cell {number} ({} bytes): found {found}", self.sector));
             }
         }
         Ok(())

@@ -1,16 +1,18 @@
 //! One run: drives, a pool on them, and its life from crash to crash.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future as _;
-use std::pin::pin;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use engine::{
     CheckReport, CreateOptions, DriveSource, FindingKind, FoundOnDrive, Member, OpenOptions, OpenReport,
-    Pool, PoolOnDrive, Tuning,
+    Pool, PoolOnDrive, StateMemory, StateStamp, Tuning,
 };
+use format::PoolId;
 use reactor::Reactor;
 
 use crate::disk::{Disk, DiskOptions, Fuse};
@@ -85,8 +87,41 @@ pub struct Machine {
     setup: Setup,
     random: Random,
     openings: Cell<u64>,
+    /// Engine settings of the next openings.
+    tuning: Cell<Tuning>,
     /// Drives that are left out of the next openings.
     pub absent: RefCell<Vec<bool>>,
+    /// The newest state that the pool told of, kept beside its drives.
+    pub memory: Arc<Memory>,
+    /// The next openings take an older state than that.
+    pub accepts_stale: Cell<bool>,
+}
+
+/// Keeps the newest state of the pool beside the drives; openings are held to it only where a test asks for that.
+#[derive(Default)]
+pub struct Memory {
+    newest: Mutex<Option<StateStamp>>,
+    is_asked: AtomicBool,
+}
+
+impl Memory {
+    /// From now on openings must not find an older state.
+    pub fn ask(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+}
+
+impl StateMemory for Memory {
+    fn newest(&self, _: PoolId) -> Option<StateStamp> {
+        let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.filter(|_| self.is_asked.load(Ordering::Relaxed))
+    }
+
+    fn remember(&self, _: PoolId, state: StateStamp) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(async move {
+            *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        })
+    }
 }
 
 impl Machine {
@@ -114,13 +149,26 @@ impl Machine {
             setup: setup.clone(),
             random: Random::new(mix(seed ^ 0xABCD)),
             openings: Cell::new(0),
+            tuning: Cell::new(setup.tuning),
             absent,
+            memory: Arc::default(),
+            accepts_stale: Cell::new(false),
         }
     }
 
     /// The pool's scheme.
     pub fn scheme(&self) -> &str {
         &self.setup.scheme
+    }
+
+    /// Has the pool opened with these settings from now on.
+    pub fn set_tuning(&self, tuning: Tuning) {
+        self.tuning.set(tuning);
+    }
+
+    /// How the pool is opened.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning.get()
     }
 
     fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
@@ -132,19 +180,18 @@ impl Machine {
     pub fn boot<T>(&self, work: impl AsyncFnOnce() -> T) -> Ended<T> {
         self.world.restart();
         let reactor = Reactor::new(self.world.clone(), self.world.clone());
-        let ended = reactor.run(async {
-            let mut work = pin!(work());
-            std::future::poll_fn(|context| {
-                let polled = if self.world.is_halted() { Poll::Pending } else { work.as_mut().poll(context) };
-                // The power is off: whatever the program says, nobody hears it.
-                if self.world.is_halted() {
-                    return Poll::Ready(Ended::Cut);
-                }
-                self.world.on_halt(context.waker().clone());
-                polled.map(Ended::Done)
-            })
-            .await
-        });
+        // Dropped after the reactor has stopped: a power cut finds I/O in flight.
+        let mut work = Box::pin(work());
+        let ended = reactor.run(std::future::poll_fn(|context| {
+            let polled = if self.world.is_halted() { Poll::Pending } else { work.as_mut().poll(context) };
+            // The power is off: whatever the program says, nobody hears it.
+            if self.world.is_halted() {
+                return Poll::Ready(Ended::Cut);
+            }
+            self.world.on_halt(context.waker().clone());
+            polled.map(Ended::Done)
+        }));
+        drop(work);
         reactor.shut_down();
         ended
     }
@@ -169,6 +216,11 @@ impl Machine {
     /// Lets one write or flush fail, `stores` of them from now.
     pub fn fail_after(&self, stores: u64) {
         self.fuse.fail_at.set(Some(self.fuse.stores.get() + stores));
+    }
+
+    /// Refuses every reservation of space from the one on that is `reservations` of them from now.
+    pub fn refuse_from(&self, reservations: u64) {
+        self.fuse.refuse_from.set(Some(self.fuse.reservations.get() + reservations));
     }
 
     /// Makes the pool. Call it within [`Machine::boot`].
@@ -199,7 +251,15 @@ impl Machine {
         self.openings.set(self.openings.get() + 1);
         let nonce = mix(self.openings.get() ^ self.random.bits());
         let now = self.world.wall_clock();
-        let options = OpenOptions { tuning: self.setup.tuning, reactors: Vec::new(), nonce, now };
+        let memory: Arc<dyn StateMemory> = self.memory.clone();
+        let options = OpenOptions {
+            tuning: self.tuning.get(),
+            reactors: Vec::new(),
+            nonce,
+            now,
+            memory: Some(memory),
+            accept_stale: self.accepts_stale.get(),
+        };
         engine::open(&self.sources(), &options).await
     }
 

@@ -1,28 +1,81 @@
-//! Volumes whose data lies far apart: what a test writes in a few megabytes touches hundreds of map leaves.
+//! Volumes whose data lies far apart: what a test writes in a few megabytes touches hundreds of map leaves, or both ends of the largest
+//! volume that there can be.
 //!
-//! A stretched volume is [`Stretch`] times as large as the test thinks. Each group of [`GROUP`] bytes lies at the start of
-//! a piece of its own, and operations that cross groups are one operation of the engine for each.
+//! A stretched volume is larger than the test thinks. Each group of [`GROUP`] bytes lies at the start of a piece of its own, and from
+//! some byte on everything may lie behind a gap. Operations that cross groups or the gap are one operation of the engine for each part.
 
 use engine::{AttachedVolume, Result};
+use format::limits::VOLUME_MAX;
 use reactor::Span;
 
 /// Bytes that stay together.
 pub(crate) const GROUP: u64 = 16 << 10;
 
-/// How many times larger the engine's volume is.
+/// How the test's bytes lie in the engine's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch(pub(crate) u64);
+pub(crate) struct Stretch {
+    /// How many times larger the engine's volume is.
+    factor: u64,
+    /// The test's byte that lies behind the gap with all that follow, and the gap's bytes.
+    gap: (u64, u64),
+}
 
 impl Stretch {
-    /// Where a byte lies, and how large a volume of this many bytes is.
+    /// Every group lies at the start of a piece of `factor` groups.
+    pub(crate) const fn by(factor: u64) -> Self {
+        Self { factor, gap: (u64::MAX, 0) }
+    }
+
+    /// The same with a gap in the middle, for which a volume of `bytes` is as large as a volume may be.
+    pub(crate) fn up_to_the_limit(self, bytes: u64) -> Self {
+        let middle = bytes / 2 / GROUP * GROUP;
+        Self { gap: (middle, VOLUME_MAX - self.spread(bytes)), ..self }
+    }
+
+    /// True if bytes lie where the test thinks.
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::by(1)
+    }
+
+    /// Where a byte would lie without the gap.
+    fn spread(self, byte: u64) -> u64 {
+        byte / GROUP * GROUP * self.factor + byte % GROUP
+    }
+
+    /// Where a byte lies.
+    pub(crate) fn place(self, byte: u64) -> u64 {
+        let (from, gap) = self.gap;
+        self.spread(byte) + if byte >= from { gap } else { 0 }
+    }
+
+    /// How large a volume of this many bytes is.
     pub(crate) fn outside(self, bytes: u64) -> u64 {
-        bytes / GROUP * GROUP * self.0 + bytes % GROUP
+        let (from, gap) = self.gap;
+        self.spread(bytes) + if bytes > from { gap } else { 0 }
     }
 
     /// The opposite of [`Stretch::outside`].
-    pub(crate) fn inside(self, bytes: u64) -> u64 {
-        let piece = GROUP * self.0;
-        bytes / piece * GROUP + (bytes % piece).min(GROUP)
+    pub(crate) fn inside(self, size: u64) -> u64 {
+        let (from, gap) = self.gap;
+        let crosses = from != u64::MAX && size > self.spread(from);
+        let size = if crosses { size - gap } else { size };
+        let piece = GROUP * self.factor;
+        size / piece * GROUP + (size % piece).min(GROUP)
+    }
+
+    /// The parts of a range that lie together: offset in the engine's volume, offset in the range, length.
+    pub(crate) fn parts(self, offset: u64, length: u64) -> Vec<(u64, usize, u64)> {
+        let (from, end) = (self.gap.0, offset + length);
+        let mut parts = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let group = if self.factor == 1 { end } else { (at / GROUP + 1) * GROUP };
+            let before_gap = if at < from { from } else { end };
+            let next = end.min(group).min(before_gap);
+            parts.push((self.place(at), usize::try_from(at - offset).unwrap_or(0), next - at));
+            at = next;
+        }
+        parts
     }
 }
 
@@ -45,23 +98,8 @@ impl Stretched {
         self.volume.sector()
     }
 
-    /// Pieces that lie together: offset in the engine's volume, offset in the operation, length.
-    fn pieces(&self, offset: u64, length: u64) -> Vec<(u64, usize, u64)> {
-        if self.stretch.0 == 1 {
-            return vec![(offset, 0, length)];
-        }
-        let mut pieces = Vec::new();
-        let mut at = offset;
-        while at < offset + length {
-            let end = ((at / GROUP + 1) * GROUP).min(offset + length);
-            pieces.push((self.stretch.outside(at), usize::try_from(at - offset).unwrap_or(0), end - at));
-            at = end;
-        }
-        pieces
-    }
-
     pub(crate) async fn write(&self, offset: u64, data: &Span) -> Result<()> {
-        for (place, at, length) in self.pieces(offset, data.len() as u64) {
+        for (place, at, length) in self.stretch.parts(offset, data.len() as u64) {
             let length = usize::try_from(length).unwrap_or(0);
             self.volume.write(place, &data.slice(at..at + length)).await?;
         }
@@ -69,7 +107,7 @@ impl Stretched {
     }
 
     pub(crate) async fn read(&self, offset: u64, into: &Span) -> Result<()> {
-        for (place, at, length) in self.pieces(offset, into.len() as u64) {
+        for (place, at, length) in self.stretch.parts(offset, into.len() as u64) {
             let length = usize::try_from(length).unwrap_or(0);
             self.volume.read(place, &into.slice(at..at + length)).await?;
         }
@@ -78,15 +116,13 @@ impl Stretched {
 
     /// As the engine's; the gaps go with it, so that long ranges stay long.
     pub(crate) async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
-        let end = self.stretch.outside(offset + length);
-        let start = self.stretch.outside(offset);
+        let (start, end) = (self.stretch.place(offset), self.stretch.outside(offset + length));
         self.volume.write_zeroes(start, end - start).await
     }
 
     /// As [`Stretched::write_zeroes`].
     pub(crate) async fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        let end = self.stretch.outside(offset + length);
-        let start = self.stretch.outside(offset);
+        let (start, end) = (self.stretch.place(offset), self.stretch.outside(offset + length));
         self.volume.discard(start, end - start).await
     }
 
@@ -97,7 +133,7 @@ impl Stretched {
     /// Bytes that the extents of a range cover.
     pub(crate) async fn extents(&self, offset: u64, length: u64) -> Result<u64> {
         let mut covered = 0;
-        for (place, _, length) in self.pieces(offset, length) {
+        for (place, _, length) in self.stretch.parts(offset, length) {
             let extents = self.volume.extents(place, length).await?;
             covered += extents.iter().map(|extent| extent.length).sum::<u64>();
         }
@@ -111,10 +147,26 @@ mod tests {
 
     #[test]
     fn what_goes_out_comes_back() {
-        let stretch = Stretch(64);
+        let stretch = Stretch::by(64);
         for bytes in [0, 512, GROUP - 512, GROUP, GROUP + 512, 100 * GROUP + 4096] {
             assert_eq!(stretch.inside(stretch.outside(bytes)), bytes);
         }
         assert_eq!(stretch.outside(3 * GROUP), 3 << 20);
+    }
+
+    #[test]
+    fn a_gap_reaches_the_largest_volume() {
+        for factor in [1, 64] {
+            let stretch = Stretch::by(factor).up_to_the_limit(256 << 10);
+            assert_eq!((stretch.outside(256 << 10), stretch.inside(VOLUME_MAX)), (VOLUME_MAX, 256 << 10));
+            for bytes in [512, (128 << 10) - 512, 128 << 10, (128 << 10) + 512, (256 << 10) - 512] {
+                assert_eq!(stretch.inside(stretch.outside(bytes)), bytes);
+            }
+            // Two sectors, one on each side of the gap.
+            let parts = stretch.parts((128 << 10) - 512, 1024);
+            let [(before, 0, 512), (behind, 512, 512)] = parts.as_slice() else { panic!("{parts:?}") };
+            assert_eq!(behind - before, stretch.place(128 << 10) - stretch.place((128 << 10) - 512));
+            assert!(behind - before > VOLUME_MAX - (64 << 20));
+        }
     }
 }

@@ -3,11 +3,20 @@
 //! Whole kinds of operations and faults are switched off in most runs (swarm testing, Groce et al., 2012): rare
 //! combinations come up because the common ones do not drown them.
 
+mod answered;
+mod deletions;
+mod end;
+mod errors;
+mod excess;
+mod extras;
 mod members;
+mod opening;
 mod plan;
 mod requests;
 mod settings;
 mod snapshots;
+mod stats;
+mod users;
 mod volumes;
 
 use std::cell::{Cell, RefCell};
@@ -15,10 +24,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{ErrorKind, Pool};
-use reactor::{Buffer, Reactor};
+use engine::Pool;
+use reactor::Reactor;
 
+pub(crate) use self::answered::AnsweredReads;
+use self::excess::Excess;
 use self::plan::{OPS, Op, Plan};
+pub use self::stats::Stats;
+use self::users::Users;
 use crate::model::VolumeModel;
 use crate::random::{Random, mix};
 use crate::run::{Ended, Machine, judge};
@@ -26,65 +39,6 @@ use crate::stretch::Stretched;
 
 /// How many times the planned operations there are at most until the power is cut.
 const UNTIL_CUT: u64 = 20;
-
-/// What a run did, for the summary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Operations on volumes.
-    pub operations: u64,
-    /// Operations of drives.
-    pub drive_operations: u64,
-    /// Power cuts.
-    pub power_cuts: u64,
-    /// Kills of the process.
-    pub kills: u64,
-    /// Drives lost.
-    pub lost_drives: u64,
-    /// Records replayed by recoveries.
-    pub replayed: u64,
-    /// Cells completed by recoveries.
-    pub completed: u64,
-    /// Writes refused for want of space.
-    pub no_space: u64,
-    /// Blocks that the cleaner moved.
-    pub moved: u64,
-    /// Lost drives of which everything was written elsewhere.
-    pub rebuilt: u64,
-    /// Drives that joined.
-    pub added: u64,
-    /// Drives that came back.
-    pub returned: u64,
-    /// Openings that ended with drives that err too often.
-    pub failing: u64,
-    /// Scrubs that came to their end, and what they found damaged.
-    pub scrubs: u64,
-    /// See above.
-    pub damaged: u64,
-    /// Scrubs that began by themselves, because it was time.
-    pub scheduled: u64,
-}
-
-impl Stats {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Self) {
-        self.operations += other.operations;
-        self.drive_operations += other.drive_operations;
-        self.power_cuts += other.power_cuts;
-        self.kills += other.kills;
-        self.lost_drives += other.lost_drives;
-        self.replayed += other.replayed;
-        self.completed += other.completed;
-        self.no_space += other.no_space;
-        self.moved += other.moved;
-        self.rebuilt += other.rebuilt;
-        self.added += other.added;
-        self.returned += other.returned;
-        self.failing += other.failing;
-        self.scrubs += other.scrubs;
-        self.damaged += other.damaged;
-        self.scheduled += other.scheduled;
-    }
-}
 
 /// The life of one pool.
 struct Life {
@@ -116,28 +70,54 @@ struct Life {
     settings: RefCell<BTreeMap<String, settings::Settings>>,
     /// After how many drive operations of this round's work the power is cut.
     cut_at_work: Cell<Option<u64>>,
-    /// How many work on each volume.
-    users: RefCell<BTreeMap<String, u32>>,
+    users: Users,
+    /// What more than the scheme bears has happened to drives.
+    excess: Cell<Excess>,
+    /// Decides what [`plan::Extras`] adds.
+    extra: Random,
+    /// The last opening was closed in order.
+    closed: Cell<bool>,
+    /// Everything that the drives acknowledged is there: they did not lose power since.
+    drives_kept_all: Cell<bool>,
+    /// A spare belongs to the pool, or has.
+    took_spare: Cell<bool>,
+    /// The file system under a drive was full at some time of this opening.
+    host_was_full: Cell<bool>,
+    /// Memory that readers have back.
+    answered: AnsweredReads,
     names: Cell<u32>,
     stats: Cell<Stats>,
     failure: RefCell<Option<String>>,
     verbose: bool,
 }
 
+/// Which operations runs have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operations {
+    /// Those that there have been for long: seeds of then keep their runs.
+    Basic,
+    /// All of them.
+    All,
+}
+
 /// Runs one seed.
 ///
 /// # Errors
 /// What went wrong, for people.
-pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
+pub fn run_seed(seed: u64, operations: Operations, verbose: bool) -> Result<Stats, String> {
     let random = Random::new(seed);
     let later = Random::new(mix(seed ^ 0x5EED));
-    let plan = plan::plan(&random, &later);
+    let extra = Random::new(mix(seed ^ 0xE87A));
+    let mut plan = plan::plan(&random, &later);
+    if operations == Operations::All {
+        plan::add_extras(&mut plan, &extra);
+    }
     if verbose {
-        println!("{:?}\nweights {:?} victims {:?} {:?}", plan.setup, plan.weights, plan.victims, plan.faults);
+        println!("{plan:?}");
     }
     let machine = Machine::new(&plan.setup, mix(seed));
-    if plan.apart > 0 {
-        machine.world.set_apart(plan.apart, mix(seed ^ 0xFA12));
+    if plan.call_delay > 0 {
+        machine.world.set_apart(plan.call_delay, mix(seed ^ 0xFA12));
     }
     let victims = plan.victims.clone();
     let life = Rc::new(Life {
@@ -157,7 +137,14 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
         rolled_back: RefCell::default(),
         settings: RefCell::default(),
         cut_at_work: Cell::new(None),
-        users: RefCell::default(),
+        users: Users::default(),
+        excess: Cell::default(),
+        extra,
+        closed: Cell::new(false),
+        drives_kept_all: Cell::new(false),
+        took_spare: Cell::new(false),
+        host_was_full: Cell::new(false),
+        answered: AnsweredReads::default(),
         names: Cell::new(0),
         stats: Cell::default(),
         failure: RefCell::new(None),
@@ -167,24 +154,6 @@ pub fn run_seed(seed: u64, verbose: bool) -> Result<Stats, String> {
     let mut stats = life.stats.get();
     stats.drive_operations = life.machine.fuse.operations.get();
     Ok(stats)
-}
-
-/// Somebody who works on a volume.
-struct User<'a> {
-    life: &'a Life,
-    name: String,
-}
-
-impl Drop for User<'_> {
-    fn drop(&mut self) {
-        let mut users = self.life.users.borrow_mut();
-        if let Some(count) = users.get_mut(&self.name) {
-            *count -= 1;
-            if *count == 0 {
-                users.remove(&self.name);
-            }
-        }
-    }
 }
 
 impl Life {
@@ -219,6 +188,11 @@ impl Life {
         for round in 0..self.plan.rounds {
             self.say(|| format!("round {round}"));
             self.clone().round(round + 1 == self.plan.rounds)?;
+            match self.excess.get() {
+                Excess::Damaged => return self.after_damage(),
+                Excess::Lost => self.bring_all_back(),
+                Excess::Nothing => {}
+            }
             self.check()?;
         }
         self.clone().end()
@@ -239,34 +213,13 @@ impl Life {
                 self.machine.cut_after(operations);
             }
         }
+        self.closed.set(false);
         let life = self.clone();
         let ended = self.machine.boot(async move || {
-            let pool = life.clone().open_and_verify().await?;
-            life.clone().work(&pool).await;
-            life.failed()?;
-            if let Ok(status) = pool.status().await {
-                let moved: u64 = status.shards.iter().map(|shard| shard.log.moved_blocks).sum();
-                let failing = status.drives.iter().filter(|drive| drive.failing).count() as u64;
-                life.count(|stats| {
-                    stats.moved += moved;
-                    stats.failing += failing;
-                });
-                if status.failure.is_none() && status.shards.iter().any(|shard| shard.checkpoints_refused > 0)
-                {
-                    return Err("S4: nothing was left for a checkpoint".into());
-                }
-            }
-            if last || life.random.once_in(2) {
-                let failed = life.pool_failed(&pool).await;
-                let closed = pool.close().await;
-                life.say(|| format!("closed: {closed:?}"));
-                if let Err(error) = closed
-                    && !failed
-                    && error.kind() != ErrorKind::NoSpace
-                    && error.kind() != ErrorKind::PoolFailed
-                {
-                    return Err(format!("close: {error:?}"));
-                }
+            life.clone().serve(last).await?;
+            if life.closed.get() && life.opens_again() {
+                life.closed.set(false);
+                life.serve(last).await?;
             }
             Ok(())
         });
@@ -276,19 +229,47 @@ impl Life {
                 self.say(|| "killed".into());
                 self.count(|stats| stats.kills += 1);
                 self.machine.kill();
+                self.drives_kept_all.set(true);
                 result
             }
             Ended::Cut => {
                 self.say(|| "power cut".into());
                 self.count(|stats| stats.power_cuts += 1);
                 self.machine.cut_power();
+                self.drives_kept_all.set(self.closed.get());
                 Ok(())
             }
         }
     }
 
-    async fn pool_failed(&self, pool: &Pool) -> bool {
-        pool.status().await.is_ok_and(|status| status.failure.is_some())
+    /// One opening of the pool.
+    async fn serve(self: Rc<Self>, last: bool) -> Result<(), String> {
+        self.host_was_full.set(self.has_full_host());
+        let pool = self.clone().open_and_verify().await?;
+        self.clone().work(&pool).await;
+        self.failed()?;
+        self.answered.check()?;
+        if let Ok(status) = pool.status().await {
+            let moved: u64 = status.shards.iter().map(|shard| shard.log.moved_blocks).sum();
+            let failing = status.drives.iter().filter(|drive| drive.failing).count() as u64;
+            self.count(|stats| {
+                stats.moved += moved;
+                stats.failing += failing;
+            });
+            let refused = status.shards.iter().any(|shard| shard.checkpoints_refused > 0);
+            if refused && status.failure.is_none() && !self.host_was_full.get() {
+                return Err("S4: nothing was left for a checkpoint".into());
+            }
+        }
+        if last || self.random.once_in(2) {
+            let closed = pool.close().await;
+            self.say(|| format!("closed: {closed:?}"));
+            self.closed.set(closed.is_ok());
+            self.drives_kept_all.set(closed.is_ok());
+            self.tolerate("close", closed, self.where_host_is_full());
+            self.answered.check()?;
+        }
+        self.failed()
     }
 
     fn failed(&self) -> Result<(), String> {
@@ -297,39 +278,6 @@ impl Life {
 
     fn fail(&self, message: String) {
         self.failure.borrow_mut().get_or_insert(message);
-    }
-
-    /// Opens the pool and compares all of it with the model.
-    async fn open_and_verify(self: Rc<Self>) -> Result<Pool, String> {
-        let (pool, report) = self.machine.open().await.map_err(|error| format!("open: {error:?}"))?;
-        self.say(|| format!("opened: {report:?}"));
-        self.count(|stats| {
-            stats.replayed += report.replayed as u64;
-            stats.completed += report.completed;
-            stats.returned += report.returned.len() as u64;
-        });
-        self.reconcile_snapshots(&pool).await?;
-        self.reconcile(&pool).await?;
-        self.look_at_settings(&pool).await?;
-        self.schedule_scrubs(&pool).await;
-        let names: Vec<String> = self.volumes.borrow().keys().cloned().collect();
-        for name in names {
-            let volume = pool.open_volume(&name).await.map_err(|error| format!("open {name}: {error:?}"))?;
-            let volume = Stretched::new(volume.attach(), self.plan.stretch);
-            let bytes = read_all(&volume).await.map_err(|error| format!("read {name}: {error:?}"))?;
-            let mut volumes = self.volumes.borrow_mut();
-            let Some(model) = volumes.get_mut(&name) else { continue };
-            let adopted = model.adopt_after_crash(&bytes);
-            match self.rolled_back.borrow_mut().remove(&name) {
-                Some(mut other) if adopted.is_err() => {
-                    let adopted = other.adopt_after_crash(&bytes);
-                    adopted.map_err(|error| format!("volume {name}, rolled back or not: {error}"))?;
-                    *model = other;
-                }
-                _ => adopted.map_err(|error| format!("volume {name}: {error}"))?,
-            }
-        }
-        Ok(pool)
     }
 
     /// Several workers do what the seed says.
@@ -357,17 +305,23 @@ impl Life {
         self.volumes.borrow_mut().values_mut().for_each(VolumeModel::prune);
     }
 
-    async fn operate(&self, pool: &Pool) {
+    async fn operate(self: &Rc<Self>, pool: &Pool) {
+        if let Some(extra) = self.next_extra() {
+            return self.operate_extra(extra, pool).await;
+        }
         if self.plan.days_pass > 0 && self.later.once_in(self.plan.days_pass) {
             self.let_days_pass(pool).await;
         }
         let at = self.random.weighted(&self.plan.weights);
         let op = OPS.get(at).map_or(Op::Read, |(op, _)| *op);
+        if !self.excess.get().allows(op) {
+            return;
+        }
         match op {
             Op::Create => return self.create(pool).await,
             Op::Checkpoint => {
                 let result = pool.checkpoint().await;
-                return self.tolerate("checkpoint", result.map(|_| ()));
+                return self.tolerate("checkpoint", result, self.where_host_is_full());
             }
             Op::LoseDrive => return self.lose_drive(pool).await,
             Op::AddDrive => return self.add_drive(pool).await,
@@ -400,7 +354,7 @@ impl Life {
             return self.create(pool).await;
         }
         let name = self.random.choose(&names).clone();
-        let _user = self.use_volume(&name);
+        let _user = self.users.begin(&name);
         let volume = match pool.open_volume(&name).await {
             Ok(volume) => Stretched::new(volume.attach(), self.plan.stretch),
             // Somebody is deleting it just now.
@@ -418,19 +372,10 @@ impl Life {
         }
     }
 
-    /// Errors that a run may meet; anything else ends it.
-    fn tolerate(&self, what: &str, result: engine::Result<()>) {
-        let Err(error) = result else { return };
-        match error.kind() {
-            ErrorKind::NoSpace => self.count(|stats| stats.no_space += 1),
-            ErrorKind::PoolFailed | ErrorKind::Closed | ErrorKind::Busy => {}
-            _ => self.fail(format!("{what}: {error:?}")),
-        }
-    }
-
     /// Between rounds: the verifier looks on, victims come and go.
     fn check(&self) -> Result<(), String> {
         self.failed()?;
+        self.machine.disks.iter().for_each(|disk| disk.set_host_full(false));
         if self.random.once_in(3) {
             let report = self.machine.check().map_err(|error| format!("check: {error:?}"))?;
             judge(&report, &self.victims.borrow())?;
@@ -449,88 +394,4 @@ impl Life {
         }
         Ok(())
     }
-
-    /// Deletes everything and looks for what is left behind.
-    fn end(self: Rc<Self>) -> Result<(), String> {
-        let life = self.clone();
-        let ended = self.machine.boot(async move || {
-            let pool = life.clone().open_and_verify().await?;
-            let volumes: Vec<String> = life.volumes.borrow().keys().cloned().collect();
-            let mut names: Vec<String> = life.snapshots.borrow().keys().cloned().collect();
-            names.extend(volumes);
-            for name in names {
-                match pool.delete_volume(&name).await {
-                    Ok(()) => {}
-                    Err(error) => return Err(format!("delete {name}: {error:?}")),
-                }
-            }
-            let mut rounds = 0;
-            while !pool.volumes().await.map_err(|error| format!("list: {error:?}"))?.is_empty() {
-                rounds += 1;
-                if rounds > 100_000 {
-                    let space = pool.status().await.map_err(|error| format!("status: {error:?}"))?.space;
-                    return Err(format!("deleted volumes are never gone: {space:?}"));
-                }
-                Reactor::current().sleep(Duration::from_millis(1)).await;
-            }
-            pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
-            for _ in 0..2 {
-                pool.checkpoint().await.map_err(|error| format!("checkpoint: {error:?}"))?;
-            }
-            let taken = taken(&pool).await?;
-            pool.close().await.map_err(|error| format!("close: {error:?}"))?;
-            Ok(taken)
-        });
-        let taken = match ended {
-            Ended::Done(result) => result?,
-            Ended::Cut => return Err("the end ran into a power cut".into()),
-        };
-        self.machine.kill();
-        let report = self.machine.check().map_err(|error| format!("check: {error:?}"))?;
-        judge(&report, &self.victims.borrow())?;
-        if report.data_blocks > 0 || report.volumes > 0 {
-            return Err(format!("everything was deleted, and {} blocks are left", report.data_blocks));
-        }
-        // Per shard: the open segments of each class and the spare, and those that hold the last two checkpoints. What else is in use
-        // holds what lives without volumes: the event log, nodes of the map, tables.
-        let shards = u64::from(self.plan.setup.shards);
-        self.say(|| {
-            let (empty, all) = (report.empty_segments, report.segments);
-            format!("left with {shards} shards: {all} segments, {empty} of them empty; zones of {taken}")
-        });
-        if report.empty_segments > shards * 10 {
-            let (empty, all) = (report.empty_segments, report.segments);
-            return Err(format!(
-                "everything was deleted, and {empty} of {all} segments are in use and empty"
-            ));
-        }
-        // Before the pool was closed there may have been as many empty ones; but no zones that columns have left.
-        if taken > report.segments + shards * 10 {
-            let all = report.segments;
-            return Err(format!(
-                "everything was deleted, and zones of {taken} segments are taken, for {all}"
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// How many segments the zones that are taken would make.
-async fn taken(pool: &Pool) -> Result<u64, String> {
-    let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
-    Ok((status.space.zones - status.space.free_zones).div_ceil(status.scheme.width().into()))
-}
-
-async fn read_all(volume: &Stretched) -> engine::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let size = volume.size();
-    let mut offset = 0;
-    while offset < size {
-        let length = (size - offset).min(1 << 20);
-        let buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
-        volume.read(offset, &buffer.span()).await?;
-        bytes.extend_from_slice(buffer.as_slice());
-        offset += length;
-    }
-    Ok(bytes)
 }

@@ -1,25 +1,30 @@
-//! The crash sweep: every operation, with the power cut at drive operation 1, 2, 3 ... until it gets through; and the same with its first
-//! write or flush failing, its second, its third.
+//! The crash sweep: every operation, with the power cut at drive operation 1, 2, 3 ... until it gets through; the same with its first
+//! write or flush failing, its second, its third; and with no space for files to grow from the first time on that it is asked for, from
+//! the second, the third. And a pool with each page damaged on more drives than the scheme bears.
 //!
 //! Each point is tried with several outcomes of the cut (what the caches keep), on several schemes. (As SPDK's blobstore
 //! tests do for its metadata; here the pool is verified and its data compared after every cut.)
 
+mod damage;
 mod failing;
+mod full;
 mod members;
 mod operation;
 mod perform;
 mod verify;
 
-use engine::{FoundOnDrive, Pool, PoolStatus};
+use engine::{FoundOnDrive, Pool, PoolStatus, Tuning};
 use format::DriveState;
 
+pub use self::damage::{DamageCounts, sweep_damage};
 pub use self::failing::sweep_failures;
+pub use self::full::sweep_full_hosts;
 pub use self::operation::{ALL, Swept};
 use self::operation::{SECTOR, parsed};
 use self::perform::{perform, prepare};
 use self::verify::verify;
 use crate::model::VolumeModel;
-use crate::run::{Ended, Machine, judge};
+use crate::run::{Ended, Machine, Setup, judge};
 
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,25 +33,69 @@ pub struct Swath {
     pub cuts: u64,
     /// Writes and flushes that failed.
     pub failures: u64,
+    /// Hosts that became full.
+    pub full_hosts: u64,
 }
 
-/// Sweeps one operation on one scheme. `outcomes` is how often each cut is tried; only every `step`th cut is made.
+impl Swath {
+    /// Adds another one's.
+    pub fn add(&mut self, other: &Self) {
+        self.cuts += other.cuts;
+        self.failures += other.failures;
+        self.full_hosts += other.full_hosts;
+    }
+}
+
+/// The pools that an operation is swept on, and how thoroughly.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepOptions<'a> {
+    /// Scheme, as k+m.
+    pub scheme: &'a str,
+    /// Drives, besides those that an operation needs to spare.
+    pub drives: usize,
+    /// No drive has a volatile cache: what is acknowledged is durable.
+    pub write_through: bool,
+    /// How often each cut or failure is tried, with different outcomes.
+    pub outcomes: u64,
+    /// Only every so many-th cut or failure is made.
+    pub step: usize,
+}
+
+impl<'a> SweepOptions<'a> {
+    /// Every cut or failure once, on drives with volatile caches.
+    pub fn new(scheme: &'a str, drives: usize) -> Self {
+        Self { scheme, drives, write_through: false, outcomes: 1, step: 1 }
+    }
+
+    fn machine(&self, operation: Swept, seed: u64) -> Machine {
+        let setup = operation.setup(self.scheme, self.drives);
+        let volatile = setup.volatile.iter().map(|volatile| *volatile && !self.write_through).collect();
+        Machine::new(&Setup { volatile, ..setup }, seed)
+    }
+
+    fn parity(&self) -> usize {
+        parsed(self.scheme).parity().into()
+    }
+}
+
+impl std::fmt::Display for SweepOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.scheme)?;
+        if self.write_through { f.write_str(" without volatile caches") } else { Ok(()) }
+    }
+}
+
+/// Sweeps one operation.
 ///
 /// # Errors
 /// What went wrong at which cut.
-pub fn sweep(
-    operation: Swept,
-    scheme: &str,
-    drives: usize,
-    outcomes: u64,
-    step: usize,
-) -> Result<Swath, String> {
+pub fn sweep(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, String> {
     let mut swath = Swath::default();
-    for cut in (1..).step_by(step) {
+    for cut in (1..).step_by(options.step) {
         let mut through = false;
-        for outcome in 0..outcomes {
-            let at = |message| format!("{operation:?} on {scheme}, cut {cut}, outcome {outcome}: {message}");
-            through = one_cut(operation, scheme, drives, cut, outcome).map_err(at)?;
+        for outcome in 0..options.outcomes {
+            let at = |message| format!("{operation:?} on {options}, cut {cut}, outcome {outcome}: {message}");
+            through = one_cut(operation, options, cut, outcome).map_err(at)?;
             swath.cuts += 1;
         }
         if through {
@@ -62,14 +111,18 @@ struct Expected {
     model: VolumeModel,
     /// What the snapshot holds, or the clone of it.
     snapshot: Option<VolumeModel>,
+    /// What the volume may hold instead of `model`: set while a rollback has begun and is not acknowledged.
+    rollback: Option<VolumeModel>,
     /// The operation was acknowledged as durable.
     done: bool,
 }
 
 impl Expected {
-    fn of(operation: Swept) -> Self {
-        let model = VolumeModel::new(operation.volume_bytes(), SECTOR);
-        Self { model, snapshot: None, done: false }
+    fn of(operation: Swept, options: &SweepOptions<'_>) -> Self {
+        let mut model = VolumeModel::new(operation.model_bytes(), SECTOR);
+        // A drive that joins has a volatile cache.
+        model.set_write_through(options.write_through && !operation.adds_a_drive());
+        Self { model, snapshot: None, rollback: None, done: false }
     }
 }
 
@@ -97,9 +150,9 @@ fn operate(
 }
 
 /// Prepares a pool, cuts the power within the operation, and looks at what is left. True if the operation got through.
-fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64) -> Result<bool, String> {
-    let machine = Machine::new(&operation.setup(scheme, drives), crate::random::mix(cut ^ outcome << 32));
-    let mut expected = Expected::of(operation);
+fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
+    let machine = options.machine(operation, crate::random::mix(cut ^ outcome << 32));
+    let mut expected = Expected::of(operation, options);
     prepare(operation, &machine, &mut expected)?;
     expected.done = match operate(operation, &machine, &mut expected, || machine.cut_after(cut)) {
         Ended::Done(Ok(())) => true,
@@ -107,6 +160,7 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
         Ended::Cut => false,
     };
     machine.cut_power();
+    retune(&machine, cut + outcome);
     let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
     judge(&report, operation.bad_drives())?;
     if operation.changes_drives() {
@@ -121,7 +175,7 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
             .borrow_mut()
             .iter_mut()
             .skip(1)
-            .take(usize::from(parsed(scheme).parity()))
+            .take(options.parity())
             .for_each(|absent| *absent = true);
     }
     if operation == Swept::Rebuild && (cut + outcome).is_multiple_of(2) && removed + 1 == machine.disks.len()
@@ -138,6 +192,16 @@ fn one_cut(operation: Swept, scheme: &str, drives: usize, cut: u64, outcome: u64
         lose_another(&machine, &mut expected)?;
     }
     Ok(expected.done)
+}
+
+/// Has the pool opened with other settings than before, in two cases of three.
+fn retune(machine: &Machine, choice: u64) {
+    let tuning = machine.tuning();
+    machine.set_tuning(match choice % 3 {
+        0 => tuning,
+        1 => Tuning { map_bytes: 0, records_in_flight: 1, checkpoint_bytes: 1 << 20, ..tuning },
+        _ => Tuning { map_bytes: 64 << 20, records_in_flight: 32, checkpoint_bytes: 64 << 20, ..tuning },
+    });
 }
 
 /// How many of the drives that are left say that the first one belongs to the pool no more.

@@ -260,8 +260,7 @@ fn go(place: &std::path::Path, plan: &RunPlan, fails: bool) -> (Vec<Measured>, V
 
 #[test]
 fn a_run_measures_what_is_missing_and_takes_everything_down() {
-    if crate::fio::version().is_none() {
-        eprintln!("this test does not apply: there is no fio");
+    if !test_support::has_program("fio") {
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();

@@ -69,7 +69,14 @@ pub fn measure_recovery(options: &RecoveryOptions, tell: impl FnMut(f64)) -> Res
     file_pool::on_a_reactor(async |_| {
         let drives = file_pool::open(&files)?;
         let start = Instant::now();
-        let opening = OpenOptions { tuning, reactors: Vec::new(), nonce: 2, now: Arc::new(|| 0) };
+        let opening = OpenOptions {
+            tuning,
+            reactors: Vec::new(),
+            nonce: 2,
+            now: Arc::new(|| 0),
+            memory: None,
+            accept_stale: false,
+        };
         let (pool, report) = engine::open(&drives, &opening).await?;
         let seconds = start.elapsed().as_secs_f64();
         let volume = pool.open_volume("crashing").await?.attach();

@@ -8,9 +8,10 @@
 //! published next; a crash loses no more than what was counted in between.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use format::{DriveErrors, DriveIndex, DriveState, EventKind, Superblock};
+use format::{DriveErrors, DriveIndex, DriveState, EventKind, ShardIndex, Superblock};
 use reactor::Reactor;
 
 use super::Control;
@@ -27,6 +28,8 @@ pub(super) struct Errors {
     again: Cell<bool>,
     /// A drive was not emptied because the others have no room.
     wants_space: Cell<bool>,
+    /// Lost blocks of each shard.
+    lost: RefCell<BTreeMap<ShardIndex, u64>>,
 }
 
 impl Errors {
@@ -38,11 +41,22 @@ impl Errors {
             retiring: Cell::default(),
             again: Cell::default(),
             wants_space: Cell::default(),
+            lost: RefCell::default(),
         }
     }
 }
 
 impl Control {
+    /// A shard has so many lost blocks now: an event says so when they have become more.
+    pub(super) fn note_lost_blocks(&self, shard: ShardIndex, count: u64) {
+        let mut lost = self.errors.lost.borrow_mut();
+        let before = lost.insert(shard, count).unwrap_or(0);
+        drop(lost);
+        if count > before {
+            self.events.say(EventKind::BlocksLost, count - before, "");
+        }
+    }
+
     /// Counts reads that drives did not answer as they should. A drive for which that is too many is emptied, in the background.
     pub(super) async fn note_bad_reads(self: &Rc<Self>, reads: &[BadRead]) {
         let mut counts = false;

@@ -84,6 +84,13 @@ impl ControlLink {
         let _ = self.control.call(note).await;
     }
 
+    /// See [`Control::note_lost_blocks`].
+    pub(crate) async fn note_lost_blocks(&self, count: u64) {
+        let shard = self.shard;
+        // A pool that is gone notes nothing.
+        let _ = self.control.call(move |control| async move { control.note_lost_blocks(shard, count) }).await;
+    }
+
     /// See [`Control::note_scrubbed`].
     pub(crate) async fn note_scrubbed(&self, run: u64, position: Incarnation, found: Scrubbed) {
         let shard = self.shard;

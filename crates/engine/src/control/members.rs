@@ -7,15 +7,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::DRIVES_MAX;
-use format::{DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, EventKind, Superblock};
+use format::{DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, EventKind, StateStamp, Superblock};
 use reactor::{Drive, Home, IoErrorKind, Permit};
 
 use super::publish::encoded;
 use super::{Control, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Slot, drive_bytes_min};
+use crate::in_flight::InFlight;
 use crate::latched::latched;
-use crate::pool::{DriveSource, OnDrive, check_zones, prepare_drive, read_superblocks, short_path};
+use crate::pool::{
+    DriveSource, DriveSuperblock, OnDrive, check_zones, prepare_drive, read_superblocks, short_path,
+};
 use crate::shard::Shard;
 use crate::space::Reserve;
 
@@ -29,6 +32,15 @@ pub(super) struct Joiner {
     drive: Rc<dyn Drive>,
     /// The slot that its first superblock goes to.
     slot: Slot,
+}
+
+/// A lost drive that is there again.
+struct Returning {
+    index: DriveIndex,
+    /// The slot of its newest superblock.
+    slot: Slot,
+    /// The state that it holds.
+    held: StateStamp,
 }
 
 impl Joiner {
@@ -73,6 +85,8 @@ impl Control {
             zones: self.geometry.zones(size),
             state: DriveState::Online,
             since: self.state.borrow().superblock.generation,
+            confirmed: StateStamp::default(),
+            left_at: StateStamp::default(),
             errors: DriveErrors::default(),
             path: short_path(&path),
         };
@@ -91,7 +105,7 @@ impl Control {
         let source = latched(source);
         let drive = source.open();
         let path = source.path();
-        let (index, slot) = self.check_returning(&*drive, &path).await?;
+        let Returning { index, slot, held } = self.check_returning(&*drive, &path).await?;
         // It still knows the loss only from others: what was begun before must have ended, by shards and by ourselves.
         self.loss_settled(index).await?;
         for shard in self.all_shards() {
@@ -103,21 +117,37 @@ impl Control {
         let Some(record) = record.filter(|record| record.state.is_lost()) else {
             return Err(Error::new(ErrorKind::NotFound, format!("drive {index} is lost no more")));
         };
-        let record = DriveRecord { state: DriveState::Returning, path: short_path(&path), ..record };
+        if held.is_before(&record.confirmed) {
+            self.distrust(index, &path).await?;
+        }
+        let (state, path_now) = (DriveState::Returning, short_path(&path));
+        let record = DriveRecord { state, path: path_now, confirmed: held, ..record };
         self.join(Joiner { index, record, drive, slot: slot.other() }, source).await?;
         tracing::info!(drive = %index, path, "a drive has come back");
         self.events.say_of(index, EventKind::DriveReturned, &path);
         Ok(index)
     }
 
-    /// Which lost drive of the pool this is, and the slot of its newest superblock.
-    async fn check_returning(&self, drive: &dyn Drive, path: &str) -> Result<(DriveIndex, Slot)> {
+    /// A drive that comes back is an old copy of itself: has every shard take all of its columns as missing, durably, before
+    /// anything on it is believed.
+    async fn distrust(&self, index: DriveIndex, path: &str) -> Result<()> {
+        tracing::warn!(drive = %index, path, "the drive holds an older state than it was given: all of it is rebuilt");
+        self.events.say_of(index, EventKind::DriveStale, path);
+        for shard in self.all_shards() {
+            shard.call(move |shard| async move { shard.distrust_drive(index).await }).await??;
+        }
+        Ok(())
+    }
+
+    /// Finds out which lost drive of the pool this is.
+    async fn check_returning(&self, drive: &dyn Drive, path: &str) -> Result<Returning> {
         let found = read_superblocks(drive).await;
         let state = self.state.borrow();
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
-        let OnDrive::Superblock(theirs, id, slot) = found else {
+        let OnDrive::Superblock(found) = found else {
             return invalid(format!("{path} holds no superblock of a pool: it can only join as a new drive"));
         };
+        let DriveSuperblock { superblock: theirs, drive: id, slot, .. } = *found;
         let numbered = (0..).map(DriveIndex::new).zip(&state.superblock.drives);
         let known =
             numbered.filter(|_| theirs.pool == state.superblock.pool).find(|(_, record)| record.id == id);
@@ -128,15 +158,15 @@ impl Control {
         if !record.state.is_lost() {
             return Err(Error::new(ErrorKind::Exists, format!("drive {index}, {path}, is in use")));
         }
-        if !state.superblock.remembers(&theirs) {
+        if !state.superblock.accounts_for(&theirs, id) {
             return invalid(format!(
-                "{path} was used without the pool's other drives, or too long ago: it can only join as a new drive"
+                "{path} was used without the pool's other drives: it can only join as a new drive"
             ));
         }
         if drive.properties().size < record.size {
             return invalid(format!("{path} has become smaller: it can only join as a new drive"));
         }
-        Ok((index, slot))
+        Ok(Returning { index, slot, held: theirs.stamp() })
     }
 
     /// Has a drive emptied, to be removed from the pool then; or, if not `leaves`, keeps it after all, whatever its errors.
@@ -264,9 +294,12 @@ impl Control {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         check_zones(superblock, self.geometry.zones(size))?;
-        if let OnDrive::Superblock(theirs, id, _) = found
-            && theirs.pool == superblock.pool
-            && superblock.drives.iter().any(|record| record.id == id && record.state != DriveState::Removed)
+        if let OnDrive::Superblock(found) = found
+            && found.superblock.pool == superblock.pool
+            && superblock
+                .drives
+                .iter()
+                .any(|record| record.id == found.drive && record.state != DriveState::Removed)
         {
             let message = format!("{path} belongs to the pool already");
             return Err(Error::new(ErrorKind::Exists, message));
@@ -335,7 +368,7 @@ impl Control {
             superblock
         };
         let copy = encoded(&superblock, joiner.record.id);
-        let written = match joiner.drive.write(joiner.slot.offset(), &[copy.span()]).await {
+        let written = match InFlight::new(joiner.drive.write(joiner.slot.offset(), &[copy.span()])).await {
             Ok(_) => joiner.drive.flush().await,
             Err(error) => Err(error),
         };

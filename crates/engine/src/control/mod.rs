@@ -22,13 +22,14 @@ use std::sync::Arc;
 
 use format::{
     DriveIndex, DriveState, EventKind, Generation, Incarnation, Scheme, SegmentClass, SegmentRecord,
-    SegmentState, Superblock, ZoneIndex,
+    SegmentState, StateStamp, Superblock, ZoneIndex,
 };
 use reactor::{Drive, Home, Notify, Semaphore, WaitList};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::geometry::{Geometry, Slot};
+use crate::pool::StateMemory;
 use crate::scrub::Scrub;
 use crate::segments::Privilege;
 use crate::shard::Shard;
@@ -54,6 +55,8 @@ pub(crate) struct Control {
     space: Arc<Space>,
     /// Where is said what happens to drives.
     events: Arc<Events>,
+    /// Keeps the newest state beside the drives.
+    memory: Option<Arc<dyn StateMemory>>,
     changed: Notify,
     published: WaitList,
     /// This opening has begun to write superblocks.
@@ -85,6 +88,10 @@ struct State {
     /// Publishes asked for, and those that are done.
     wanted: u64,
     done: u64,
+    /// The newest state of this opening that is on every drive in use.
+    published: Option<StateStamp>,
+    /// What the memory beside the pool was last told of: whether the pool is closed, and the states of its drives.
+    remembered: Option<(bool, Vec<DriveState>)>,
     failure: Option<Error>,
     /// Lost drives of which not everybody knows yet.
     settling: Vec<DriveIndex>,
@@ -120,7 +127,7 @@ impl Control {
         drives: Vec<Option<Rc<dyn Drive>>>,
         slots: Vec<Slot>,
         reserve: Reserve,
-        (space, events): (Arc<Space>, Arc<Events>),
+        (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn StateMemory>>),
         (retire_after, scrub): (u32, Arc<Scrub>),
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
@@ -130,6 +137,8 @@ impl Control {
             zones,
             wanted: 0,
             done: 0,
+            published: None,
+            remembered: None,
             failure: None,
             settling: Vec::new(),
             joining: None,
@@ -145,6 +154,7 @@ impl Control {
             reserve: Cell::new(reserve),
             space,
             events,
+            memory,
             changed: Notify::default(),
             published: WaitList::default(),
             has_published: Cell::new(false),
@@ -353,9 +363,9 @@ impl State {
 
     fn mark_lost(&mut self, drive: DriveIndex, becomes: DriveState) {
         assert!(becomes.is_lost(), "a lost drive is missing or has failed");
-        let since = self.superblock.generation;
+        let (since, left_at) = (self.superblock.generation, self.superblock.stamp());
         if let Some(record) = self.superblock.drives.get_mut(drive.index()) {
-            (record.state, record.since) = (becomes, since);
+            (record.state, record.since, record.left_at) = (becomes, since, left_at);
         }
         self.zones.set_online(drive, false);
     }

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 
 use format::limits::SUPERBLOCK_SLOT;
-use format::{DriveId, DriveIndex, Generation, Superblock};
+use format::{DriveId, DriveIndex, DriveState, Generation, Superblock};
 use reactor::{Buffer, Drive, IoError};
 
 use super::{Control, State};
 use crate::error::{Error, ErrorKind, Result};
+use crate::in_flight::InFlight;
 
 impl Control {
     /// Changes the superblock and waits until the change is on the drives (C1).
@@ -77,6 +78,8 @@ impl Control {
         };
         let failed = self.write_superblock(&superblock).await;
         if failed.is_empty() {
+            self.state.borrow_mut().published = Some(superblock.stamp());
+            self.remember(&superblock).await;
             self.state.borrow_mut().done = ticket;
             self.published.wake_all();
             return;
@@ -88,13 +91,25 @@ impl Control {
         self.published.wake_all();
     }
 
+    /// Has the memory beside the pool keep a state that is on the drives, if other drives could show an older one later.
+    async fn remember(&self, superblock: &Superblock) {
+        let Some(memory) = self.memory.clone() else { return };
+        let members: Vec<DriveState> = superblock.drives.iter().map(|drive| drive.state).collect();
+        let now = Some((superblock.clean, members));
+        if self.state.borrow().remembered != now {
+            memory.remember(superblock.pool, superblock.stamp()).await;
+            self.state.borrow_mut().remembered = now;
+        }
+    }
+
     async fn write_superblock(&self, superblock: &Superblock) -> Vec<(DriveIndex, IoError)> {
         let mut failed = Vec::new();
         let drives = self.in_use(superblock);
         if !self.has_published.replace(true) {
             // What was found may be in the drives' caches only, left there by a process that died: each drive must have it
             // safe before its other slot is written.
-            let flushes: Vec<_> = drives.iter().map(|(index, _, drive)| (*index, drive.flush())).collect();
+            let flushes: Vec<_> =
+                drives.iter().map(|(index, _, drive)| (*index, InFlight::new(drive.flush()))).collect();
             for (index, flush) in flushes {
                 failed.extend(flush.await.err().map(|error| (index, error)));
             }
@@ -105,13 +120,13 @@ impl Control {
         let mut writes = Vec::new();
         for (index, id, drive) in drives {
             let slot = self.slots.borrow().get(index.index()).copied().unwrap_or_default().other();
-            let write = drive.write(slot.offset(), &[encoded(superblock, id).span()]);
+            let write = InFlight::new(drive.write(slot.offset(), &[encoded(superblock, id).span()]));
             writes.push((index, drive, write));
         }
         let mut flushes = Vec::new();
         for (index, drive, write) in writes {
             match write.await {
-                Ok(_) => flushes.push((index, drive.flush())),
+                Ok(_) => flushes.push((index, InFlight::new(drive.flush()))),
                 Err(error) => failed.push((index, error)),
             }
         }
@@ -138,6 +153,11 @@ impl Control {
 impl State {
     /// The superblock to be written next.
     pub(super) fn next_generation(&mut self) -> Superblock {
+        // The state before is on every drive that was in use; one that has joined since got it as it did.
+        if let Some(published) = self.published {
+            let held = self.superblock.drives.iter_mut().filter(|record| record.state.is_in_use());
+            held.for_each(|record| record.confirmed = published);
+        }
         self.superblock.generation = Generation::new(self.superblock.generation.get() + 1);
         self.superblock.clone()
     }

@@ -36,11 +36,14 @@ struct Undecided {
 
 impl Undecided {
     fn decide(&self, superblock: &mut Superblock, removes: bool) {
-        let since = superblock.generation;
+        let (since, now) = (superblock.generation, superblock.stamp());
         let parting = self.parting.iter().filter(|_| removes).map(|drive| (drive, DriveState::Removed));
         let returning = self.returning.iter().map(|drive| (drive, DriveState::Online));
         for (drive, state) in parting.chain(returning) {
             if let Some(record) = superblock.drives.get_mut(drive.index()) {
+                if record.state.is_in_use() && !state.is_in_use() {
+                    record.left_at = now;
+                }
                 (record.state, record.since) = (state, since);
             }
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use codec::Code;
 use format::limits::BLOCK;
 use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, SegmentId};
-use reactor::{Io, IoResult};
+use reactor::IoResult;
 use smallvec::SmallVec;
 
 use super::pace::TRIES_MAX;
@@ -14,6 +14,7 @@ use super::stage::{Rows, Stage};
 use super::{Asked, Effect, Flight, Log, Stream};
 use crate::error::{Error, ErrorKind};
 use crate::geometry::RecordLayout;
+use crate::in_flight::InFlight;
 use crate::ledger::Payload;
 use crate::map::NodeRef;
 use crate::segments::Room;
@@ -23,7 +24,7 @@ const OTHERS: [Stream; 4] = [Stream::User, Stream::Trim, Stream::Cold, Stream::F
 /// Times as many full records as others may be in flight.
 const FULL_DEPTH: usize = 4;
 
-type Writes = SmallVec<[(DriveIndex, Io); 8]>;
+type Writes = SmallVec<[(DriveIndex, InFlight); 8]>;
 type Results = SmallVec<[(DriveIndex, IoResult); 8]>;
 
 impl Log {

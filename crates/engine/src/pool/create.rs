@@ -8,7 +8,7 @@ use format::limits::{
 };
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId,
-    PoolKey, Scheme, ScrubRecord, ShardRecord, Superblock, pool_zones_max,
+    PoolKey, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock, pool_zones_max,
 };
 use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
@@ -194,6 +194,8 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
             zones: geometry.zones(*size),
             state: DriveState::Online,
             since: Generation::new(1),
+            confirmed: StateStamp::default(),
+            left_at: StateStamp::default(),
             errors: DriveErrors::default(),
             path: short_path(path),
         }

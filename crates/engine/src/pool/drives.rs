@@ -58,7 +58,7 @@ pub struct Member {
 /// Looks whether a drive belongs to a pool. Runs on a reactor.
 pub async fn identify(source: &dyn DriveSource) -> FoundOnDrive {
     let (superblock, drive) = match read_superblocks(&*source.open()).await {
-        OnDrive::Superblock(superblock, drive, _) => (superblock, drive),
+        OnDrive::Superblock(found) => (found.superblock, found.drive),
         OnDrive::Damaged => return FoundOnDrive::Damaged,
         OnDrive::OtherVersion(version) => return FoundOnDrive::OtherVersion(version),
         OnDrive::Nothing => return FoundOnDrive::Nothing,

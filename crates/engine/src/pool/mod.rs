@@ -8,6 +8,7 @@ mod create;
 mod drives;
 mod journal;
 mod members;
+mod memory;
 mod open;
 mod scrub;
 mod superblocks;
@@ -18,14 +19,15 @@ use format::{DriveErrors, DriveState, PoolId, Scheme};
 use reactor::{Drive, Home, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
-pub use catalogue::{Change, NewVolume, VolumeInfo, VolumeUsage};
+pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{check_zones, prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
 pub(crate) use journal::Journal;
+pub use memory::{StateMemory, StateStamp};
+pub(crate) use open::{DriveFindings, Shared, assemble, plan_shard};
 pub use open::{OpenOptions, OpenReport, open};
-pub(crate) use open::{Shared, assemble, plan_shard};
-pub(crate) use superblocks::{OnDrive, read_superblocks};
+pub(crate) use superblocks::{DriveSuperblock, OnDrive, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};
@@ -141,6 +143,10 @@ pub struct PoolStatus {
     pub scrub: ScrubStatus,
     /// How long what users asked for took lately, while one of these was at work; `None` if nobody asked for anything.
     pub users: Option<UsersLately>,
+    /// Data that is lost: reading it gives an error until it is overwritten. By volume.
+    pub lost: Vec<LostRange>,
+    /// Lost blocks beyond those: as many as a pool lists are known by their number only.
+    pub lost_more: u64,
     /// Why it takes no more writes, if so.
     pub failure: Option<Error>,
 }
@@ -202,16 +208,24 @@ impl Pool {
         let (mut scrub, positions, until) = scrub;
         let mut shards = Vec::new();
         let mut repair = RepairStatus::default();
+        let (mut lost_blocks, mut lost_more) = (Vec::new(), 0);
         for (number, shard) in self.inner.shards.iter().enumerate() {
             let after = positions.get(number).copied().unwrap_or_default();
             let look = move |shard: std::rc::Rc<Shard>| async move {
-                (shard.counters(), shard.repair_status(), shard.scrub_progress(after, until))
+                let lost = shard.lost_blocks().await;
+                (shard.counters(), shard.repair_status(), shard.scrub_progress(after, until), lost)
             };
-            let (counters, of_shard, progress) = shard.call(look).await?;
+            let (counters, of_shard, progress, (lost, more)) = shard.call(look).await?;
+            lost_blocks.push(lost);
+            lost_more += more;
             scrub.add(progress);
             repair.add(&of_shard);
             shards.push(counters);
         }
+        let lost = match lost_blocks.iter().all(Vec::is_empty) {
+            true => Vec::new(),
+            false => self.catalogue().call(|catalogue| async move { catalogue.locate(&lost_blocks) }).await?,
+        };
         let drives = (0..).zip(superblock.drives).zip(free_zones);
         let drives = drives.map(|((index, drive), free_zones)| DriveStatus {
             index,
@@ -235,6 +249,8 @@ impl Pool {
             repair,
             scrub,
             users: self.inner.repair.users_lately(now),
+            lost,
+            lost_more,
             failure,
         })
     }

@@ -4,17 +4,18 @@
 //! its log; publish all that in a new opening; replay; serve. Until the publish nothing is written but cells that a
 //! crash had left out of rows that are complete otherwise.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
-use format::{DriveIndex, DriveRecord, DriveState, EventKind, Generation, Lineage, ShardIndex, Superblock};
+use format::{DriveIndex, DriveState, EventKind, Generation, Lineage, ShardIndex, Superblock};
 use reactor::{Home, Reactor, Remote};
 
 use super::catalogue::Catalogue;
 use super::create::short_path;
-use super::superblocks::{OnDrive, newest, read_superblocks};
-use super::{DriveSource, Inner, Journal, Pool, Tuning};
+use super::superblocks::{DriveSuperblock, OnDrive, newest, read_superblocks};
+use super::{DriveSource, Inner, Journal, Pool, StateMemory, StateStamp, Tuning};
 use crate::control::{Control, columns_missing, keep_leaving};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
@@ -38,6 +39,10 @@ pub struct OpenOptions {
     pub nonce: u64,
     /// The time of day: when something happened, and when it is time to scrub.
     pub now: WallClock,
+    /// Keeps the newest state beside the drives: an older one is refused.
+    pub memory: Option<Arc<dyn StateMemory>>,
+    /// Open an older state all the same: what was written since is lost.
+    pub accept_stale: bool,
 }
 
 /// What opening a pool found.
@@ -55,6 +60,16 @@ pub struct OpenReport {
     pub missing: Vec<String>,
     /// Drives that were missing and have come back, by path: what they missed is completed.
     pub returned: Vec<String>,
+    /// Drives that hold an older state than they were given, by path: nothing on them is believed, and all of it is rebuilt.
+    pub stale: Vec<String>,
+    /// Drives that are smaller than when they joined, by path and with both sizes: they count as missing.
+    pub shrunk: Vec<String>,
+    /// Copies of drives of the pool, by path: they are not used.
+    pub copies: Vec<String>,
+    /// Drives of which one copy of the superblock is damaged, by path: it is rewritten.
+    pub damaged_superblocks: Vec<String>,
+    /// Every drive in use shows a damaged copy of its superblock: a newer state than the one that was opened may have been lost.
+    pub uncertain: bool,
 }
 
 /// The drives of a pool, put in order.
@@ -64,47 +79,153 @@ pub(crate) struct Assembled {
     pub(crate) sources: Vec<Option<Arc<dyn DriveSource>>>,
     /// The slot that holds each drive's superblock.
     pub(crate) slots: Vec<Slot>,
+    /// The state that each drive holds.
+    held: Vec<StateStamp>,
+    /// Drives that belong to the pool and hold nothing that may be believed.
+    stale: Vec<Stale>,
+    pub(crate) found: DriveFindings,
 }
 
-/// Reads every drive and puts them in the pool's order. Drives that are missing or out of use have no source.
+/// A drive of the pool that holds an old copy of itself.
+struct Stale {
+    index: DriveIndex,
+    held: StateStamp,
+    source: Arc<dyn DriveSource>,
+}
+
+/// What is wrong with drives of a pool, by path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DriveFindings {
+    pub(crate) stale: Vec<String>,
+    pub(crate) shrunk: Vec<String>,
+    pub(crate) copies: Vec<String>,
+    pub(crate) damaged_superblocks: Vec<String>,
+    pub(crate) uncertain: bool,
+}
+
+/// Reads every drive and puts them in the pool's order. Drives that are missing, out of use or not to be believed have no source;
+/// those in `behind` are not to be believed, whatever their superblocks say.
 ///
 /// # Errors
 /// When there is no pool, or more drives are missing than its scheme bears.
-pub(crate) async fn assemble(drives: &[Arc<dyn DriveSource>]) -> Result<Assembled> {
-    let mut found = Vec::new();
+pub(crate) async fn assemble(
+    drives: &[Arc<dyn DriveSource>],
+    behind: &BTreeSet<DriveIndex>,
+) -> Result<Assembled> {
+    let mut read = Vec::new();
     for source in drives {
-        found.push((source.path(), read_superblocks(&*source.open()).await));
+        read.push((source.path(), read_superblocks(&*source.open()).await));
     }
-    let superblock = newest(&found)?;
-    let mut sources = vec![None; superblock.drives.len()];
-    let mut slots = vec![Slot::First; superblock.drives.len()];
-    for ((path, on_drive), source) in found.iter().zip(drives) {
-        let OnDrive::Superblock(theirs, id, slot) = on_drive else { continue };
-        let Some(index) = superblock.drives.iter().position(|record| record.id == *id) else { continue };
-        let record = superblock.drives.get(index);
-        // A drive that missed anything that was relied on is not called online by the newest state (C1): one that is,
-        // and says less, merely was not reached by the last publish.
-        let returns = |record: &DriveRecord| {
-            let is_as_it_was = superblock.remembers(theirs) && source.open().properties().size >= record.size;
-            record.state == DriveState::Missing && is_as_it_was
+    let superblock = newest(&read)?;
+    let mut found = DriveFindings::default();
+    let chosen = without_copies(&superblock, &read, &mut found)?;
+    let count = superblock.drives.len();
+    let (mut sources, mut slots) = (vec![None; count], vec![Slot::First; count]);
+    let (mut held, mut stale) = (vec![StateStamp::default(); count], Vec::new());
+    let mut intact = 0;
+    for (at, on_drive) in chosen {
+        let Some(source) = drives.get(at) else { continue };
+        let DriveSuperblock { superblock: theirs, drive, slot, other_is_damaged } = on_drive;
+        let numbered = (0..).map(DriveIndex::new).zip(&superblock.drives);
+        let Some((index, record)) = numbered.into_iter().find(|(_, record)| record.id == *drive) else {
+            continue;
         };
-        let usable = record.is_some_and(|record| record.state.is_in_use() || returns(record));
-        let Some(place) = sources.get_mut(index).filter(|_| usable) else { continue };
-        if place.is_some() {
-            let message = format!("{path} is given twice, or is a copy of another drive of the pool");
-            return Err(Error::new(ErrorKind::NotAPool, message));
+        // A drive that missed anything that was relied on is not called online by the newest state (C1): one that is,
+        // and holds the state before, merely was not reached by the last publish.
+        let may_be_used = record.state.is_in_use() || record.state == DriveState::Missing;
+        if !may_be_used || !superblock.accounts_for(theirs, *drive) {
+            continue;
         }
-        *place = Some(source.clone());
-        if let Some(place) = slots.get_mut(index) {
-            *place = *slot;
+        let (path, size) = (source.path(), source.open().properties().size);
+        if size < record.size {
+            found.shrunk.push(format!("{path} ({size} of {} bytes)", record.size));
+            continue;
+        }
+        if theirs.stamp().is_before(&record.confirmed) || behind.contains(&index) {
+            found.stale.push(path);
+            stale.push(Stale { index, held: theirs.stamp(), source: source.clone() });
+            continue;
+        }
+        if *other_is_damaged {
+            found.damaged_superblocks.push(path);
+        } else {
+            intact += 1;
+        }
+        let place = index.index();
+        sources.get_mut(place).into_iter().for_each(|into| *into = Some(source.clone()));
+        slots.get_mut(place).into_iter().for_each(|into| *into = *slot);
+        held.get_mut(place).into_iter().for_each(|into| *into = theirs.stamp());
+    }
+    found.uncertain = intact == 0 && !found.damaged_superblocks.is_empty();
+    check_enough(&superblock, &sources, &found)?;
+    Ok(Assembled { superblock, sources, slots, held, stale, found })
+}
+
+/// What each drive says, by its number among those given; of several that claim to be the same drive, the original: the one
+/// that holds the newest state, or else lies where the pool last found the drive.
+///
+/// # Errors
+/// `NotAPool` if that does not tell them apart.
+fn without_copies<'a>(
+    superblock: &Superblock,
+    read: &'a [(String, OnDrive)],
+    found: &mut DriveFindings,
+) -> Result<Vec<(usize, &'a DriveSuperblock)>> {
+    let mut chosen: Vec<(usize, &DriveSuperblock)> = Vec::new();
+    for (at, (path, on_drive)) in read.iter().enumerate() {
+        let OnDrive::Superblock(on_drive) = on_drive else { continue };
+        let Some(other) = chosen.iter().position(|(_, other)| other.drive == on_drive.drive) else {
+            chosen.push((at, &**on_drive));
+            continue;
+        };
+        let Some((other_at, other_on_drive)) = chosen.get(other).copied() else { continue };
+        let other_path = read.get(other_at).map_or("", |(path, _)| path.as_str());
+        let known = superblock.drives.iter().find(|record| record.id == on_drive.drive);
+        let known = known.map_or("", |record| record.path.as_str());
+        let (stamp, other_stamp) = (on_drive.superblock.stamp(), other_on_drive.superblock.stamp());
+        let is_original = if stamp != other_stamp {
+            other_stamp.is_before(&stamp)
+        } else if (short_path(path) == known) != (short_path(other_path) == known) {
+            short_path(path) == known
+        } else {
+            let message = format!(
+                "{path} and {other_path} hold the same drive of pool '{}': one is a copy of the other. Open the pool with \
+                 --degraded --drives and without the copy",
+                superblock.name
+            );
+            return Err(Error::new(ErrorKind::NotAPool, message));
+        };
+        found.copies.push(if is_original { other_path } else { path }.to_owned());
+        if is_original && let Some(place) = chosen.get_mut(other) {
+            *place = (at, &**on_drive);
         }
     }
-    check_enough(&superblock, &sources)?;
-    Ok(Assembled { superblock, sources, slots })
+    Ok(chosen)
+}
+
+/// Refuses a state that is older than one that is known of beside the drives, or went on apart from it.
+fn check_known(superblock: &Superblock, known: Option<StateStamp>) -> Result<()> {
+    let Some(known) = known.filter(StateStamp::is_set) else { return Ok(()) };
+    let (name, now) = (&superblock.name, superblock.stamp());
+    let first = superblock.lineage.first().map_or(0, |first| first.epoch);
+    let apart = known.opening.epoch >= first && !superblock.lineage.contains(&known.opening);
+    if !now.is_before(&known) && !apart {
+        return Ok(());
+    }
+    let message = format!(
+        "the drives hold an old state of pool '{name}' (opening {}, generation {}): this host has used a newer one (opening {}, \
+         generation {}), which is on drives that are not here",
+        now.opening.epoch, now.generation, known.opening.epoch, known.generation
+    );
+    Err(Error::new(ErrorKind::Stale, message))
 }
 
 /// Refuses a pool of which more is missing than its scheme bears.
-fn check_enough(superblock: &Superblock, sources: &[Option<Arc<dyn DriveSource>>]) -> Result<()> {
+fn check_enough(
+    superblock: &Superblock,
+    sources: &[Option<Arc<dyn DriveSource>>],
+    found: &DriveFindings,
+) -> Result<()> {
     let belong = superblock.drives.iter().zip(sources);
     let belong: Vec<_> = belong.filter(|(record, _)| record.state != DriveState::Removed).collect();
     let there = belong.iter().filter(|(_, source)| source.is_some()).count();
@@ -116,14 +237,20 @@ fn check_enough(superblock: &Superblock, sources: &[Option<Arc<dyn DriveSource>>
         return Ok(());
     }
     let paths: Vec<_> = missing.iter().map(|(record, _)| record.path.as_str()).collect();
+    let because = |drives: &[String], why: &str| match drives {
+        [] => String::new(),
+        drives => format!("; {why}: {}", drives.join(", ")),
+    };
     let message = format!(
-        "pool '{}' ({}) bears the loss of {} of its {} drives, and {} are missing, out of use, or missed something: {}",
+        "pool '{}' ({}) survives the loss of {} of its {} drives, and {} are missing, failed or incomplete: {}{}{}",
         superblock.name,
         superblock.scheme,
         superblock.scheme.parity(),
         belong.len(),
         missing.len(),
-        paths.join(", ")
+        paths.join(", "),
+        because(&found.stale, "old copies of themselves"),
+        because(&found.shrunk, "smaller than they were"),
     );
     Err(Error::new(ErrorKind::NotAPool, message))
 }
@@ -133,12 +260,29 @@ fn check_enough(superblock: &Superblock, sources: &[Option<Arc<dyn DriveSource>>
 /// # Errors
 /// When there is no pool, too many drives are missing, or what was durable cannot be read. Nothing is held on to then.
 pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Result<(Pool, OpenReport)> {
-    let mut started = Started::default();
-    let opened = open_parts(drives, options, &mut started).await;
-    if opened.is_err() {
-        started.dismiss().await;
+    let mut behind = BTreeSet::new();
+    loop {
+        let mut started = Started::default();
+        match open_parts(drives, options, &behind, &mut started).await {
+            Ok(Opening::Done(pool, report)) => return Ok((pool, report)),
+            Ok(Opening::Behind(drives)) => {
+                started.dismiss().await;
+                // Grows each time.
+                behind.extend(drives);
+            }
+            Err(error) => {
+                started.dismiss().await;
+                return Err(error);
+            }
+        }
     }
-    opened
+}
+
+/// How a try to open a pool ended.
+enum Opening {
+    Done(Pool, OpenReport),
+    /// These drives miss what the log says they hold: not without leaving them out.
+    Behind(BTreeSet<DriveIndex>),
 }
 
 /// The parts of a pool that run already, on their reactors.
@@ -174,13 +318,31 @@ impl Started {
 async fn open_parts(
     drives: &[Arc<dyn DriveSource>],
     options: &OpenOptions,
+    behind: &BTreeSet<DriveIndex>,
     started: &mut Started,
-) -> Result<(Pool, OpenReport)> {
-    let Assembled { mut superblock, sources, slots } = assemble(drives).await?;
+) -> Result<Opening> {
+    let Assembled { mut superblock, sources, slots, held, stale, found } = assemble(drives, behind).await?;
+    if let Some(memory) = options.memory.as_ref().filter(|_| !options.accept_stale) {
+        check_known(&superblock, memory.newest(superblock.pool))?;
+    }
     let sources: Vec<_> = sources.into_iter().map(|source| source.map(latched)).collect();
-    let mut report = OpenReport { clean: superblock.clean, ..OpenReport::default() };
+    let mut report = OpenReport {
+        clean: superblock.clean,
+        stale: found.stale,
+        shrunk: found.shrunk,
+        copies: found.copies,
+        damaged_superblocks: found.damaged_superblocks,
+        uncertain: found.uncertain,
+        ..OpenReport::default()
+    };
     let events = Arc::new(Events::new(options.now.clone()));
-    report.returned = begin_opening(&mut superblock, &sources, options.nonce, &events);
+    report.returned = begin_opening(&mut superblock, &sources, &held, options.nonce, &events);
+    let opening = StateStamp { opening: superblock.epoch(), generation: Generation::new(0) };
+    for Stale { index, held, .. } in &stale {
+        // However often the pool is opened before the drive is rebuilt, its state comes before the confirmed one.
+        let record = superblock.drives.get_mut(index.index());
+        record.into_iter().for_each(|record| (record.confirmed, record.left_at) = (opening, *held));
+    }
 
     let reactors = if options.reactors.is_empty() {
         vec![Reactor::current().remote()]
@@ -198,6 +360,9 @@ async fn open_parts(
         let plan = plan_shard(&superblock, &sources, index, options.tuning, &shared);
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
         started.candidates.push(candidate);
+        if !examination.behind.is_empty() {
+            return Ok(Opening::Behind(examination.behind));
+        }
         report.replayed += examination.records;
         report.dropped += examination.dropped;
         report.completed += examination.completed;
@@ -216,7 +381,7 @@ async fn open_parts(
 
     let reserve = Reserve::of(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
-    let told = (space, events.clone());
+    let told = (space, events.clone(), options.memory.clone());
     let looks = (options.tuning.retire_after, scrub.clone());
     let control = Control::new(superblock.clone(), zones, opened, slots, reserve, told, looks);
     Reactor::current().spawn(control.clone().run()).detach();
@@ -230,6 +395,10 @@ async fn open_parts(
     match report.clean {
         true => events.say(EventKind::Opened, 0, ""),
         false => events.say(EventKind::Recovered, report.replayed as u64, ""),
+    }
+    report.damaged_superblocks.iter().for_each(|path| events.say(EventKind::SuperblockDamaged, 0, path));
+    if report.uncertain {
+        events.say(EventKind::StateUncertain, 0, "");
     }
     events.tell(journal.clone());
     journal.call(|journal| async move { journal.write_queued().await }).await?;
@@ -250,14 +419,31 @@ async fn open_parts(
     pool.repair_soon().await?;
     control.retire_soon();
     control.go_on_with_scrub();
-    Ok((pool, report))
+    take_back(&control, stale);
+    Ok(Opening::Done(pool, report))
+}
+
+/// Takes drives that hold old copies of themselves back into the pool, in the background, to be rebuilt.
+fn take_back(control: &Rc<Control>, stale: Vec<Stale>) {
+    let control = control.clone();
+    let rejoin = async move {
+        for Stale { source, .. } in stale {
+            let path = source.path();
+            if let Err(error) = control.return_drive(source).await {
+                tracing::warn!(path, %error, "a drive with an old state does not join the pool again");
+            }
+        }
+    };
+    Reactor::current().spawn(rejoin).detach();
 }
 
 /// A drive that did not take the cells that a crash had left out: it is lost as one that fails a write in service.
 fn fail_at_opening(superblock: &mut Superblock, zones: &mut Zones, drive: DriveIndex) -> Result<()> {
+    let left_at = superblock.stamp();
     if let Some(record) = superblock.drives.get_mut(drive.index()) {
         record.state = DriveState::Failed;
         record.since = Generation::new(1);
+        record.left_at = left_at;
     }
     zones.set_online(drive, false);
     if columns_missing(superblock) > usize::from(superblock.scheme.parity()) {
@@ -271,19 +457,23 @@ fn fail_at_opening(superblock: &mut Superblock, zones: &mut Zones, drive: DriveI
 fn begin_opening(
     superblock: &mut Superblock,
     sources: &[Option<Arc<dyn DriveSource>>],
+    held: &[StateStamp],
     nonce: u64,
     events: &Events,
 ) -> Vec<String> {
     let mut returned = Vec::new();
+    let left_at = superblock.stamp();
     let epoch = superblock.epoch().epoch + 1;
     superblock.lineage.push(Lineage { epoch, nonce });
     let excess = superblock.lineage.len().saturating_sub(LINEAGE_MAX);
     superblock.lineage.drain(..excess);
     superblock.generation = Generation::new(0);
     superblock.clean = false;
-    for ((index, record), source) in (0..).map(DriveIndex::new).zip(&mut superblock.drives).zip(sources) {
+    let numbered = (0..).map(DriveIndex::new).zip(&mut superblock.drives);
+    for (((index, record), source), held) in numbered.zip(sources).zip(held) {
         match source {
             Some(source) => {
+                record.confirmed = *held;
                 record.path = short_path(&source.path());
                 if record.state == DriveState::Missing {
                     (record.state, record.since) = (DriveState::Returning, Generation::new(1));
@@ -294,6 +484,7 @@ fn begin_opening(
             None if record.state.is_in_use() => {
                 record.state = DriveState::Missing;
                 record.since = Generation::new(1);
+                record.left_at = left_at;
                 let why = format!("{}: not there when the pool was opened", record.path);
                 events.say_of(index, EventKind::DriveLost, &why);
             }

@@ -165,3 +165,23 @@ fn a_chain_of_250_is_read_with_little_memory_for_the_map() {
         assert_eq!(read(&volume, 0, 4096).await, vec![0; 4096]);
     });
 }
+
+/// A pool that fails while a snapshot holds a volume's writes back refuses them. Writers would try again for ever otherwise.
+#[test]
+fn writes_that_are_held_back_fail_with_the_pool() {
+    let drives = drives(5, 64 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        pool.create_volume("a", SIZE, 4096, 0).await.unwrap();
+        let volume = format::VolumeId::new(1);
+        let shard = pool.shards()[0].local().unwrap();
+        let before = shard.layer_for_writing(volume).await.unwrap();
+        shard.hold_writes(volume, true);
+        shard.fail(&crate::Error::new(ErrorKind::PoolFailed, "too many drives are lost"));
+        assert_eq!(shard.layer_for_writing(volume).await.unwrap_err().kind(), ErrorKind::PoolFailed);
+        // Once they are not held back any more, whoever writes finds that the log has failed.
+        shard.hold_writes(volume, false);
+        assert_eq!(shard.layer_for_writing(volume).await.unwrap(), before);
+    });
+}

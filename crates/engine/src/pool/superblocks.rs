@@ -10,8 +10,8 @@ use crate::geometry::Slot;
 /// What one drive says.
 #[derive(Debug)]
 pub(crate) enum OnDrive {
-    /// The newer of its two superblocks, which drive of the pool it is, and the slot that holds it.
-    Superblock(Box<Superblock>, DriveId, Slot),
+    /// The newer of its two superblocks.
+    Superblock(Box<DriveSuperblock>),
     /// A pool of another version of the format.
     OtherVersion(u32),
     /// It was a pool's, but neither slot verifies.
@@ -22,13 +22,28 @@ pub(crate) enum OnDrive {
     Unreadable(IoError),
 }
 
+/// The newest state of a pool that one drive holds.
+#[derive(Debug)]
+pub(crate) struct DriveSuperblock {
+    pub(crate) superblock: Superblock,
+    /// Which drive of the pool it is.
+    pub(crate) drive: DriveId,
+    /// The slot that holds it.
+    pub(crate) slot: Slot,
+    /// The other slot, which held the state before, is damaged. That may have been a newer state: one that a crash interrupted,
+    /// or one that was whole and has rotted since.
+    pub(crate) other_is_damaged: bool,
+}
+
 /// Reads both slots of a drive.
 pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
     let mut best: Option<(Superblock, DriveId, Slot)> = None;
     let mut other = OnDrive::Nothing;
+    let mut verified = 0;
     for slot in Slot::BOTH {
         match read_slot(drive, slot.offset()).await {
             Ok(Ok((superblock, id))) => {
+                verified += 1;
                 let newer = best.as_ref().is_none_or(|(best, ..)| !best.is_at_least(&superblock));
                 if newer {
                     best = Some((superblock, id, slot));
@@ -49,7 +64,13 @@ pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
         }
     }
     match best {
-        Some((superblock, id, slot)) => OnDrive::Superblock(Box::new(superblock), id, slot),
+        Some((superblock, drive, slot)) => {
+            // A drive that was given a state before this one holds that in its other slot.
+            let mut records = superblock.drives.iter().filter(|record| record.id == drive);
+            let holds_two = records.any(|record| record.confirmed.is_set());
+            let other_is_damaged = holds_two && verified < Slot::BOTH.len();
+            OnDrive::Superblock(Box::new(DriveSuperblock { superblock, drive, slot, other_is_damaged }))
+        }
         None => other,
     }
 }
@@ -87,8 +108,8 @@ impl Said<'_> {
             let drives = &self.superblock.drives;
             let online = drives.iter().any(|drive| drive.id == other.drive && drive.state.is_in_use());
             online
-                && !self.superblock.descends_from(other.superblock)
-                && !other.superblock.descends_from(self.superblock)
+                && !self.superblock.accounts_for(other.superblock, other.drive)
+                && !other.superblock.accounts_for(self.superblock, self.drive)
         })
     }
 }
@@ -102,7 +123,9 @@ pub(crate) fn newest(found: &[(String, OnDrive)]) -> Result<Superblock> {
     let all: Vec<Said<'_>> = found
         .iter()
         .filter_map(|(path, on_drive)| match on_drive {
-            OnDrive::Superblock(superblock, drive, _) => Some(Said { path, superblock, drive: *drive }),
+            OnDrive::Superblock(found) => {
+                Some(Said { path, superblock: &found.superblock, drive: found.drive })
+            }
             _ => None,
         })
         .collect();
@@ -125,10 +148,11 @@ pub(crate) fn newest(found: &[(String, OnDrive)]) -> Result<Superblock> {
     let newest = standing()
         .reduce(|best, next| if best.superblock.is_at_least(next.superblock) { best } else { next });
     let newest = newest.unwrap_or(first);
-    if let Some(apart) = standing().find(|said| !newest.superblock.descends_from(said.superblock)) {
+    if let Some(apart) = standing().find(|said| !newest.superblock.accounts_for(said.superblock, said.drive))
+    {
         let message = format!(
-            "{} and {} were each used without the other since they were last together: give only the drives whose data \
-             is wanted, the others must be wiped",
+            "{} and {} were each used without the other since they were last together, or one of them is a very old copy: open \
+             the pool with --degraded --drives and only the drives whose data is wanted, then wipe the others and add them again",
             apart.path, newest.path
         );
         return Err(Error::new(ErrorKind::NotAPool, message));

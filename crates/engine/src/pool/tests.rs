@@ -50,7 +50,14 @@ pub(super) fn create_options(scheme: &str) -> CreateOptions {
 }
 
 pub(super) fn open_options() -> OpenOptions {
-    OpenOptions { tuning: Tuning::default(), reactors: Vec::new(), nonce: 5, now: Arc::new(|| 1_700_000_000) }
+    OpenOptions {
+        tuning: Tuning::default(),
+        reactors: Vec::new(),
+        nonce: 5,
+        now: Arc::new(|| 1_700_000_000),
+        memory: None,
+        accept_stale: false,
+    }
 }
 
 pub(super) fn pattern(seed: u64, length: usize) -> Buffer {

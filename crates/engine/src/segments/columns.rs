@@ -106,6 +106,18 @@ impl Segments {
         if lives { self.incomplete_one(id, standing) } else { None }
     }
 
+    /// Nothing on a drive that is not in use may be believed: takes all of its columns as missing from their first row.
+    pub(crate) fn distrust(&mut self, drive: DriveIndex) {
+        let ids: Vec<_> = self.ids().collect();
+        for id in ids {
+            let columns = self.get_mut(id).record.columns.iter_mut();
+            let on_it = columns.filter(|column| column.zone.is_some_and(|(on, _)| on == drive));
+            on_it.for_each(|column| column.missing_from = Row::new(0));
+            self.place_columns(id);
+        }
+        self.version += 1;
+    }
+
     /// Cells of a column are not what they must be: it is to be written anew. The segment is pinned.
     pub(crate) fn mark_damaged(&mut self, id: SegmentId, column: Column) {
         self.get_mut(id).damaged |= bit(column);

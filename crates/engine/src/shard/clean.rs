@@ -10,14 +10,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{Address, DriveIndex, Item, LayerBlock, LayerId, MapEntry, SegmentId, Slot};
-use reactor::{Buffer, Io, LocalReceiver, Reactor, Span, local_oneshot};
+use format::{Address, Item, LayerBlock, LayerId, MapEntry, SegmentId, Slot};
+use reactor::{Buffer, LocalReceiver, Reactor, Span, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
 use super::headers::{Found, HeaderReader};
+use crate::drives::DriveTerm;
 use crate::error::{ErrorKind, Result};
 use crate::geometry::RecordLayout;
+use crate::in_flight::InFlight;
 use crate::log::{Effect, Request, Stream};
 use crate::map::Load;
 use crate::rows::Run;
@@ -52,7 +54,7 @@ impl Live {
 pub(super) type Nodes = Vec<(Option<Load>, Address)>;
 
 /// A read under way; `None` for what is on no drive in use.
-type Started = Option<(DriveIndex, Io)>;
+type Started = Option<(DriveTerm, InFlight)>;
 
 /// The moves of a chunk.
 type Pending = Vec<LocalReceiver<Result<Vec<MapEntry>>>>;
@@ -139,10 +141,11 @@ impl Shard {
 
     /// Moves what lives in a segment.
     pub(super) async fn clean_pinned(self: &Rc<Self>, victim: SegmentId) -> Result<()> {
-        self.rows.segments.borrow_mut().pin(victim);
-        let cleaned = self.clean(victim).await;
+        let cleaned = {
+            let _pin = self.rows.pin(victim);
+            self.clean(victim).await
+        };
         let mut segments = self.rows.segments.borrow_mut();
-        segments.unpin(victim);
         segments.cleaned(victim);
         segments.free_emptied();
         cleaned
@@ -377,6 +380,8 @@ impl Shard {
             match result {
                 Ok(()) => read.push((live, into)),
                 Err(error) => {
+                    let blocks = live.block..live.block + live.crcs.len() as u64;
+                    self.note_lost_read(live.layer, blocks, &error).await;
                     tracing::error!(layer = %live.layer, block = live.block, %error, "a block cannot be moved");
                 }
             }

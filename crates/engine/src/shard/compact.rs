@@ -169,20 +169,15 @@ impl Shard {
 
     /// Adds a segment to a plan.
     async fn survey(&self, victim: SegmentId, plan: &mut Plan) -> Result<()> {
-        let (record, zones) = {
-            let mut segments = self.rows.segments.borrow_mut();
-            if !segments.may_be_cleaned(victim) {
-                return Ok(());
-            }
-            segments.pin(victim);
-            let record = segments.record(victim);
-            let zones = record.columns.iter().filter(|column| column.zone.is_some()).count();
-            (record, zones)
-        };
+        if !self.rows.segments.borrow().may_be_cleaned(victim) {
+            return Ok(());
+        }
+        let pin = self.rows.pin(victim);
+        let record = self.rows.segments.borrow().record(victim);
+        let zones = record.columns.iter().filter(|column| column.zone.is_some()).count();
         let mut headers = HeaderReader::new(&self.rows, &self.identity, victim, &record);
-        let looked = self.look_at(&mut headers, plan).await;
-        self.rows.segments.borrow_mut().unpin(victim);
-        let blocks = looked?;
+        let blocks = self.look_at(&mut headers, plan).await?;
+        drop(pin);
         // Each chunk with a header, and to the end of its row.
         let chunks = blocks.div_ceil(self.chunk_blocks() as u64);
         plan.moved += blocks + chunks * (1 + u64::from(self.geometry.scheme.data()));

@@ -5,10 +5,12 @@
 
 use codec::{ColumnSet, crc32c};
 use format::limits::{BLOCK, HEADER_BLOCKS_MAX};
-use format::{Address, Column, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, UnverifiedHeader};
+use format::{
+    Address, Column, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, Sequence, UnverifiedHeader,
+};
 use reactor::Buffer;
 
-use crate::error::Result;
+use crate::error::{Error, Place, Result};
 use crate::geometry::RecordLayout;
 use crate::log::Identity;
 use crate::rows::{Piece, Rows, combinations};
@@ -82,11 +84,15 @@ impl<'a> HeaderReader<'a> {
     }
 
     /// The next record; `None` at the first row that holds no header, or at the segment's end.
+    ///
+    /// # Errors
+    /// `Corrupt` for an authentic header whose contents this release never writes: the record exists, and nobody may take its
+    /// row for the end of the log.
     pub(super) async fn next(&mut self) -> Result<Option<Found>> {
         if self.row.get() >= self.record.rows {
             return Ok(None);
         }
-        let Some((header, header_crcs)) = self.header_at(self.row).await else { return Ok(None) };
+        let Some((header, header_crcs)) = self.header_at(self.row).await? else { return Ok(None) };
         let scheme = self.record.scheme;
         let layout = RecordLayout::new(scheme, self.row, header.blocks());
         if layout.end().get() > self.record.rows {
@@ -97,23 +103,89 @@ impl<'a> HeaderReader<'a> {
     }
 
     /// The header of the record that starts at `row`, if there is one.
-    async fn header_at(&mut self, row: Row) -> Option<Read> {
-        if let Some(header) = self.read_ahead(row).await {
-            return Some(header);
+    async fn header_at(&mut self, row: Row) -> Result<Option<Read>> {
+        if let Some(header) = self.read_ahead(row).await? {
+            return Ok(Some(header));
         }
         // The end of the log, or a first column that is lost or damaged: any k columns tell.
         self.rebuild(row).await
     }
 
+    /// The newest record that a header known durable when it was written, of those at or after the row that
+    /// [`HeaderReader::next`] ended at: behind a gap there may be records that prove that what lay in the gap was durable.
+    ///
+    /// Looks at each row up to the segment's end, in the first column, or in one choice of k others where that is lost.
+    pub(super) async fn durable_behind(&mut self) -> Sequence {
+        let mut newest = Sequence::default();
+        let mut row = self.row;
+        while row.get() < self.record.rows {
+            let count = READ_AHEAD.min(self.record.rows - row.get());
+            if let Some(cells) = self.first_column(row, count).await {
+                for (row, block) in (row.get()..).map(Row::new).zip(cells.as_slice().chunks(BLOCK)) {
+                    newest = newest.max(self.durable_in(row, block).unwrap_or_default());
+                }
+            }
+            row = row.plus(count);
+        }
+        newest
+    }
+
+    /// Some cells of the first column; `None` if too few columns are there.
+    async fn first_column(&self, row: Row, count: u32) -> Option<Buffer> {
+        let buffer = Buffer::new(count as usize * BLOCK);
+        let address = Address::new(self.id, Column::new(0), row);
+        if let Some((_, io)) = self.rows.start_read(address, &[buffer.span()])
+            && io.await.is_ok()
+        {
+            return Some(buffer);
+        }
+        let piece = self.rows.read_piece(self.id, row, count).await;
+        let cells = &piece.span.cells;
+        let sources = cells.iter().map(|(column, _)| *column).take(usize::from(self.record.scheme.data()));
+        let sources: ColumnSet = sources.collect();
+        let mut computed = Buffer::zeroed(count as usize * BLOCK);
+        for (index, block) in computed.as_mut_slice().chunks_mut(BLOCK).enumerate() {
+            self.rows.decode_cell(self.record.scheme, sources, Column::new(0), cells, index, block);
+        }
+        Some(computed)
+    }
+
+    /// What a header of one block that starts at `row` says of durable records. A longer one counts as none: most are short.
+    fn durable_in(&self, row: Row, block: &[u8]) -> Option<Sequence> {
+        let unverified = UnverifiedHeader::parse(block).ok()?;
+        if unverified.blocks() != 1 {
+            return None;
+        }
+        let header = unverified.authenticate(block, &self.identity.key).ok()?;
+        self.belongs(header.place(), row).then_some(header.place().durable)
+    }
+
+    /// An authentic header's items; nothing if it belongs elsewhere.
+    fn decode(&self, header: &format::AuthenticHeader<'_>, row: Row) -> Result<Option<Header>> {
+        if !self.belongs(header.place(), row) {
+            return Ok(None);
+        }
+        header.decode().map(Some).map_err(|error| {
+            let message = format!(
+                "shard {}: the header of record {} is authentic, and its contents are invalid: this is a bug of the release \
+                 that wrote it, and the records from there on are not read",
+                self.identity.shard,
+                header.place().sequence
+            );
+            let address = Some(Address::new(self.id, Column::new(0), row));
+            Error::corrupt(message, Place { address, ..Place::default() }, Some(error))
+        })
+    }
+
     /// Tries the first column alone.
-    async fn read_ahead(&mut self, row: Row) -> Option<Read> {
+    async fn read_ahead(&mut self, row: Row) -> Result<Option<Read>> {
         let cached = self.ahead.as_ref().is_some_and(|(first, buffer)| {
             let offset = (row.get().checked_sub(first.get())).unwrap_or(u32::MAX) as usize;
             offset < buffer.len() / BLOCK
         });
         if !cached {
             if row < self.unreadable_to {
-                return None;
+                return Ok(None);
             }
             let count = READ_AHEAD.min(self.record.rows - row.get());
             let buffer = Buffer::new(count as usize * BLOCK);
@@ -124,25 +196,26 @@ impl<'a> HeaderReader<'a> {
             };
             if !read {
                 self.unreadable_to = row.plus(count);
-                return None;
+                return Ok(None);
             }
             self.ahead = Some((row, buffer));
         }
-        let (first, buffer) = self.ahead.as_ref()?;
+        let Some((first, buffer)) = &self.ahead else { return Ok(None) };
         let offset = (row.get() - first.get()) as usize * BLOCK;
-        let rest = buffer.as_slice().get(offset..)?;
-        let unverified = UnverifiedHeader::parse(rest).ok()?;
+        let rest = buffer.as_slice().get(offset..).unwrap_or(&[]);
+        let Ok(unverified) = UnverifiedHeader::parse(rest) else { return Ok(None) };
         let blocks = usize::from(unverified.blocks());
-        let bytes = rest.get(..blocks * BLOCK)?;
-        let header = unverified.verify(bytes, &self.identity.key).ok()?;
+        let Some(bytes) = rest.get(..blocks * BLOCK) else { return Ok(None) };
+        let Ok(header) = unverified.authenticate(bytes, &self.identity.key) else { return Ok(None) };
+        let header = self.decode(&header, row)?;
         // Several header blocks lie one below the other only if the record has as many rows.
-        let rows = self.record.scheme.rows_for(header.blocks());
-        (rows as usize >= blocks && self.belongs(&header.place, row)).then(|| (header, block_crcs(bytes)))
+        let header = header.filter(|header| self.record.scheme.rows_for(header.blocks()) as usize >= blocks);
+        Ok(header.map(|header| (header, block_crcs(bytes))))
     }
 
     /// Computes the header from every choice of columns, until one gives a header that belongs here: a cell may hold
     /// what a drive kept of other times or places, and look perfectly sound.
-    async fn rebuild(&mut self, row: Row) -> Option<Read> {
+    async fn rebuild(&mut self, row: Row) -> Result<Option<Read>> {
         let left = self.record.rows - row.get();
         let end = |piece: &Piece| piece.span.row.plus(piece.span.count);
         let header_end = row.plus(HEADER_ROWS.min(left));
@@ -157,18 +230,18 @@ impl<'a> HeaderReader<'a> {
         let index = row.get() - piece.span.row.get();
         let cells = piece.span.cells.iter().map(|(column, _)| *column);
         let present: ColumnSet = cells.filter(|column| piece.cell(*column, index).is_some()).collect();
-        let mut found = None;
+        let mut found = Ok(None);
         combinations(present, self.record.scheme.data(), |sources| {
             found = self.header_from(sources, &piece, row);
-            found.is_some()
+            !matches!(found, Ok(None))
         });
-        self.needs_others = found.is_some();
+        self.needs_others = matches!(found, Ok(Some(_)));
         self.piece = Some(piece);
         found
     }
 
     /// The header that a choice of columns gives.
-    fn header_from(&self, sources: ColumnSet, piece: &Piece, row: Row) -> Option<Read> {
+    fn header_from(&self, sources: ColumnSet, piece: &Piece, row: Row) -> Result<Option<Read>> {
         let first = row.get() - piece.span.row.get();
         let block = |index: u32| {
             let mut block = vec![0; BLOCK];
@@ -181,16 +254,17 @@ impl<'a> HeaderReader<'a> {
             let decoded = self.rows.decode_cell(scheme, sources, wanted, cells, at as usize, &mut block);
             decoded.then_some(block)
         };
-        let mut bytes = block(0)?;
-        let unverified = UnverifiedHeader::parse(&bytes).ok()?;
+        let Some(mut bytes) = block(0) else { return Ok(None) };
+        let Ok(unverified) = UnverifiedHeader::parse(&bytes) else { return Ok(None) };
         if first + u32::from(unverified.blocks()) > piece.span.count {
-            return None;
+            return Ok(None);
         }
         for index in 1..u32::from(unverified.blocks()) {
-            bytes.extend_from_slice(&block(index)?);
+            let Some(next) = block(index) else { return Ok(None) };
+            bytes.extend_from_slice(&next);
         }
-        let header = unverified.verify(&bytes, &self.identity.key).ok()?;
-        self.belongs(&header.place, row).then(|| (header, block_crcs(&bytes)))
+        let Ok(header) = unverified.authenticate(&bytes, &self.identity.key) else { return Ok(None) };
+        Ok(self.decode(&header, row)?.map(|header| (header, block_crcs(&bytes))))
     }
 
     fn belongs(&self, place: &RecordPlace, row: Row) -> bool {

@@ -69,9 +69,10 @@ impl Shard {
         }
         let Slot::Block { address: from, crc } = entry.slot() else { return Ok(()) };
         let data = Buffer::new(BLOCK);
-        self.rows.segments.borrow_mut().pin(from.segment());
-        let read = self.rows.read_run(Run { address: from, count: 1 }, &[crc], &data.span()).await;
-        self.rows.segments.borrow_mut().unpin(from.segment());
+        let read = {
+            let _pin = self.rows.pin(from.segment());
+            self.rows.read_run(Run { address: from, count: 1 }, &[crc], &data.span()).await
+        };
         if read? == Outcome::Direct || self.check_stopping().is_err() {
             return Ok(());
         }

@@ -1,10 +1,12 @@
-//! Locks on single blocks, for writes of less than a block.
+//! Locks on blocks, for writes that begin or end within a block.
 //!
-//! A partial write reads its block, changes some sectors and writes it back; nobody else may write the block in
-//! between. Whole-block writes take no lock: they only look whether one is held, right before they are queued.
+//! Such a write reads the blocks at its ends, changes some of their sectors and writes all of its blocks back; no other write
+//! may change one of them in between. Writes of whole blocks take no lock: they only check whether one is held, right before
+//! they are queued.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use format::VolumeId;
 use reactor::WaitList;
@@ -16,18 +18,26 @@ pub(super) struct BlockLocks {
     released: WaitList,
 }
 
-/// A held lock; released when dropped.
-pub(super) struct BlockLock<'a> {
+/// Held locks on a range of blocks; released when dropped.
+pub(super) struct RangeLock<'a> {
     locks: &'a BlockLocks,
-    block: (VolumeId, u64),
+    volume: VolumeId,
+    blocks: Range<u64>,
 }
 
 impl BlockLocks {
-    /// Locks a block, waiting for whoever holds it.
-    pub(super) async fn lock(&self, volume: VolumeId, block: u64) -> BlockLock<'_> {
-        let block = (volume, block);
-        self.released.until(|| self.held.borrow_mut().insert(block).then_some(())).await;
-        BlockLock { locks: self, block }
+    /// Locks `count` blocks, all of them at once, when none of them is locked any more.
+    pub(super) async fn lock(&self, volume: VolumeId, block: u64, count: u64) -> RangeLock<'_> {
+        let blocks = block..block + count;
+        let lock_all = || {
+            let free = !self.any_held(volume, block, count);
+            if free {
+                self.held.borrow_mut().extend(blocks.clone().map(|block| (volume, block)));
+            }
+            free.then_some(())
+        };
+        self.released.until(lock_all).await;
+        RangeLock { locks: self, volume, blocks }
     }
 
     /// True if a block of the range is locked.
@@ -43,9 +53,13 @@ impl BlockLocks {
     }
 }
 
-impl Drop for BlockLock<'_> {
+impl Drop for RangeLock<'_> {
     fn drop(&mut self) {
-        self.locks.held.borrow_mut().remove(&self.block);
+        let mut held = self.locks.held.borrow_mut();
+        self.blocks
+            .clone()
+            .for_each(|block| assert!(held.remove(&(self.volume, block)), "a lock is held once"));
+        drop(held);
         self.locks.released.wake_all();
     }
 }

@@ -41,7 +41,8 @@ impl Shard {
         let leaves = (self.ledger.map.borrow().dirty_max() / 32).clamp(1, MERGE_LEAVES) as u64;
         let leaf = NODE_ENTRIES as u64;
         let start = block / leaf * leaf;
-        let count = leaves * leaf;
+        // A layer of the largest size ends within the last piece.
+        let count = (leaves * leaf).min(format::limits::LAYER_BLOCKS_MAX - start);
         let from_leaves = self.prepare_unmap(from, start, count).await?;
         let into_leaves = match self.leaves_above(&from_leaves, into).await {
             Ok(pins) => pins,

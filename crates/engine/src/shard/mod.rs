@@ -14,7 +14,9 @@ mod headers;
 mod heal;
 mod help;
 mod locks;
+mod lost;
 mod merge;
+mod position;
 mod read;
 mod rebuild;
 mod repair;
@@ -68,6 +70,7 @@ pub(crate) struct Shard {
     locks: locks::BlockLocks,
     tables: tables::StoredTables,
     heal: heal::Healer,
+    lost: lost::LostBlocks,
     compaction: compact::Compaction,
     repair: repair::Repairer,
     repair_limits: Arc<Repair>,
@@ -158,6 +161,16 @@ impl Shard {
         self.rows.drives.join(index, drive);
         self.repair_anew();
         tracing::debug!(shard = %self.identity.shard, drive = %index, "a drive joins");
+    }
+
+    /// A lost drive is to come back that holds an old copy of itself: takes all of its columns as missing, durably.
+    ///
+    /// # Errors
+    /// When no checkpoint can be made.
+    pub(crate) async fn distrust_drive(self: &Rc<Self>, drive: DriveIndex) -> Result<()> {
+        assert!(!self.rows.drives.is_online(drive), "D1: drive {drive} is in use");
+        self.rows.segments.borrow_mut().distrust(drive);
+        self.checkpoint_now().await
     }
 
     /// A drive belongs to the pool no more, and nothing lies on it.
@@ -304,8 +317,8 @@ impl Shard {
     async fn report_gone(&self) {
         let gone = std::mem::take(&mut *self.rows.gone.borrow_mut());
         for (drive, error) in gone {
-            if self.rows.drives.is_online(drive)
-                && let Err(error) = self.link.drive_failed(drive, "a read found it gone", error).await
+            if self.rows.drives.is_in_term(drive)
+                && let Err(error) = self.link.drive_failed(drive.index, "a read found it gone", error).await
             {
                 self.fail(&error);
             }

@@ -4,21 +4,25 @@ use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{LayerBlock, LayerId, MapEntry, Slot, VolumeId};
-use reactor::{Io, Span};
+use reactor::Span;
 use smallvec::SmallVec;
 
 use super::Shard;
+use crate::drives::DriveTerm;
 use crate::error::Result;
+use crate::in_flight::InFlight;
 use crate::map::Map;
-use crate::rows::{Held, Outcome, Run};
+use crate::rows::{Held, Outcome, Run, SegmentPin};
 
 /// A run of the request: where it lies, and which of the request's blocks it is.
-struct Piece {
+struct Piece<'a> {
     run: Run,
     /// Index of its first block in the request.
     at: usize,
-    started: Option<(format::DriveIndex, Io)>,
+    started: Option<(DriveTerm, InFlight)>,
     done: bool,
+    /// Held from before the read is started until the request is answered.
+    pin: Option<SegmentPin<'a>>,
 }
 
 impl Shard {
@@ -40,26 +44,25 @@ impl Shard {
         }
         let count = into.len() / BLOCK;
         let mut entries = SmallVec::new();
-        self.look_through((layer, block, count), |map| map.lookup_through(layer, block, count, &mut entries))
-            .await?;
+        let look = |map: &mut Map| map.lookup_through(layer, block, count, &mut entries);
+        if let Err(error) = self.look_through((layer, block, count), look).await {
+            Box::pin(self.note_lost_read(layer, block..block + count as u64, &error)).await;
+            return Err(error);
+        }
         let mut pieces = plan(&entries, into);
         for index in 0..pieces.len() {
             if let Some(next) = pieces.get(index + 1) {
                 self.rows.expect_read(next.run.address);
             }
             let Some(piece) = pieces.get_mut(index) else { continue };
-            self.rows.segments.borrow_mut().pin(piece.run.address.segment());
+            piece.pin = Some(self.rows.pin(piece.run.address.segment()));
             let target = piece.target(into);
             piece.done = self.rows.copy_run(piece.run, &crcs_of(&entries, piece), &target);
             if !piece.done {
                 piece.started = self.rows.start_read(piece.run.address, &[target]);
             }
         }
-        let read = self.finish_pieces(layer, block, &entries, &mut pieces, into).await;
-        for piece in &pieces {
-            self.rows.segments.borrow_mut().unpin(piece.run.address.segment());
-        }
-        read
+        self.finish_pieces(layer, block, &entries, &mut pieces, into).await
     }
 
     /// A block of a volume will be read or written soon: has the place of its entry fetched.
@@ -96,16 +99,23 @@ impl Shard {
             Ok(found) => found,
             Err(_) => {
                 let look = |map: &mut Map| map.lookup_one_through(layer, block);
-                Box::pin(self.look_through((layer, block, 1), look)).await?
+                match Box::pin(self.look_through((layer, block, 1), look)).await {
+                    Ok(found) => found,
+                    Err(error) => {
+                        Box::pin(self.note_lost_read(layer, block..block + 1, &error)).await;
+                        return Err(error);
+                    }
+                }
             }
         };
         let Slot::Block { address, crc } = entry.slot() else {
             into.zero();
             return Ok(());
         };
-        self.rows.segments.borrow_mut().pin(address.segment());
-        let read = self.rows.read_run(Run { address, count: 1 }, &[crc], into).await;
-        self.rows.segments.borrow_mut().unpin(address.segment());
+        let read = {
+            let _pin = self.rows.pin(address.segment());
+            self.rows.read_run(Run { address, count: 1 }, &[crc], into).await
+        };
         self.note(read, layer, block, &[entry]).await
     }
 
@@ -114,24 +124,31 @@ impl Shard {
         layer: LayerId,
         block: u64,
         entries: &[MapEntry],
-        pieces: &mut [Piece],
+        pieces: &mut [Piece<'_>],
         into: &Span,
     ) -> Result<()> {
+        // Every transfer ends before the reader is answered, whatever the others ended with (D2).
+        let mut outcome = Ok(());
         for piece in &mut *pieces {
             let Some((drive, io)) = piece.started.take() else { continue };
             let crcs = crcs_of(entries, piece);
             let read = self.rows.finish_read(piece.run, &crcs, &piece.target(into), drive, io).await;
             let suspects = entries.get(piece.at..piece.at + piece.run.count as usize).unwrap_or(&[]);
-            self.note(read, layer, block + piece.at as u64, suspects).await?;
-            piece.done = true;
+            piece.done = read.is_ok();
+            let noted = self.note(read, layer, block + piece.at as u64, suspects).await;
+            outcome = outcome.and(noted);
         }
+        outcome?;
         // What is on lost drives: computed from the rest of its rows, most of which a long read has in hand by now.
         for index in 0..pieces.len() {
             let Some(piece) = pieces.get(index).filter(|piece| !piece.done) else { continue };
             let have = held_columns(pieces, &piece.run, into);
             let crcs = crcs_of(entries, piece);
             let rebuilt = self.rows.rebuild_run(piece.run, &crcs, &piece.target(into), &have).await;
-            rebuilt.map_err(|error| error.at_block(layer, LayerBlock::new(block + piece.at as u64)))?;
+            let rebuilt = rebuilt.map(|()| Outcome::Degraded);
+            let at = block + piece.at as u64;
+            let suspects = entries.get(piece.at..piece.at + piece.run.count as usize).unwrap_or(&[]);
+            self.note(rebuilt, layer, at, suspects).await?;
         }
         Ok(())
     }
@@ -153,11 +170,14 @@ impl Shard {
         if let Ok(Outcome::Repaired) = read {
             (block..).zip(entries).for_each(|(block, entry)| self.heal_later(layer, block, *entry));
         }
+        if let Err(error) = &read {
+            Box::pin(self.note_lost_read(layer, block..block + entries.len() as u64, error)).await;
+        }
         read.map(|_| ()).map_err(|error| error.at_block(layer, LayerBlock::new(block)))
     }
 }
 
-impl Piece {
+impl Piece<'_> {
     /// The part of the request's memory that the run fills.
     fn target(&self, into: &Span) -> Span {
         into.slice(self.at * BLOCK..(self.at + self.run.count as usize) * BLOCK)
@@ -165,8 +185,8 @@ impl Piece {
 }
 
 /// Cuts a request into runs that lie one below the other in a column; zeroes what is stored nowhere.
-fn plan(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece; 8]> {
-    let mut pieces: SmallVec<[Piece; 8]> = SmallVec::new();
+fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
+    let mut pieces: SmallVec<[Piece<'a>; 8]> = SmallVec::new();
     for (at, entry) in entries.iter().enumerate() {
         let Some(address) = entry.address() else {
             into.slice(at * BLOCK..(at + 1) * BLOCK).zero();
@@ -179,13 +199,16 @@ fn plan(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece; 8]> {
             {
                 last.run.count += 1;
             }
-            _ => pieces.push(Piece { run: Run { address, count: 1 }, at, started: None, done: false }),
+            _ => {
+                let run = Run { address, count: 1 };
+                pieces.push(Piece { run, at, started: None, done: false, pin: None });
+            }
         }
     }
     pieces
 }
 
-fn crcs_of(entries: &[MapEntry], piece: &Piece) -> SmallVec<[u32; 64]> {
+fn crcs_of(entries: &[MapEntry], piece: &Piece<'_>) -> SmallVec<[u32; 64]> {
     let run = entries.iter().skip(piece.at).take(piece.run.count as usize);
     run.map(|entry| match entry.slot() {
         Slot::Block { crc, .. } => crc,
@@ -196,7 +219,7 @@ fn crcs_of(entries: &[MapEntry], piece: &Piece) -> SmallVec<[u32; 64]> {
 
 /// The cells of a run's rows that other pieces of the request have read and verified: what a header or the end of a record
 /// leaves out must not have the rest read again.
-fn held_columns(pieces: &[Piece], wanted: &Run, into: &Span) -> SmallVec<[Held; 8]> {
+fn held_columns(pieces: &[Piece<'_>], wanted: &Run, into: &Span) -> SmallVec<[Held; 8]> {
     let (id, row, count) = (wanted.address.segment(), wanted.address.row().get(), wanted.count);
     let mut held: SmallVec<[Held; 8]> = SmallVec::new();
     for piece in pieces.iter().filter(|piece| piece.done && piece.run.address.segment() == id) {

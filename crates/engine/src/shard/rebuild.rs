@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::Shard;
 use super::headers::{Found, HeaderReader};
+use super::lost::written_in_row;
 use super::scan::{expected, row_repairs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::repair::Turn;
@@ -121,6 +122,7 @@ impl<'a> Rebuild<'a> {
             };
             if !fits && !self.mend_row(&mut piece, row).await {
                 self.damaged += 1;
+                self.note_lost_in(row).await;
             }
             if (row.get() as usize * BLOCK).is_multiple_of(STRETCH_BYTES) {
                 Reactor::current().yield_now().await;
@@ -130,6 +132,20 @@ impl<'a> Rebuild<'a> {
             self.look_at_unread(&piece).await;
         }
         self.write(&piece).await
+    }
+
+    /// A row cannot be computed: notes the blocks that live in its cells and cannot be read there.
+    async fn note_lost_in(&self, row: Row) {
+        let Some(found) = &self.current else { return };
+        let scheme = self.job.segment.scheme;
+        let there: Vec<u8> = (0..scheme.data()).filter(|column| !self.is_missing(*column)).collect();
+        let mut one = RowSpan { id: self.job.segment.id, row, count: 1, cells: Vec::new() };
+        self.shard.rows.read_columns(&mut one, &there).await;
+        let is_right = |column: u8| {
+            let cell = one.cells.iter().find(|(of, _)| *of == column);
+            cell.is_some_and(|(_, cell)| expected(found, column, row)(cell.as_slice()))
+        };
+        self.shard.note_lost_cells(written_in_row(found, row, is_right)).await;
     }
 
     /// What could not be read in one go, and not row by row either, is damaged: everything else of these rows is known.

@@ -5,12 +5,15 @@
 //! that is read whole, and where a power cut left some of its cells unwritten they are written now, from the others.
 //! What cannot be made whole was never answered as durable: the log ends before it.
 
+use std::collections::BTreeSet;
+
 use codec::crc32c;
 use format::limits::BLOCK;
 use format::{Address, Column, DriveIndex, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 use reactor::{Buffer, IoResult, Span};
 
 use super::headers::{Found, HeaderReader};
+use super::position;
 use crate::error::{Error, Place, Result};
 use crate::log::Identity;
 use crate::rows::{RowSpan, Rows};
@@ -28,6 +31,8 @@ pub(crate) struct Examined {
     pub(crate) completed: Vec<Address>,
     /// Drives that did not take them, and are out of use.
     pub(crate) failed: Vec<DriveIndex>,
+    /// Drives that hold none of the newest durable rows of the log that belong on them.
+    pub(crate) behind: BTreeSet<DriveIndex>,
 }
 
 /// Finds and completes the log behind `shard`'s checkpoint. The segments it lists are in `rows` already.
@@ -43,12 +48,15 @@ pub(crate) async fn examine(
     read_only: bool,
 ) -> Result<Examined> {
     let mut found = Vec::new();
+    let mut durable = Sequence::default();
     for (id, from, record) in &shard.recent {
-        scan_segment(rows, identity, *id, *from, record, &mut found).await?;
+        let behind = scan_segment(rows, identity, *id, *from, record, &mut found).await?;
+        durable = durable.max(behind);
     }
     found.sort_by_key(|record| record.header.place.sequence);
-    let durable = found.iter().map(|record| record.header.place.durable).max().unwrap_or_default();
+    let durable = found.iter().map(|record| record.header.place.durable).fold(durable, Ord::max);
     let all = found.len();
+    let behind = position::drives_behind(rows, &found, shard, durable).await;
     let mut records: Vec<Found> = Vec::new();
     let mut last = shard.checkpointed;
     let mut completed = Vec::new();
@@ -82,7 +90,7 @@ pub(crate) async fn examine(
     }
     let dropped = all - older - records.len();
     cut_segments(rows, shard, &records);
-    Ok(Examined { records, last, dropped, completed, failed })
+    Ok(Examined { records, last, dropped, completed, failed, behind })
 }
 
 /// Ends every listed segment after the last record that was taken from it.
@@ -95,7 +103,8 @@ fn cut_segments(rows: &Rows, shard: &ShardRecord, records: &[Found]) {
     }
 }
 
-/// Collects the headers of a segment from row `from` on, up to the first row that holds none.
+/// Collects the headers of a segment from row `from` on, up to the first row that holds none. Returns the newest record
+/// that headers behind that row know to be durable.
 async fn scan_segment(
     rows: &Rows,
     identity: &Identity,
@@ -103,12 +112,12 @@ async fn scan_segment(
     from: Row,
     record: &SegmentRecord,
     found: &mut Vec<Found>,
-) -> Result<()> {
+) -> Result<Sequence> {
     let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
     while let Some(record) = reader.next().await? {
         found.push(record);
     }
-    Ok(())
+    Ok(reader.durable_behind().await)
 }
 
 /// Verifies a record whole and writes the cells that are not as they should be. Gives which; `None` if the record

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::Shard;
 use super::headers::{Found, HeaderReader};
+use super::lost::{Written, written_in_row};
 use super::scan::{expected, row_repairs};
 use crate::repair::Throttle;
 use crate::rows::Piece;
@@ -52,6 +53,8 @@ struct Reading<'a> {
     /// There are no more headers to be had.
     ended: bool,
     found: Scrubbed,
+    /// Cells that cannot be computed, of blocks that may live there.
+    lost: Vec<Written>,
 }
 
 impl Shard {
@@ -90,12 +93,14 @@ impl Shard {
             }
             let next = self.rows.segments.borrow().next_to_scrub(at, until);
             let Some((id, incarnation)) = next else { break };
-            self.rows.segments.borrow_mut().pin(id);
-            let read = self.scrub_segment(run, id).await;
-            if let Ok(found) = &read {
-                self.mark_damage(found);
-            }
-            self.rows.segments.borrow_mut().unpin(id);
+            let read = {
+                let _pin = self.rows.pin(id);
+                let read = self.scrub_segment(run, id).await;
+                if let Ok(found) = &read {
+                    self.mark_damage(found);
+                }
+                read
+            };
             self.report_gone().await;
             match read {
                 Ok(found) => {
@@ -114,6 +119,7 @@ impl Shard {
         {
             tracing::warn!(shard = %self.identity.shard, %error, "what was healed is not durable yet");
         }
+        self.forget_found(true).await;
         self.link.note_scrubbed(run, self.held_back(until), Scrubbed::default()).await;
         !self.has_scrub_ended(run)
     }
@@ -163,7 +169,9 @@ impl Shard {
         };
         let headers = HeaderReader::new(&self.rows, &self.identity, id, &record);
         let found = Scrubbed::default();
-        let mut reading = Reading { id, headers, current: None, known_to: Row::new(0), ended: false, found };
+        let known_to = Row::new(0);
+        let mut reading =
+            Reading { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
         let column = PIECE_BYTES / usize::from(record.scheme.width());
         let goes_on = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
         let mut row = 0;
@@ -185,8 +193,9 @@ impl Shard {
                 return Ok(Scrubbed { bytes: reading.found.bytes, ..Scrubbed::default() });
             }
         }
-        if reading.ended && row < record.rows {
-            tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "a header cannot be had: the rest of its segment was not verified");
+        if reading.ended {
+            tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "a header cannot be had: of the rest of its segment, only what lives there is verified");
+            self.note_lost_behind(id, reading.known_to).await;
         }
         Ok(reading.found)
     }
@@ -208,6 +217,7 @@ impl Shard {
                 }
                 self.scrub_row(reading, &piece, index, fits);
             }
+            self.note_lost_cells(std::mem::take(&mut reading.lost)).await;
             Reactor::current().yield_now().await;
         }
         bytes
@@ -268,6 +278,8 @@ impl Shard {
         let one = piece.row(index, |column| drive_of(column).is_some());
         let Some(repairs) = row_repairs(&self.rows, found, &one, row) else {
             reading.found.lost += 1;
+            let in_place = |column| drive_of(column).is_some() && right(column);
+            reading.lost.extend(written_in_row(found, row, in_place));
             tracing::error!(segment = %reading.id, %row, "a row cannot be computed: too many of its cells are damaged");
             return;
         };

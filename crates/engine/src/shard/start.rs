@@ -95,6 +95,8 @@ pub(crate) struct Examination {
     pub(crate) completed: u64,
     /// Drives that were in use and did not take them.
     pub(crate) failed: Vec<DriveIndex>,
+    /// Drives that lack the newest durable rows of the log.
+    pub(crate) behind: BTreeSet<DriveIndex>,
 }
 
 impl Candidate {
@@ -122,6 +124,7 @@ impl Candidate {
             dropped: examined.dropped,
             completed: examined.completed.len() as u64,
             failed: examined.failed.clone(),
+            behind: examined.behind.clone(),
         };
         let candidate =
             Self { plan, rows, loaded: RefCell::new(loaded), examined: RefCell::new(Some(examined)) };
@@ -184,6 +187,8 @@ impl Candidate {
         shard.run_beside(shard.clone().run_cleaner());
         shard.run_beside(shard.clone().run_repair());
         shard.run_beside(shard.clone().run_witness());
+        shard.run_beside(shard.clone().run_lost_writer());
+        shard.load_lost_blocks().await;
         if replayed {
             shard.log.checkpoint_due.notify();
         }
@@ -225,6 +230,7 @@ impl Candidate {
             locks: locks::BlockLocks::default(),
             tables,
             heal: heal::Healer::default(),
+            lost: super::lost::LostBlocks::default(),
             repair: repair::Repairer::default(),
             repair_limits: plan.repair.clone(),
             compaction: super::compact::Compaction::default(),
@@ -290,6 +296,7 @@ impl Shard {
         self.stopping.set(true);
         self.log.begin_stop();
         self.heal.wake();
+        self.lost.wake();
         self.rows.drives.bad_reads.wake();
         self.repair_soon();
         self.scrub_look_again();

@@ -104,13 +104,20 @@ impl Shard {
     }
 
     /// The layer that a volume writes to, once its writes are not held back.
-    pub(super) async fn layer_for_writing(&self, volume: VolumeId) -> Result<LayerId> {
+    ///
+    /// # Errors
+    /// `Closed` if the volume was deleted; the log's failure if its writes are still held back then.
+    pub(crate) async fn layer_for_writing(&self, volume: VolumeId) -> Result<LayerId> {
         if let Some(Top { layer, held: false }) = self.tops.get(volume) {
             return Ok(layer);
         }
         let may_go = || !self.tops.get(volume).is_some_and(|top| top.held) || self.log.failure().is_some();
         self.tops.released.until(|| may_go().then_some(())).await;
-        self.layer_of(volume)
+        match (self.tops.get(volume), self.log.failure()) {
+            // Callers try again until the writes go to the layer, without a pause: that moment may never come.
+            (Some(Top { held: true, .. }), Some(failure)) => Err(failure),
+            _ => self.layer_of(volume),
+        }
     }
 
     /// True if a volume's writes go to `layer` now (F1).

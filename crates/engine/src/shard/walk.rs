@@ -143,8 +143,6 @@ pub(super) async fn read_entry(rows: &Rows, entry: MapEntry) -> Result<Buffer> {
         return Err(Error::corrupt("a pointer to nothing", Place::default(), None));
     };
     let buffer = Buffer::new(BLOCK);
-    rows.segments.borrow_mut().pin(address.segment());
-    let read = rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await;
-    rows.segments.borrow_mut().unpin(address.segment());
-    read.map(|_| buffer)
+    let _pin = rows.pin(address.segment());
+    rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.map(|_| buffer)
 }

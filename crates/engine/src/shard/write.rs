@@ -75,30 +75,40 @@ impl Shard {
         self.log.commit(Stream::Freeing, request).await.map(|_| ())
     }
 
-    /// Writes part of a block: `data` at byte `offset` of it.
+    /// Writes `data` at byte `offset` of block `block`; it may begin and end within a block, and covers at most
+    /// [`crate::log::REQUEST_BLOCKS_MAX`] blocks. All of it is one request, as atomic as one of whole blocks.
     ///
     /// # Errors
-    /// As [`Shard::write`], and those of reading the block.
-    pub(crate) async fn write_part(
+    /// As [`Shard::write`], and those of reading the blocks at its ends.
+    pub(crate) async fn write_bytes(
         self: &Rc<Self>,
         volume: VolumeId,
         block: u64,
         offset: usize,
         data: &Span,
     ) -> Result<()> {
-        let _lock = self.locks.lock(volume, block).await;
+        let end = offset + data.len();
+        let count = end.div_ceil(BLOCK);
+        let (blocks, last) = (count as u64, block + count as u64 - 1);
+        let _lock = self.locks.lock(volume, block, blocks).await;
         loop {
             let layer = self.layer_for_writing(volume).await?;
-            // What was queued before the lock must be in the map before the block is read.
+            // Requests that were queued before the lock was taken must be in the map before the blocks are read.
             self.log.settle().await;
-            let mut buffer = Buffer::new(BLOCK);
-            self.read_layer(layer, block, &buffer.span()).await?;
-            if let Some(place) = buffer.as_mut_slice().get_mut(offset..offset + data.len()) {
-                data.copy_to(0, place);
+            let whole = Buffer::new(count * BLOCK);
+            if !offset.is_multiple_of(BLOCK) {
+                self.read_layer(layer, block, &whole.span().slice(0..BLOCK)).await?;
             }
-            let Some(pins) = self.prepare_in(volume, layer, block, 1).await? else { continue };
-            let request = write_request(layer, block, &buffer.span(), pins, self.trimmed(layer));
-            let request = self.admit(layer, block, 1, request)?;
+            if !end.is_multiple_of(BLOCK) && (last > block || offset.is_multiple_of(BLOCK)) {
+                self.read_layer(layer, last, &whole.span().slice((count - 1) * BLOCK..count * BLOCK)).await?;
+            }
+            whole.span().slice(offset..end).copy_from_span(data);
+            let Some(pins) = self.prepare_in(volume, layer, block, blocks).await? else { continue };
+            let request = write_request(layer, block, &whole.span(), pins, self.trimmed(layer));
+            if request.data.is_empty() {
+                return self.log.commit(Stream::Trim, request).await.map(|_| ());
+            }
+            let request = self.admit(layer, block, blocks, request)?;
             return self.log.commit(Stream::User, request).await.map(|_| ());
         }
     }

@@ -66,6 +66,8 @@ impl Machine {
             reactors: Vec::new(),
             nonce,
             now: Arc::new(|| 1_700_000_000),
+            memory: None,
+            accept_stale: false,
         };
         engine::open(&self.sources(), &options).await
     }

@@ -63,8 +63,8 @@ impl Reader {
             images.iter().filter_map(|image| Some((image, newest_of_slots(image)?))).collect();
         let superblock = found.iter().map(|(_, (superblock, _))| superblock).max_by_key(|one| age(one));
         let superblock = superblock.unwrap().clone();
-        for (_, (other, _)) in &found {
-            assert!(superblock.descends_from(other), "drives that were used apart");
+        for (_, (other, drive)) in &found {
+            assert!(superblock.accounts_for(other, *drive), "drives that were used apart");
         }
         let image_of = |record: &format::DriveRecord| {
             let mine = found.iter().find(|(_, (_, drive))| *drive == record.id)?;

@@ -1,6 +1,6 @@
 //! Volumes as files, by FUSE: for loop devices, and for whatever works on files.
 //!
-//! A file is mounted on an empty one of its own. The kernel's requests are taken on a thread, by the `fuser` crate, and carried
+//! A file is mounted on a node of its own, which nobody can open while nothing is mounted there. The kernel's requests are taken on a thread, by the `fuser` crate, and carried
 //! out on one reactor. Nothing is kept in the kernel's page cache, so that what was answered is the volume's.
 //!
 //! Always true: a request that was begun is finished; bytes that nobody writes keep their values although the volume knows
@@ -18,5 +18,5 @@ mod server;
 mod turns;
 
 pub use file::File;
-pub use mount::{MountError, MountErrorKind, clear};
+pub use mount::{MountError, MountErrorKind, forget, hold};
 pub use server::{InUse, Options, Server};

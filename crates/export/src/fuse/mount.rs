@@ -1,16 +1,15 @@
-//! Where a file is seen: the mount, and the empty file below it that it is mounted on.
+//! Where a file is seen: the mount, and the node below it that it is mounted on.
 //!
 //! Always true: what lies at the place and is not ours is left alone; a mount whose daemon is dead is taken away before the
-//! place is used again. Must not know what is served.
+//! place is used again; while nothing is mounted on the node, nobody can open it. Must not know what is served.
 
 use std::ffi::CString;
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use reactor::Access;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -71,16 +70,15 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    /// Mounts a file at `place`, whose directory is made if need be.
+    /// Mounts a file at `place`, whose directory is made with the rights of `access` if it does not exist.
     ///
     /// # Errors
     /// When something is in the way, or the system does not let us.
-    pub(super) fn new(place: &Path, name: &str, read_only: bool) -> Result<Self, MountError> {
-        clear(place)?;
-        make_place(place)?;
+    pub(super) fn new(place: &Path, access: Access, name: &str, read_only: bool) -> Result<Self, MountError> {
+        let made = hold(place, access)?;
         let mounted = mount(place, name, read_only);
-        if mounted.is_err() {
-            forget_place(place);
+        if mounted.is_err() && made {
+            forget(place);
         }
         Ok(Self { place: place.to_owned(), device: Some(mounted?) })
     }
@@ -94,7 +92,8 @@ impl Mount {
         &self.place
     }
 
-    /// Takes the file away from whoever uses it: what they do from now on fails.
+    /// Takes the file away from whoever uses it: what they do from now on fails. The node below it stays, which nobody can
+    /// open.
     pub(super) fn cut(&self) {
         // Forced, requests that wait in the kernel fail; detached, who has it open keeps a file that fails.
         let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
@@ -102,7 +101,6 @@ impl Mount {
             // Somebody else has unmounted it.
             tracing::debug!(place = %self.place.display(), %error, "nothing to unmount");
         }
-        forget_place(&self.place);
     }
 }
 
@@ -110,15 +108,26 @@ impl Drop for Mount {
     fn drop(&mut self) {
         if self.device.is_some() {
             self.cut();
+            forget(&self.place);
         }
     }
+}
+
+/// Makes sure that nobody can write at a place until something is mounted there: takes away what a daemon that is dead has
+/// left, and makes a node that cannot be opened. True if there was none.
+///
+/// # Errors
+/// As [`clear`]; `Occupied` when something that is not ours lies there.
+pub fn hold(place: &Path, access: Access) -> Result<bool, MountError> {
+    clear(place)?;
+    make_place(place, access)
 }
 
 /// Takes away what a daemon that is dead has left at a place.
 ///
 /// # Errors
 /// `Busy` when another daemon serves there; `Occupied` when something else is mounted there.
-pub fn clear(place: &Path) -> Result<(), MountError> {
+fn clear(place: &Path) -> Result<(), MountError> {
     for _ in 0..STACK_MAX {
         let Some(kind) = mounted_at(place)? else { return Ok(()) };
         let shown = place.display();
@@ -185,33 +194,57 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Makes the empty file that is mounted on. One that is there already is ours, if it is empty.
-fn make_place(place: &Path) -> Result<(), MountError> {
+/// Makes the node that is mounted on, unless it is there already. Nobody can open it, root neither: what is written while
+/// nothing is mounted fails, instead of going into a file that the next mount hides. True if it was made.
+fn make_place(place: &Path, access: Access) -> Result<bool, MountError> {
     if let Some(directory) = place.parent() {
-        std::fs::create_dir_all(directory)
+        access
+            .make_directories(directory)
             .map_err(|error| MountError::io("make the directory", directory, &error))?;
     }
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(place) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let stat =
-                rustix::fs::lstat(place).map_err(|error| MountError::io("look at", place, &error.into()))?;
-            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size == 0 {
-                return Ok(());
-            }
+    match Below::at(place) {
+        Ok(Below::Ours) => return Ok(false),
+        // Earlier releases mounted on an empty file.
+        Ok(Below::EmptyFile) => std::fs::remove_file(place)
+            .map_err(|error| MountError::io("replace the empty file", place, &error))?,
+        Ok(Below::Nothing) => {}
+        Ok(Below::SomethingElse) => {
             let message = format!("{} is there already, and is not ours", place.display());
-            Err(MountError::new(MountErrorKind::Occupied, message))
+            return Err(MountError::new(MountErrorKind::Occupied, message));
         }
-        Err(error) => Err(MountError::io("make the file", place, &error)),
+        Err(error) => return Err(MountError::io("look at", place, &error)),
+    }
+    // A socket without rights: opening one fails (ENXIO), and nobody can connect to it either.
+    let made = rustix::fs::mknodat(rustix::fs::CWD, place, FileType::Socket, Mode::empty(), 0);
+    made.map(|()| true).map_err(|errno| MountError::io("make", place, &errno.into()))
+}
+
+/// What lies at a place on which nothing is mounted.
+enum Below {
+    Nothing,
+    Ours,
+    EmptyFile,
+    SomethingElse,
+}
+
+impl Below {
+    fn at(place: &Path) -> io::Result<Self> {
+        let stat = match rustix::fs::lstat(place) {
+            Err(Errno::NOENT) => return Ok(Self::Nothing),
+            stat => stat?,
+        };
+        let rights = Mode::from_raw_mode(stat.st_mode);
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Socket if rights.is_empty() => Self::Ours,
+            FileType::RegularFile if stat.st_size == 0 => Self::EmptyFile,
+            _ => Self::SomethingElse,
+        })
     }
 }
 
-/// Removes the empty file again. Nobody misses it if it is gone, and one that is not empty is not ours.
-fn forget_place(place: &Path) {
-    let ours = rustix::fs::lstat(place).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size == 0
-    });
-    if ours && matches!(mounted_at(place), Ok(None)) {
+/// Removes the node again, unless something is mounted on it. Nobody misses it if it is gone.
+pub fn forget(place: &Path) {
+    if matches!(mounted_at(place), Ok(None)) && matches!(Below::at(place), Ok(Below::Ours)) {
         let _ = std::fs::remove_file(place);
     }
 }

@@ -23,21 +23,21 @@ fn mounts_are_found_by_their_place() {
 fn what_lies_at_a_place_is_left_alone_unless_it_is_ours() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("deep/er/file");
-    make_place(&place).unwrap();
+    assert!(make_place(&place, Access::OWNER).unwrap());
     // One that a daemon has left behind.
-    make_place(&place).unwrap();
+    assert!(!make_place(&place, Access::OWNER).unwrap());
     clear(&place).unwrap();
-    forget_place(&place);
+    forget(&place);
     assert!(!place.exists());
     std::fs::write(&place, "precious").unwrap();
-    assert_eq!(make_place(&place).unwrap_err().kind(), MountErrorKind::Occupied);
-    forget_place(&place);
+    assert_eq!(make_place(&place, Access::OWNER).unwrap_err().kind(), MountErrorKind::Occupied);
+    forget(&place);
     assert_eq!(std::fs::read(&place).unwrap(), b"precious");
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(directory.path().join("elsewhere"), &link).unwrap();
-    assert_eq!(make_place(&link).unwrap_err().kind(), MountErrorKind::Occupied);
+    assert_eq!(make_place(&link, Access::OWNER).unwrap_err().kind(), MountErrorKind::Occupied);
     let below = place.join("file");
-    let refusal = make_place(&below).unwrap_err();
+    let refusal = make_place(&below, Access::OWNER).unwrap_err();
     assert!(refusal.to_string().contains("cannot make the directory"), "{refusal}");
 }
 
@@ -47,4 +47,24 @@ fn what_else_is_mounted_is_not_unmounted() {
     let refusal = clear(Path::new("/proc")).unwrap_err();
     assert_eq!(refusal.kind(), MountErrorKind::Occupied, "{refusal}");
     assert!(Path::new("/proc/self/mountinfo").exists());
+}
+
+#[test]
+fn nobody_can_open_what_is_mounted_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("file");
+    // As an earlier release has left it.
+    std::fs::write(&place, "").unwrap();
+    assert!(hold(&place, Access::OWNER).unwrap());
+    for (write, create) in [(false, false), (true, false), (true, true)] {
+        let opened = std::fs::OpenOptions::new().read(true).write(write).create(create).open(&place);
+        assert_eq!(opened.unwrap_err().raw_os_error(), Some(Errno::NXIO.raw_os_error()));
+    }
+    assert!(!hold(&place, Access::OWNER).unwrap());
+    forget(&place);
+    // A socket of somebody else is not ours.
+    let _listener = std::os::unix::net::UnixListener::bind(&place).unwrap();
+    assert_eq!(hold(&place, Access::OWNER).unwrap_err().kind(), MountErrorKind::Occupied);
+    forget(&place);
+    assert!(place.exists());
 }

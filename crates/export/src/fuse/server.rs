@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use fuser::{Config, Notifier, Session, SessionACL};
-use reactor::Home;
+use reactor::{Access, Home};
 
 use super::credit::Credit;
 use super::file::File;
 use super::kernel::{FILE, Kernel};
-use super::mount::{Mount, MountError, MountErrorKind};
+use super::mount::{Mount, MountError, MountErrorKind, forget};
 use super::opens::Opens;
 use crate::Volume;
 
@@ -28,6 +28,8 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 pub struct Options {
     /// Where it is seen.
     pub place: PathBuf,
+    /// The users who may enter the directory that is made for it.
+    pub access: Access,
     /// What the table of mounts calls it.
     pub name: String,
     /// Refuse writes.
@@ -56,15 +58,16 @@ impl Server {
     /// # Errors
     /// When it cannot be mounted there.
     pub fn start<V: Volume + 'static>(file: Home<File<V>>, options: Options) -> Result<Self, MountError> {
-        let Options { place, name, read_only, opens } = options;
+        let Options { place, access, name, read_only, opens } = options;
         let (credit, opens) = (Arc::new(Credit::default()), Arc::new(Opens::new(opens)));
         let since = SystemTime::now();
         let kernel = Kernel { file, credit: credit.clone(), opens: opens.clone(), read_only, since };
-        let mut mount = Mount::new(&place, &name, read_only)?;
+        let mut mount = Mount::new(&place, access, &name, read_only)?;
         let Some(device) = mount.take_device() else { unreachable!("a new mount has its device") };
         let served = serve(kernel, device, &place);
         if served.is_err() {
             mount.cut();
+            forget(&place);
         }
         let (notifier, thread) = served?;
         Ok(Self { mount, credit, opens, notifier, thread: Mutex::new(Some(thread)) })
@@ -93,6 +96,13 @@ impl Server {
 
     /// Takes it away. Whoever has it open finds that everything fails.
     pub fn end(&self) {
+        self.withdraw();
+        forget(self.mount.place());
+    }
+
+    /// Takes it away for a while: nobody can open or make a file in its place until it is served again, or [`forget`] is
+    /// called.
+    pub fn withdraw(&self) {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         if let open @ 1.. = self.opens.close_at_once() {
             tracing::warn!(place = %self.mount.place().display(), open, "a file was taken away that is open");
@@ -110,7 +120,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end();
+        self.withdraw();
     }
 }
 

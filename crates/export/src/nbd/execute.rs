@@ -6,9 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use reactor::{Buffer, Notify, Span};
+use reactor::{Buffer, Notify};
 
 use super::budget::Charge;
+use super::intake::Payload;
 use super::limits::DESCRIPTORS_MAX;
 use super::outbox::Reply;
 use super::session::Session;
@@ -56,20 +57,26 @@ impl<V: Volume + 'static> Session<V> {
         self: Rc<Self>,
         cookie: Cookie,
         offset: u64,
-        data: Span,
+        payload: Payload,
         durable: bool,
         charge: Charge,
     ) {
-        let done = self.agreement.volume.write(offset, &data).await;
-        drop(data);
+        let done = self.agreement.volume.write(offset, &payload.data).await;
+        drop(payload);
         let done = self.made_durable(done, durable).await;
         self.answer(cookie, done, charge);
     }
 
     /// Writes a piece of a long write.
-    pub(super) async fn write_piece(self: Rc<Self>, offset: u64, data: Span, charge: Charge, part: Part) {
-        let done = self.agreement.volume.write(offset, &data).await;
-        drop((data, charge));
+    pub(super) async fn write_piece(
+        self: Rc<Self>,
+        offset: u64,
+        payload: Payload,
+        charge: Charge,
+        part: Part,
+    ) {
+        let done = self.agreement.volume.write(offset, &payload.data).await;
+        drop((payload, charge));
         part.end(done);
     }
 

@@ -4,13 +4,15 @@
 //! small writes is handed on where it was received. Large payload is received into memory of its own, except for what had
 //! come with its header.
 //!
-//! Always true: bytes come out in the order in which they were sent, each once. Must not know what they mean.
+//! Always true: bytes come out in the order in which they were sent, each once; memory that payload keeps is charged to the
+//! connection's budget before the next message is read. Must not know what they mean.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use reactor::{Buffer, Io, IoError, IoErrorKind, Reactor, Span, Stream};
 
+use super::budget::{Budget, Charge};
 use super::end::End;
 
 /// Bytes that are received at once at least, and when little comes.
@@ -24,14 +26,35 @@ const SMALL_PAYLOAD: usize = 128 << 10;
 pub(super) struct Intake {
     stream: Rc<Stream>,
     /// Where bytes are received: those from `start` to `end` have not been taken yet.
-    stage: Span,
+    stage: Rc<Stage>,
     start: usize,
     end: usize,
+    /// Earlier stages that payload keeps, and that nobody has been charged for.
+    retired: Vec<Rc<Stage>>,
     /// How much the next receive asks for.
     ask: usize,
     /// A receive into the stage behind `end`. Who stops waiting for it may wait again.
     receiving: Option<Io>,
     movement: Rc<Movement>,
+}
+
+/// Memory that bytes are received into. Payload of a few bytes keeps all of it.
+struct Stage {
+    memory: Span,
+    /// For what is kept of it once it is not received into any more.
+    charge: RefCell<Option<Charge>>,
+}
+
+impl Stage {
+    fn new(len: usize) -> Rc<Self> {
+        Rc::new(Self { memory: Buffer::new(len).span(), charge: RefCell::default() })
+    }
+}
+
+/// Payload of a message, and what keeps it.
+pub(super) struct Payload {
+    pub(super) data: Span,
+    _stage: Option<Rc<Stage>>,
 }
 
 /// What a watchdog sees of one direction of a connection.
@@ -51,13 +74,33 @@ impl Movement {
 
 impl Intake {
     pub(super) fn new(stream: Rc<Stream>) -> Self {
-        let stage = Buffer::new(STAGE_MIN).span();
-        Self { stream, stage, start: 0, end: 0, ask: STAGE_MIN, receiving: None, movement: Rc::default() }
+        Self {
+            stream,
+            stage: Stage::new(STAGE_MIN),
+            start: 0,
+            end: 0,
+            retired: Vec::new(),
+            ask: STAGE_MIN,
+            receiving: None,
+            movement: Rc::default(),
+        }
     }
 
     /// For a watchdog.
     pub(super) fn movement(&self) -> &Rc<Movement> {
         &self.movement
+    }
+
+    /// Charges the connection for the memory that payload keeps. Waits for room, so no request may be held that is not
+    /// begun: others could wait for its share of what all connections have.
+    pub(super) async fn settle(&mut self, budget: &Rc<Budget>) {
+        while let Some(stage) = self.retired.last() {
+            if Rc::strong_count(stage) > 1 {
+                let charge = budget.charge_bytes(stage.memory.len()).await;
+                stage.charge.replace(Some(charge));
+            }
+            self.retired.pop();
+        }
     }
 
     /// The first `N` bytes of a message. The client may close the connection instead.
@@ -77,7 +120,7 @@ impl Intake {
     pub(super) async fn body<const N: usize>(&mut self) -> Result<[u8; N], End> {
         self.require(N).await?;
         let mut bytes = [0; N];
-        self.stage.copy_to(self.start, &mut bytes);
+        self.stage.memory.copy_to(self.start, &mut bytes);
         self.consume(N);
         Ok(bytes)
     }
@@ -86,26 +129,26 @@ impl Intake {
     pub(super) async fn bytes(&mut self, length: usize) -> Result<Vec<u8>, End> {
         self.require(length).await?;
         let mut bytes = vec![0; length];
-        self.stage.copy_to(self.start, &mut bytes);
+        self.stage.memory.copy_to(self.start, &mut bytes);
         self.consume(length);
         Ok(bytes)
     }
 
     /// The next `length` bytes of a message, where they are.
-    pub(super) async fn payload(&mut self, length: usize) -> Result<Span, End> {
+    pub(super) async fn payload(&mut self, length: usize) -> Result<Payload, End> {
         if length > SMALL_PAYLOAD {
-            return self.large_payload(length).await;
+            return Ok(Payload { data: self.large_payload(length).await?, _stage: None });
         }
         self.require(length).await?;
-        let payload = self.stage.slice(self.start..self.start + length);
+        let data = self.stage.memory.slice(self.start..self.start + length);
         self.consume(length);
-        Ok(payload)
+        Ok(Payload { data, _stage: Some(self.stage.clone()) })
     }
 
     async fn large_payload(&mut self, length: usize) -> Result<Span, End> {
         let payload = Buffer::new(length).span();
         let staged = self.available().min(length);
-        payload.slice(0..staged).copy_from_span(&self.stage.slice(self.start..self.start + staged));
+        payload.slice(0..staged).copy_from_span(&self.stage.memory.slice(self.start..self.start + staged));
         self.consume(staged);
         if staged < length {
             self.movement.within.set(true);
@@ -156,7 +199,7 @@ impl Intake {
     async fn receive(&mut self, count: usize) -> Result<bool, IoError> {
         if self.receiving.is_none() {
             self.make_room(count);
-            let receive = self.stream.read(&self.stage.slice(self.end..self.stage.len()));
+            let receive = self.stream.read(&self.stage.memory.slice(self.end..self.stage.memory.len()));
             let at_once = receive.is_done();
             self.receiving = Some(receive);
             if at_once {
@@ -169,7 +212,7 @@ impl Intake {
         self.receiving = None;
         let received = received?;
         self.movement.step();
-        self.ask = adapted(self.ask, received, self.stage.len() - self.end);
+        self.ask = adapted(self.ask, received, self.stage.memory.len() - self.end);
         self.end += received;
         Ok(received > 0)
     }
@@ -184,13 +227,16 @@ impl Intake {
     /// Sees to it that the stage has room for `count` bytes from the first one that is not taken, and for half of what
     /// is to be asked for. Payload that was handed on keeps the old stage.
     fn make_room(&mut self, count: usize) {
-        if self.stage.len() - self.start >= count.max(self.ask / 2) {
+        if self.stage.memory.len() - self.start >= count.max(self.ask / 2) {
             return;
         }
         let available = self.available();
-        let stage = Buffer::new(count.max(self.ask)).span();
-        stage.slice(0..available).copy_from_span(&self.stage.slice(self.start..self.end));
-        self.stage = stage;
+        let stage = Stage::new(count.max(self.ask));
+        stage.memory.slice(0..available).copy_from_span(&self.stage.memory.slice(self.start..self.end));
+        let old = std::mem::replace(&mut self.stage, stage);
+        if Rc::strong_count(&old) > 1 {
+            self.retired.push(old);
+        }
         (self.start, self.end) = (0, available);
     }
 }

@@ -44,7 +44,7 @@ fn pattern(from: usize, len: usize) -> Vec<u8> {
 async fn take(intake: &mut Intake, message: Message) -> Result<Option<Vec<u8>>, End> {
     Ok(Some(match message {
         Message::Header => intake.header::<28>().await?.to_vec(),
-        Message::Payload(length) => intake.payload(length).await?.peek(<[u8]>::to_vec),
+        Message::Payload(length) => intake.payload(length).await?.data.peek(<[u8]>::to_vec),
         Message::Bytes(length) => intake.bytes(length).await?,
         Message::Skipped(length) => {
             intake.skip(length as u64).await?;
@@ -89,8 +89,8 @@ proptest! {
                 }
                 at += message.len();
             }
-            for (span, expected) in kept {
-                assert!(span.peek(|bytes| bytes == expected));
+            for (payload, expected) in kept {
+                assert!(payload.data.peek(|bytes| bytes == expected));
             }
             sender.await;
             assert_eq!(intake.header::<28>().await, Err(End::Left));

@@ -46,8 +46,8 @@ pub struct Limits {
     /// Bytes that the requests of one connection that are worked on at once read and write. While there are as many,
     /// nothing is read from its socket. At least one request is always worked on.
     ///
-    /// Besides these, a connection holds at most 512 KiB that were received, and for each write that the volume has not
-    /// finished at most as much again.
+    /// Memory that bytes were received into, and that the payload of a write keeps, counts as a whole. Besides these, a
+    /// connection holds at most 512 KiB that it receives into, and as much of the message before.
     pub payload_bytes: usize,
     /// Bytes that the requests of all connections of one [`super::Server`] read and write at once, apart from 1 MiB that
     /// each connection always has. Who finds them used up waits, first come, first served.

@@ -83,7 +83,11 @@ impl<V: Volume + 'static> Session<V> {
         let mut unbroken = 0;
         let mut called_off = pin!(self.called_off(stop));
         loop {
-            let header = match race(called_off.as_mut(), intake.header()).await {
+            let next = async {
+                intake.settle(&self.budget).await;
+                intake.header().await
+            };
+            let header = match race(called_off.as_mut(), next).await {
                 First::Left(end) => return Err(end),
                 First::Right(header) => RequestHeader::decode(&header?)?,
             };

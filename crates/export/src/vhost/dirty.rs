@@ -25,6 +25,11 @@ impl DirtyLog {
         Ok(Self { bits: Mapping::new(file, offset, len)? })
     }
 
+    /// True if the front end has taken the log away.
+    pub(super) fn is_lost(&self) -> bool {
+        self.bits.is_lost()
+    }
+
     /// Marks the pages of `len` bytes at the guest's address `guest`. What lies beyond the log cannot be marked: front ends
     /// make it as long as the guest's memory.
     pub(super) fn mark(&self, guest: u64, len: u64) {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::limits::{PARTS_AT_ONCE, SEGMENT_BYTES_MAX};
 use super::memory::{GuestMemory, Pieces};
-use super::plan::{Part, plan};
+use super::plan::{Part, plan, plan_write};
 use super::request::{ID_BYTES, Operation, Range, Status};
 use crate::reserve::Reserve;
 use crate::{Volume, VolumeError};
@@ -96,7 +96,7 @@ impl<V: Volume> Means<'_, V> {
     }
 
     async fn write_parts(&self, offset: u64, from: &Pieces) -> Result<(), VolumeError> {
-        let parts = plan(from, self.volume.sector());
+        let parts = plan_write(from, self.volume.sector());
         all(&parts, |part| self.write_part(offset + part.at, part)).await
     }
 

@@ -93,6 +93,7 @@ fn serve(machine: &Machine, mode: u8, image: &[u8]) -> Vec<u8> {
         err: None,
         manner: Manner { write_through: mode & 4 != 0, id: [b'x'; 20] },
         name: "fuzz".into(),
+        front_end: None,
     };
     let volume = MemoryVolume::new(1 << 20, if mode & 8 == 0 { 512 } else { 4096 });
     volume.set_read_only(mode & 16 != 0);
@@ -258,7 +259,8 @@ impl Disk for FuzzDisk {
         }
     }
     theirs.shutdown(std::net::Shutdown::Write).unwrap();
-    let session = Arc::new(Mutex::new(Session::new(DISK.clone())));
+    let front_end = Arc::new(ours.try_clone().unwrap());
+    let session = Arc::new(Mutex::new(Session::new(DISK.clone(), front_end)));
     let mut handler = BackendReqHandler::from_stream(ours.try_clone().unwrap(), session.clone());
     let acknowledges = || session.lock().unwrap().acknowledges;
     loop {

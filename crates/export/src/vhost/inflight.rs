@@ -106,6 +106,11 @@ pub(super) struct Resumption {
 }
 
 impl Inflight {
+    /// True if the front end has taken the region away.
+    pub(super) fn is_lost(&self) -> bool {
+        self.window.is_lost()
+    }
+
     fn entry(head: u16) -> usize {
         HEAD + usize::from(head) * ENTRY
     }

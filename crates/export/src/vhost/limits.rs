@@ -33,6 +33,10 @@ pub(super) const RANGE_SECTORS_MAX: u32 = 1 << 23;
 /// one buffer: the volume does one operation for all of them, which a copy is cheap against.
 pub(super) const DIRECT_MIN: u32 = 64 << 10;
 
+/// Writes up to this size go through one buffer wherever the guest's memory holds their data: one operation of the volume, so
+/// that the volume's promise for whole writes holds for the guest's.
+pub(super) const WHOLE_WRITE_MAX: u64 = 256 << 10;
+
 /// Bytes that go through one such buffer at most.
 pub(super) const GATHER_MAX: u64 = 1 << 20;
 

@@ -4,13 +4,14 @@
 //! anybody holds a window or a span of it; no Rust reference to shared bytes is made, because the other side may change
 //! them at any time. Numbers are little-endian, as virtio has them.
 //!
-//! Trusted is only that the other side does not shrink the file behind a mapping: touching what is no longer there ends
-//! the process. Nobody who maps another process's memory can do without that; the guest has no way to do it.
+//! The other side can shrink the file behind a mapping at any time. Zeros take the place of what is missing then, and the
+//! mapping is lost (see `fault.rs`): whoever uses it looks for that before it answers.
 #![allow(unsafe_code)]
 
 use std::any::Any;
 use std::ffi::c_void;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use reactor::Span;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use super::fault::{self, Guard};
 
 /// Bytes of a file, mapped for reading and writing.
 pub(super) struct Mapping {
@@ -27,6 +30,8 @@ pub(super) struct Mapping {
     /// The bytes.
     start: NonNull<u8>,
     len: usize,
+    /// Ends before the mapping does.
+    guard: ManuallyDrop<Guard>,
 }
 
 // SAFETY: a mapping is an address range that belongs to this value; its bytes are only reached through raw copies and
@@ -42,6 +47,11 @@ impl Mapping {
     /// When the file is shorter, or cannot be mapped.
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Self> {
         let invalid = |message: &str| io::Error::new(io::ErrorKind::InvalidInput, message.to_owned());
+        if is_served_elsewhere(rustix::fs::fstatfs(file)?.f_type) {
+            return Err(invalid(
+                "the file lies on a file system of another process or host, which may not answer",
+            ));
+        }
         let stat = rustix::fs::fstat(file)?;
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or_else(|| invalid("an empty range"))?;
         if u64::try_from(stat.st_size).unwrap_or(0) < end {
@@ -65,7 +75,15 @@ impl Mapping {
         let _ = unsafe { rustix::mm::madvise(base.as_ptr(), mapped, Advice::LinuxDontDump) };
         // SAFETY: `skip` lies within the mapping, since `skip + len` does.
         let start = unsafe { base.cast::<u8>().add(skip) };
-        Ok(Self { base, mapped, start, len })
+        // SAFETY: the pages that were just mapped; their bytes are numbers and data that nobody relies on.
+        match unsafe { Guard::new(base.as_ptr() as usize, mapped, size(page)?) } {
+            Ok(guard) => Ok(Self { base, mapped, start, len, guard: ManuallyDrop::new(guard) }),
+            Err(error) => {
+                // SAFETY: mapped above with this length, and used by nobody.
+                let _ = unsafe { rustix::mm::munmap(base.as_ptr(), mapped) };
+                Err(error)
+            }
+        }
     }
 
     /// Where `len` bytes from `at` on lie, if they do.
@@ -75,6 +93,11 @@ impl Mapping {
         }
         // SAFETY: `at` lies within the mapping or at its end.
         Some(unsafe { self.start.add(at) })
+    }
+
+    /// True if memory of it was missing when it was touched.
+    pub(super) fn is_lost(&self) -> bool {
+        self.guard.is_lost()
     }
 
     /// Copies bytes out, from `at` on. False if they do not lie within the mapping.
@@ -104,10 +127,26 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // SAFETY: dropped here and nowhere else.
+        unsafe { ManuallyDrop::drop(&mut self.guard) };
         // SAFETY: mapped in `new` with this length, unmapped once; windows and spans hold the mapping.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.mapped) };
         assert!(unmapped.is_ok(), "a mapping could not be given back");
     }
+}
+
+/// True for file systems whose pages come from another process or host: touching one that does not come would stop a
+/// reactor. The numbers are those of statfs(2).
+fn is_served_elsewhere(kind: rustix::fs::FsWord) -> bool {
+    const FUSE: u32 = 0x6573_5546;
+    const NFS: u32 = 0x6969;
+    const CIFS: u32 = 0xFF53_4D42;
+    const SMB2: u32 = 0xFE53_4D42;
+    const NINE_P: u32 = 0x0102_1997;
+    const CEPH: u32 = 0x00C3_6400;
+    const AFS: u32 = 0x5346_414F;
+    // As wide as the kernel's numbers are, whatever the type's sign makes of them.
+    [FUSE, NFS, CIFS, SMB2, NINE_P, CEPH, AFS].contains(&(kind as u32))
 }
 
 /// Mappings that live together, and a count of who uses them. A clone counts on the same counter; [`Hold::apart`] counts
@@ -137,6 +176,11 @@ impl Hold {
         Self::of(self.mappings.clone())
     }
 
+    /// True if memory of any of them was missing when it was touched.
+    pub(super) fn is_lost(&self) -> bool {
+        fault::has_happened() && self.mappings.iter().any(|mapping| mapping.is_lost())
+    }
+
     /// One of the mappings.
     pub(super) fn get(&self, index: usize) -> Option<&Arc<Mapping>> {
         self.mappings.get(index)
@@ -154,7 +198,7 @@ impl Hold {
     pub(super) fn window(&self, index: usize, at: usize, len: usize, align: usize) -> Option<Window> {
         let start = self.get(index)?.place(at, len)?;
         let aligned = (start.as_ptr() as usize).is_multiple_of(align);
-        aligned.then(|| Window { start, len, _keep: self.clone() })
+        aligned.then(|| Window { start, len, hold: self.clone() })
     }
 }
 
@@ -162,7 +206,7 @@ impl Hold {
 pub(super) struct Window {
     start: NonNull<u8>,
     len: usize,
-    _keep: Hold,
+    hold: Hold,
 }
 
 // SAFETY: an address with a reference count on its owner; the bytes are only reached through raw copies and atomics.
@@ -174,6 +218,11 @@ impl Window {
     /// Bytes.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// True if memory of the mappings that it belongs to was missing when it was touched.
+    pub(super) fn is_lost(&self) -> bool {
+        self.hold.is_lost()
     }
 
     fn place(&self, at: usize, len: usize) -> *mut u8 {

@@ -37,28 +37,56 @@ fn an_odd_offset_names_the_bytes_that_it_should() {
     assert_eq!(last, [7, 0]);
 }
 
+/// Two huge pages of 2 MiB, which root reserves where there are none, until this is dropped.
+struct HugePages {
+    /// How many were reserved before, if that was changed.
+    before: Option<String>,
+}
+
+impl HugePages {
+    const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+    const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+
+    fn reserve() -> Option<Self> {
+        let number = |path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+        let are_free = || number(Self::FREE).is_some_and(|free| free >= 2);
+        let mut before = None;
+        if !are_free()
+            && let Some(reserved) = number(Self::RESERVED)
+        {
+            before = std::fs::write(Self::RESERVED, (reserved + 2).to_string())
+                .ok()
+                .map(|()| reserved.to_string());
+        }
+        let reserved = Self { before };
+        let found =
+            if are_free() { Ok(()) } else { Err("two of 2 MiB are not free, and cannot be reserved".into()) };
+        test_support::has("huge-pages", found).then_some(reserved)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = std::fs::write(Self::RESERVED, before);
+        }
+    }
+}
+
 #[test]
 fn huge_pages_are_mapped_whole() {
     use rustix::fs::MemfdFlags;
     const HUGE: u64 = 2 << 20;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-    let Ok(file) = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from) else {
-        eprintln!("this test does not apply: the kernel has no huge pages");
-        return;
-    };
+    let Some(_reserved) = HugePages::reserve() else { return };
+    let file = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from).unwrap();
     rustix::fs::ftruncate(&file, 2 * HUGE).unwrap();
     // More than any machine has: refused, and nobody dies of it later.
     let many = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from).unwrap();
     rustix::fs::ftruncate(&many, 1 << 50).unwrap();
     assert!(Mapping::new(many.as_fd(), 0, 1 << 46).is_err());
     // The second of them is what a front end would share, from the middle on.
-    let mapping = match Mapping::new(file.as_fd(), HUGE + 4096, HUGE - 4096) {
-        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-            eprintln!("this test does not apply beyond here: there are no huge pages");
-            return;
-        }
-        mapping => mapping.unwrap(),
-    };
+    let mapping = Mapping::new(file.as_fd(), HUGE + 4096, HUGE - 4096).unwrap();
     let last = (HUGE - 4096 - 1) as usize;
     assert!(mapping.set_byte(0, 5) && mapping.set_byte(last, 6) && !mapping.set_byte(last + 1, 7));
     let (mut first, mut end) = ([0; 2], [0; 1]);
@@ -80,6 +108,81 @@ fn nothing_is_touched_outside() {
     assert!(hold.span(0, 4000, 96).is_some());
     assert!(hold.window(0, 4092, 8, 4).is_none());
     assert!(hold.window(0, 2, 8, 4).is_none(), "not aligned");
+}
+
+/// Cuts a guest's memory off behind `len` bytes, as a front end can at any time.
+fn shrink(guest: &Guest, len: u64) {
+    guest.file.set_len(len).unwrap();
+}
+
+#[test]
+fn memory_that_is_taken_away_reads_as_zeros_and_is_known_to_be_lost() {
+    let (guest, other) = (Guest::new(8 * 4096), Guest::new(8 * 4096));
+    guest.file.write_all_at(&[5; 8 * 4096], 0).unwrap();
+    other.file.write_all_at(&[6; 8 * 4096], 0).unwrap();
+    let (mapping, beside) = (map(&guest, 0, 8 * 4096).unwrap(), map(&other, 0, 8 * 4096).unwrap());
+    assert!(!mapping.is_lost());
+    shrink(&guest, 4 * 4096);
+    let mut bytes = [9; 3];
+    assert!(mapping.copy_out(4 * 4096 - 3, &mut bytes));
+    assert!(bytes == [5; 3] && !mapping.is_lost(), "what is still there is");
+    // Reading, writing and changing atomically, each on a page of its own, the first of them across the border.
+    assert!(mapping.copy_out(4 * 4096 - 1, &mut bytes));
+    assert_eq!(bytes, [5, 0, 0]);
+    assert!(mapping.is_lost());
+    assert!(mapping.set_byte(5 * 4096 + 1, 1) && mapping.set_bits(6 * 4096 + 1, 1));
+    assert!(mapping.copy_out(5 * 4096, &mut bytes));
+    assert_eq!(bytes, [0, 1, 0]);
+    // The front end may make it longer again: what was missing stays apart from it.
+    shrink(&guest, 8 * 4096);
+    guest.file.write_all_at(&[8; 4096], 5 * 4096).unwrap();
+    assert!(mapping.copy_out(5 * 4096, &mut bytes));
+    assert_eq!(bytes, [0, 1, 0]);
+    assert!(beside.copy_out(5 * 4096, &mut bytes));
+    assert!(bytes == [6; 3] && !beside.is_lost(), "nobody else loses anything");
+    drop(mapping);
+    // The next mapping has nothing of the one before.
+    let next = map(&guest, 0, 4096).unwrap();
+    assert!(!next.is_lost() && !beside.is_lost());
+}
+
+#[test]
+fn threads_survive_side_by_side_what_is_taken_away_under_them() {
+    const PAGES: usize = 512;
+    let guests: Vec<Guest> = (0..3).map(|_| Guest::new(PAGES as u64 * 4096)).collect();
+    let holds: Vec<Hold> = guests.iter().map(|guest| hold(guest, 0, PAGES as u64 * 4096)).collect();
+    std::thread::scope(|scope| {
+        for hold in holds.iter().chain(&holds) {
+            scope.spawn(move || {
+                for page in 0..PAGES {
+                    hold.get(0).unwrap().set_byte(page * 4096, 1);
+                    let span = hold.span(0, page * 4096, 4096).unwrap();
+                    span.copy_from(0, &[2; 4096]);
+                    // Mappings come and go meanwhile.
+                    drop(map(&Guest::new(4096), 0, 4096).unwrap());
+                }
+            });
+        }
+        for guest in &guests[..2] {
+            shrink(guest, 4096);
+        }
+    });
+    assert!(holds[0].is_lost() && holds[1].is_lost() && !holds[2].is_lost());
+}
+
+#[test]
+fn files_whose_pages_may_never_come_are_refused() {
+    for (kind, elsewhere) in [
+        (0x0102_1994, false),    // tmpfs
+        (0x9584_58F6u32, false), // hugetlbfs
+        (0xEF53, false),
+        (0x6573_5546, true),
+        (0x6969, true),
+        (0xFF53_4D42, true),
+    ] {
+        // As wide as this machine has them, with or without the sign.
+        assert_eq!(is_served_elsewhere(kind as rustix::fs::FsWord), elsewhere, "{kind:x}");
+    }
 }
 
 #[test]

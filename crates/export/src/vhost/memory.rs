@@ -101,6 +101,11 @@ impl GuestMemory {
         Ok(Self { regions: Arc::new(regions), hold: Hold::new(mappings) })
     }
 
+    /// True if memory of it was missing when it was touched: the front end has taken it away.
+    pub(super) fn is_lost(&self) -> bool {
+        self.hold.is_lost()
+    }
+
     fn mappings(&self) -> Vec<Arc<Mapping>> {
         (0..self.regions.len()).filter_map(|index| self.hold.get(index).cloned()).collect()
     }

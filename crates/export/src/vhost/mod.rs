@@ -6,8 +6,8 @@
 //! as long as a front end is connected; each queue lives on the reactor that it was given to, and its requests are
 //! carried out from there.
 //!
-//! Always true: whatever a guest puts into its memory costs its own requests or queues only; a request that was begun is
-//! finished; what was begun and not answered when the process dies is known to the next one.
+//! Always true: whatever a guest puts into its memory costs its own requests or queues only; a front end that takes shared
+//! memory away costs its own connection only; a request that was begun is finished; what was begun and not answered when the process dies is known to the next one.
 //!
 //! Must not know: how a volume stores, who else uses it.
 
@@ -17,6 +17,7 @@ mod config;
 mod dirty;
 mod disk;
 mod execute;
+mod fault;
 #[cfg(test)]
 mod fuzz;
 mod inflight;

@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 
-use super::limits::{DIRECT_MIN, GATHER_MAX, SEGMENT_BYTES_MAX};
+use super::limits::{DIRECT_MIN, GATHER_MAX, SEGMENT_BYTES_MAX, WHOLE_WRITE_MAX};
 use super::memory::{Piece, Pieces};
 
 /// A part of a request's data.
@@ -26,6 +26,15 @@ pub(super) fn plan(pieces: &Pieces, sector: u32) -> SmallVec<[Part; 1]> {
     }
     cutter.end_gathering();
     cutter.parts
+}
+
+/// As [`plan`] for a write, which stays whole up to [`WHOLE_WRITE_MAX`].
+pub(super) fn plan_write(pieces: &Pieces, sector: u32) -> SmallVec<[Part; 1]> {
+    let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
+    if bytes <= WHOLE_WRITE_MAX && bytes.is_multiple_of(sector.into()) {
+        return SmallVec::from_elem(Part { at: 0, pieces: pieces.clone() }, 1);
+    }
+    plan(pieces, sector)
 }
 
 struct Cutter {

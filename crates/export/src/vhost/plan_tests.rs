@@ -53,6 +53,17 @@ fn small_pieces_go_together_and_large_ones_alone() {
     assert_eq!(shape(&odd), [(0, vec![100, 128 << 10, 412])], "nothing of it is on a sector");
 }
 
+#[test]
+fn a_write_up_to_256_kib_is_one_operation() {
+    let memory = memory();
+    for lengths in [&[4096, 128 << 10, 4096][..], &[512, 255 << 10, 512], &[100, 64 << 10, 412]] {
+        let parts = plan_write(&pieces(&memory, lengths), 512);
+        assert_eq!(shape(&parts), [(0, lengths.to_vec())]);
+    }
+    let larger = pieces(&memory, &[4096, 256 << 10]);
+    assert_eq!(plan_write(&larger, 512), plan(&larger, 512));
+}
+
 proptest! {
     #[test]
     fn parts_cover_the_data_once_in_whole_sectors(

@@ -6,7 +6,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -43,6 +45,8 @@ pub(super) struct Start {
     pub(super) call: Option<Arc<OwnedFd>>,
     pub(super) err: Option<Arc<OwnedFd>>,
     pub(super) manner: Manner,
+    /// The connection to the front end, which is cut when it takes memory away.
+    pub(super) front_end: Option<Arc<UnixStream>>,
     /// For the log: whose queue it is.
     pub(super) name: Arc<str>,
 }
@@ -53,6 +57,7 @@ pub(super) struct Queue<V> {
     manner: Manner,
     name: Arc<str>,
     index: usize,
+    front_end: Option<Arc<UnixStream>>,
     reactor: Reactor,
     gathers: Reserve,
     state: RefCell<State>,
@@ -161,6 +166,7 @@ impl<V: Volume + 'static> Queue<V> {
             manner: start.manner,
             name: start.name,
             index: start.index,
+            front_end: start.front_end,
             reactor: Reactor::current(),
             gathers: Reserve::new(GATHERS_BYTES),
             state: RefCell::new(state),
@@ -218,7 +224,7 @@ impl<V: Volume + 'static> Queue<V> {
         if !state.is_served() || self.stopping.get() {
             return true;
         }
-        match state.ring.arm() {
+        match state.ring.arm().and_then(|armed| state.check_there().map(|()| armed)) {
             Ok(armed) => armed && state.unanswered.as_slice().is_empty(),
             Err(error) => {
                 self.break_down(&mut state, error);
@@ -245,8 +251,14 @@ impl<V: Volume + 'static> Queue<V> {
                     return false;
                 }
             };
+            let ticket = state.read_request(head, terms, || self.log_bad(head));
+            // What was read may be zeros that nobody wrote. The request stays marked as under way.
+            if let Err(error) = state.check_there() {
+                self.break_down(state, error);
+                return false;
+            }
             self.under_way.set(self.under_way.get() + 1);
-            batch.push(state.read_request(head, terms, || self.log_bad(head)));
+            batch.push(ticket);
         }
         true
     }
@@ -260,8 +272,14 @@ impl<V: Volume + 'static> Queue<V> {
     }
 
     fn break_down(&self, state: &mut State, error: BadRing) {
+        // Zeros in the place of a ring look like other mistakes.
+        let error = if state.is_lost() { BadRing::Lost } else { error };
         tracing::warn!(device = %self.name, queue = self.index, %error, "a queue is broken and is not served any more");
         state.broken = true;
+        if let (BadRing::Lost, Some(front_end)) = (error, &self.front_end) {
+            // Fails only if the front end is gone.
+            let _ = front_end.shutdown(Shutdown::Both);
+        }
         if let Some(err) = &state.err {
             signal(err);
         }
@@ -288,18 +306,25 @@ impl<V: Volume + 'static> Queue<V> {
         }
     }
 
-    /// Answers a request, which has written `written` bytes of data. The guest is told with the next [`Queue::turn`].
+    /// Answers a request, which has written `written` bytes of data. The guest is told with the next [`Queue::turn`]. One whose
+    /// memory was taken away is not answered: what was written may be zeros instead of the guest's data.
     fn hand_back(&self, ticket: &Ticket, status: Status, written: u32) {
         let mut state = self.state.borrow_mut();
         let mut len = 0;
-        if let Some(piece) = &ticket.status {
+        let mut lost = ticket.memory.is_lost() || state.is_lost();
+        if let (Some(piece), false) = (&ticket.status, lost) {
             ticket.memory.write_byte(piece, status as u8);
             len = written.saturating_add(1);
         }
         state.log_changes(ticket);
-        state.ring.push(ticket.head, len);
-        if let Some(inflight) = &mut state.inflight {
-            inflight.end(ticket.head);
+        lost |= ticket.memory.is_lost() || state.is_lost();
+        if !lost {
+            state.ring.push(ticket.head, len);
+            if let Some(inflight) = &mut state.inflight {
+                inflight.end(ticket.head);
+            }
+        } else if !state.broken {
+            self.break_down(&mut state, BadRing::Lost);
         }
         drop(state);
         self.under_way.set(self.under_way.get() - 1);
@@ -388,6 +413,18 @@ impl<V: Volume + 'static> Queue<V> {
 }
 
 impl State {
+    /// Refuses to go on when the front end has taken memory away.
+    fn check_there(&self) -> Result<(), BadRing> {
+        if self.is_lost() { Err(BadRing::Lost) } else { Ok(()) }
+    }
+
+    /// True if the front end has taken memory away.
+    fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+            || self.inflight.as_ref().is_some_and(Inflight::is_lost)
+            || self.log.as_ref().is_some_and(|log| log.is_lost())
+    }
+
     /// True if requests are carried out.
     fn is_served(&self) -> bool {
         self.enabled && !self.broken

@@ -1,5 +1,6 @@
 //! A queue over a volume in memory: order, answers, broken guests, a daemon that dies.
 
+use std::io::Read;
 use std::os::fd::AsFd;
 
 use reactor::{Clock, ParkDriver, SystemClock};
@@ -72,6 +73,15 @@ impl Setup {
 
     /// The queue, as a daemon that has just started has it.
     fn queue(&self, log: Option<Arc<DirtyLog>>) -> Rc<Queue<MemoryVolume>> {
+        self.queue_of(log, None)
+    }
+
+    /// The same, of a front end that can be cut off.
+    fn queue_of(
+        &self,
+        log: Option<Arc<DirtyLog>>,
+        front_end: Option<Arc<UnixStream>>,
+    ) -> Rc<Queue<MemoryVolume>> {
         let start = Start {
             index: 0,
             addresses: Addresses { log: log.as_ref().map(|_| self.driver.used()), ..self.addresses() },
@@ -85,6 +95,7 @@ impl Setup {
             call: Some(Arc::new(self.call.try_clone().unwrap())),
             err: Some(Arc::new(self.err.try_clone().unwrap())),
             manner: Manner { write_through: false, id: [b'x'; 20] },
+            front_end,
             name: "test".into(),
         };
         let volume = self.volume.clone();
@@ -333,4 +344,49 @@ fn what_is_under_way_keeps_the_memory_that_it_was_made_in() {
     setup.on(|_| setup.volume.faults().release_reads());
     setup.turn(&queue);
     assert_eq!(setup.driver.ended(), [(0, 513)]);
+}
+
+#[test]
+fn a_queue_whose_memory_is_taken_away_answers_nothing_more() {
+    for pages_left in [0, 8, 9, 16] {
+        let mut setup = Setup::new();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let queue = setup.queue_of(None, Some(Arc::new(ours)));
+        // One is under way, and one comes when the memory is gone: rings, headers, status bytes and data, or data alone.
+        setup.volume.faults().hold_reads();
+        setup.request(0, 0, 0);
+        setup.turn(&queue);
+        setup.request(3, 0, 0);
+        setup.driver.guest.file.set_len(pages_left * 4096).unwrap();
+        setup.on(|_| setup.volume.faults().release_reads());
+        setup.turn(&queue);
+        assert!(!setup.turn(&queue), "{pages_left}");
+        assert_eq!(raised(&setup.err), 1, "{pages_left}");
+        let mut end = [0];
+        assert_eq!(theirs.read(&mut end).unwrap(), 0, "the front end is cut off");
+        // What was not answered is still marked as under way, for the next connection.
+        let unanswered = setup.region.queue(0, SIZE).unwrap().resume(0).unanswered;
+        assert!(unanswered.contains(&0), "{pages_left}: {unanswered:?}");
+        if pages_left > 8 {
+            setup.driver.guest.file.set_len(LEN).unwrap();
+            assert_eq!(setup.driver.ended(), [], "{pages_left}");
+        }
+        queue.stop();
+        assert!(queue.has_stopped(), "{pages_left}");
+    }
+}
+
+#[test]
+fn zeros_in_the_place_of_a_guests_data_are_not_acknowledged() {
+    let mut setup = Setup::new();
+    let queue = setup.queue(None);
+    setup.driver.guest.write(DATA, &[7; 512]);
+    setup.request(0, 1, 3);
+    setup.driver.guest.file.set_len(16 * 4096).unwrap();
+    setup.turn(&queue);
+    setup.driver.guest.file.set_len(LEN).unwrap();
+    assert_eq!(setup.driver.ended(), []);
+    assert_eq!(setup.status(0), 0xEE);
+    queue.stop();
+    assert!(queue.has_stopped());
 }

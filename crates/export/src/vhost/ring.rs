@@ -56,6 +56,8 @@ pub(super) enum BadRing {
     Overrun,
     #[error("the guest names a descriptor that the queue does not have")]
     Head,
+    #[error("the front end has taken memory away that it shares")]
+    Lost,
 }
 
 /// True if a queue can have this many entries.

@@ -217,7 +217,8 @@ fn talk<D: Disk>(
     disk: Arc<D>,
     link: &Link,
 ) -> Result<(), Error> {
-    let session = Arc::new(Mutex::new(Session::new(disk)));
+    let to_cut = Arc::new(connection.try_clone().map_err(Error::SocketError)?);
+    let session = Arc::new(Mutex::new(Session::new(disk, to_cut)));
     let mut handler = BackendReqHandler::from_stream(connection, session.clone());
     loop {
         let acknowledge = session.lock().unwrap_or_else(PoisonError::into_inner).acknowledges;

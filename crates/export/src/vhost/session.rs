@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use vhost::vhost_user::message::{
@@ -35,6 +36,7 @@ const PREFERRED: u32 = 4096;
 /// See the module.
 pub(super) struct Session<D: Disk> {
     disk: Arc<D>,
+    front_end: Arc<UnixStream>,
     name: Arc<str>,
     /// What the front end has agreed to.
     features: u64,
@@ -52,11 +54,12 @@ fn refuse(message: impl ToString) -> Error {
 }
 
 impl<D: Disk> Session<D> {
-    pub(super) fn new(disk: Arc<D>) -> Self {
+    pub(super) fn new(disk: Arc<D>, front_end: Arc<UnixStream>) -> Self {
         let queues = disk.queues().clamp(1, QUEUES_MAX);
         Self {
             name: disk.name().into(),
             disk,
+            front_end,
             features: 0,
             acknowledges: false,
             memory: GuestMemory::empty(),
@@ -131,7 +134,7 @@ impl<D: Disk> Session<D> {
         let reactors = self.disk.reactors();
         let remote = reactors.get(index % reactors.len().max(1)).cloned();
         let remote = remote.ok_or_else(|| refuse("nothing serves queues"))?;
-        let disk = self.disk.clone();
+        let (disk, front_end) = (self.disk.clone(), Some(self.front_end.clone()));
         let vring = self.vring(index)?;
         let addresses = vring.addresses.ok_or_else(|| refuse("a queue without addresses"))?;
         let inflight = match region {
@@ -155,6 +158,7 @@ impl<D: Disk> Session<D> {
             call: vring.call.clone(),
             err: vring.err.clone(),
             manner,
+            front_end,
             name,
         };
         vring.start(&disk, &remote, start, kick).map_err(refuse)

@@ -209,6 +209,45 @@ fn who_uses_up_what_all_share_leaves_the_others_their_own() {
 }
 
 #[test]
+fn writes_of_a_few_bytes_do_not_keep_much_more_than_they_are_charged_for() {
+    const WRITES: u64 = 100;
+    const FILLER: u32 = 511 << 10;
+    let limits = Limits { payload_bytes: 4 << 20, ..Limits::default() };
+    with_limits(&limits, |server| {
+        let mut client = server.client();
+        server.with(|fixture| fixture.disk.faults().hold_writes());
+        // Between two writes that wait, as behind a limit of the volume, one is refused: what it brings fills the memory
+        // into which the write was received.
+        let mut sender = client.second_handle();
+        let sending = std::thread::spawn(move || {
+            for cookie in 0..WRITES {
+                sender.write(0, cookie, cookie * 512, &[cookie as u8; 512]);
+                sender.write(0, WRITES + cookie, 1, &vec![0; FILLER as usize]);
+            }
+        });
+        server.wait_until(|fixture| fixture.disk.faults().held_writes() >= 8);
+        // While others are served, nothing more is received from it.
+        let mut others: Vec<Client> = (0..4).map(|_| server.client()).collect();
+        for _ in 0..400 {
+            for other in &mut others {
+                assert_eq!(other.read(0, 1 << 20, 512), Ok(vec![0; 512]));
+            }
+        }
+        let held = server.with(|fixture| fixture.disk.faults().held_writes());
+        // 8 times 512 KiB, and what came before there was as much room for each.
+        assert!(held <= 20, "{held} writes keep up to {} KiB", held * 512);
+        server.with(|fixture| fixture.disk.faults().release_writes());
+        let mut answered: Vec<u64> = (0..2 * WRITES).map(|_| client.reply().cookie()).collect();
+        answered.sort_unstable();
+        assert!(answered.into_iter().eq(0..2 * WRITES));
+        sending.join().unwrap();
+        for block in [0, 1, WRITES - 1] {
+            assert_eq!(client.read(0, block * 512, 512), Ok(vec![block as u8; 512]));
+        }
+    });
+}
+
+#[test]
 fn a_client_that_does_not_read_its_refusals_costs_itself_only() {
     let limits = Limits { stalled: Duration::from_millis(100), ..Limits::default() };
     with_limits(&limits, |server| {

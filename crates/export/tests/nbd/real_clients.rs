@@ -1,7 +1,6 @@
-//! The clients that people use. A client that is not installed is reported, and a failure if `GABION_REQUIRE_CLIENTS` is 1.
+//! The clients that people use.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,24 +8,6 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::server::{SIZE, Server, on_each_backend};
-
-/// True if every one of these programs can be run.
-fn installed(programs: &[&str]) -> bool {
-    let missing: Vec<&&str> = programs.iter().filter(|program| !is_on_path(program)).collect();
-    if missing.is_empty() {
-        return true;
-    }
-    let required = std::env::var("GABION_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
-    assert!(!required, "not installed: {missing:?}");
-    // Not through the macros, whose output is kept back: a test that did nothing must be seen to have done nothing.
-    let _ = writeln!(std::io::stderr(), "NOT TESTED: {missing:?} are not installed");
-    false
-}
-
-fn is_on_path(program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|directory| directory.join(program).is_file())
-}
 
 /// The URI of `disk`, or of another export.
 fn uri(server: &Server, export: &str) -> String {
@@ -75,7 +56,7 @@ fn data_bytes(server: &Server) -> u64 {
 
 #[test]
 fn nbdinfo_is_told_everything() {
-    if !installed(&["nbdinfo"]) {
+    if !test_support::has_programs(&["nbdinfo"]) {
         return;
     }
     on_each_backend(|server| {
@@ -110,7 +91,7 @@ fn nbdinfo_is_told_everything() {
 
 #[test]
 fn nbdcopy_copies_both_ways_and_keeps_holes() {
-    if !installed(&["nbdcopy", "nbdinfo"]) {
+    if !test_support::has_programs(&["nbdcopy", "nbdinfo"]) {
         return;
     }
     on_each_backend(|server| {
@@ -137,7 +118,7 @@ fn nbdcopy_copies_both_ways_and_keeps_holes() {
 
 #[test]
 fn qemu_img_converts_and_compares() {
-    if !installed(&["qemu-img"]) {
+    if !test_support::has_programs(&["qemu-img"]) {
         return;
     }
     on_each_backend(|server| {
@@ -162,7 +143,7 @@ fn qemu_img_converts_and_compares() {
 
 #[test]
 fn qemu_io_reads_what_it_wrote_zeroed_and_discarded() {
-    if !installed(&["qemu-io"]) {
+    if !test_support::has_programs(&["qemu-io"]) {
         return;
     }
     on_each_backend(|server| {
@@ -212,7 +193,7 @@ fn qemu_io_reads_what_it_wrote_zeroed_and_discarded() {
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    if !installed(&["fio"]) {
+    if !test_support::has_programs(&["fio"]) {
         return;
     }
     on_each_backend(|server| {

@@ -80,3 +80,30 @@ fn a_request_finishes_in_memory_that_was_taken_away() {
     assert_eq!(front.queues[0].wait().status, OK);
     assert_eq!(plugged.read(GUEST, 8192), [3; 8192], "the file is still mapped while the request needs it");
 }
+
+#[test]
+fn a_front_end_that_takes_its_memory_away_loses_its_connection_and_nothing_else() {
+    let back_end = BackEnd::start(&Options { reactors: 2, ..Options::default() });
+    // What is left of its memory: rings and all but the data, a part of the rings, nothing.
+    for left in [MEMORY / 2, 1 << 19, 1 << 12, 0] {
+        for request in [Io::read(0, 1 << 20), Io::write(8, &[9; 1 << 16])] {
+            let manner = Manner { queues: 2, inflight: true, ..Manner::default() };
+            let mut front = FrontEnd::new(&back_end.path(), &manner);
+            front.write(0, &[7; 1 << 20]);
+            let queue = &mut front.queues[1];
+            queue.submit(&request);
+            queue.driver.guest.file.set_len(left).unwrap();
+            queue.kick.write(1).unwrap();
+            assert!(front.is_cut_off(), "{left}: {request:?}");
+            front.guest.file.set_len(MEMORY).unwrap();
+            let queue = &front.queues[1];
+            let answered = left > 0 && queue.driver.guest.read_16(queue.driver.used() + 2) != 0;
+            assert!(!answered, "{left}: {request:?}");
+        }
+        // The next front end is served, and the volume has nothing of what was never acknowledged but where it was to go.
+        let mut front = FrontEnd::new(&back_end.path(), &Manner::default());
+        assert_eq!(front.read(0, 4096), [7; 4096]);
+        assert_eq!(front.read(136, 4096), [7; 4096]);
+        drop(front);
+    }
+}

@@ -50,9 +50,10 @@ fn check_header(page: &Checked) {
     let items = [
         Item::Write { layer: LayerId::new(20), block: LayerBlock::new(7), count: 1021 },
         Item::DropLayer { layer: LayerId::new(21) },
+        Item::DropLayer { layer: LayerId::new(22) },
     ];
     let bytes = encode(&items);
-    let used = 96 + 2 * 16 + 4 * 1021;
+    let used = 96 + 3 * 16 + 4 * 1021;
     let mut zeroed = bytes[..used].to_vec();
     zeroed[12..28].fill(0);
     let mut hasher = SipHasher24::new_with_key(&KEY.0);
@@ -74,13 +75,13 @@ fn check_header(page: &Checked) {
             ("incarnation", &0x2122_2324_2526_2728u64.to_le_bytes()),
             ("sequence", &0x4142_4344_4546_4748u64.to_le_bytes()),
             ("durable", &0x5152_5354_5556_5758u64.to_le_bytes()),
-            ("items", &2u32.to_le_bytes()),
+            ("items", &3u32.to_le_bytes()),
             ("payload", &1021u32.to_le_bytes()),
             ("used", &(used as u32).to_le_bytes()),
             ("reserved", &[0; 8]),
         ],
     );
-    let crcs = &rest[2 * 16..];
+    let crcs = &rest[3 * 16..];
     assert_eq!(crcs[..4], 0xC0C0_0000u32.to_le_bytes());
     assert_eq!(crcs[4 * 1020..4 * 1021], (0xC0C0_0000u32 + 1020).to_le_bytes());
     assert!(crcs[4 * 1021..].iter().all(|byte| *byte == 0), "zeros to the end of the last header block");

@@ -5,8 +5,8 @@ use std::hash::Hasher;
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, FORMAT_VERSION, Generation, Incarnation,
     Lineage, PoolId, PoolKey, Row, Scheme, ScrubRecord, ScrubTally, SegmentClass, SegmentColumn, SegmentId,
-    SegmentRecord, SegmentState, Sequence, ShardRecord, Superblock, UnverifiedSuperblock, ZoneIndex,
-    decode_segments, encode_segments,
+    SegmentRecord, SegmentState, Sequence, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock,
+    ZoneIndex, decode_segments, encode_segments,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -39,6 +39,8 @@ fn superblock() -> Superblock {
         zones: 0x292A_2B2C,
         state: DriveState::Failed,
         since: Generation::new(0x3132_3334_3536_3738),
+        confirmed: stamp(0x0103_0507),
+        left_at: stamp(0x1113_1517),
         errors: DriveErrors {
             unreadable: 0x3132_3334_3536_3739,
             wrong: 0x3132_3334_3536_3740,
@@ -80,6 +82,11 @@ fn superblock() -> Superblock {
             positions: (0x31..0x35).map(Incarnation::new).collect(),
         },
     }
+}
+
+fn stamp(seed: u64) -> StateStamp {
+    let opening = Lineage { epoch: seed, nonce: seed + 1 };
+    StateStamp { opening, generation: Generation::new(seed + 2) }
 }
 
 fn tally(seed: u64) -> ScrubTally {
@@ -142,6 +149,12 @@ pub(crate) fn check(page: &Checked) {
                 ("zones", &drive.zones.to_le_bytes()),
                 ("state", &[3]),
                 ("since", &drive.since.get().to_le_bytes()),
+                ("confirmed epoch", &drive.confirmed.opening.epoch.to_le_bytes()),
+                ("confirmed nonce", &drive.confirmed.opening.nonce.to_le_bytes()),
+                ("confirmed generation", &drive.confirmed.generation.get().to_le_bytes()),
+                ("left epoch", &drive.left_at.opening.epoch.to_le_bytes()),
+                ("left nonce", &drive.left_at.opening.nonce.to_le_bytes()),
+                ("left generation", &drive.left_at.generation.get().to_le_bytes()),
                 ("unreadable", &drive.errors.unreadable.to_le_bytes()),
                 ("wrong", &drive.errors.wrong.to_le_bytes()),
                 ("last error", &drive.errors.last.to_le_bytes()),

@@ -42,7 +42,7 @@ Examples:
         /// A block device, or a file that exists
         #[arg(value_name = "DRIVE")]
         drive: PathBuf,
-        /// Destroy what is on it. What that is is shown first
+        /// Erase existing data (detected contents are shown first). A drive in use is refused all the same
         #[arg(long)]
         wipe: bool,
         /// Do not ask before wiping
@@ -65,7 +65,7 @@ Examples:
         /// The new drive: a block device, or a file that exists
         #[arg(long, value_name = "DRIVE")]
         with: PathBuf,
-        /// Destroy what is on it. What that is is shown first
+        /// Erase existing data (detected contents are shown first). A drive in use is refused all the same
         #[arg(long)]
         wipe: bool,
         /// Do not ask before wiping

@@ -37,14 +37,18 @@ Examples:
 Examples:
   gabion pool open fast
   gabion pool open fast --drives /dev/disk/by-id/nvme-*   # after moving the drives to this machine
-  gabion pool open fast --degraded                        # a drive is gone for good")]
+  gabion pool open fast --degraded                        # a drive is gone for good
+  gabion pool open fast --accept-stale                    # the drives with the newest data are gone for good")]
     Open {
         /// The pool
         #[arg(value_name = "POOL")]
         name: String,
-        /// Its drives, in any order
+        /// Its drives, in any order; others that they name are looked for. With --degraded, no other drive is used
         #[arg(long, num_args = 1.., value_name = "DRIVE")]
         drives: Vec<PathBuf>,
+        /// Open an older state than this host has used last. Data written since is lost
+        #[arg(long)]
+        accept_stale: bool,
         /// Open it although drives are missing, as far as the scheme bears it. What they hold is written to others, if there are
         /// enough; when they come back, what they missed is written to them
         #[arg(long)]
@@ -197,7 +201,7 @@ pub(crate) struct CreatePoolArgs {
     /// How many files
     #[arg(long, value_name = "N", requires = "files")]
     pub(crate) count: Option<u16>,
-    /// Destroy what is on the drives. What that is is shown first
+    /// Erase existing data (detected contents are shown first). Drives in use are refused all the same
     #[arg(long)]
     pub(crate) wipe: bool,
     /// Do not ask before wiping

@@ -1,7 +1,6 @@
 //! `gabion pool`.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -31,7 +30,10 @@ pub(crate) async fn run(setting: &Setting, command: PoolCommand) -> Result<Outco
         PoolCommand::List => list(setting).await,
         PoolCommand::Status { pools, watch: false } => status(setting, &pools).await,
         PoolCommand::Status { pools, watch: true } => watch(setting, &pools).await,
-        PoolCommand::Open { name, drives, degraded } => open(setting, &name, drives, degraded).await,
+        PoolCommand::Open { name, drives, degraded, accept_stale } => {
+            let request = OpenPool { drives: absolute(&drives)?, degraded, accept_stale };
+            open(setting, &name, &request).await
+        }
         PoolCommand::Close { name, force, forget } => {
             close(setting, &name, ClosePool { force, forget }).await
         }
@@ -148,9 +150,8 @@ async fn watch(setting: &Setting, names: &[String]) -> Result<Outcome> {
     }
 }
 
-async fn open(setting: &Setting, name: &str, drives: Vec<PathBuf>, degraded: bool) -> Result<Outcome> {
-    let request = OpenPool { drives: absolute(&drives)?, degraded };
-    let started: Operation = setting.client.post(&format!("{}/open", path_of(name)), &request).await?;
+async fn open(setting: &Setting, name: &str, request: &OpenPool) -> Result<Outcome> {
+    let started: Operation = setting.client.post(&format!("{}/open", path_of(name)), request).await?;
     follow(&setting.client, started, setting.quiet).await?;
     let pool: Pool = setting.client.get(&path_of(name)).await?;
     setting.done(&pool, |pool| {

@@ -78,11 +78,12 @@ fn identified_one(drive: &IdentifiedDrive) -> String {
         lines.push(format!("           id {}", pool.id));
     }
     lines.extend(drive.users.iter().map(|user| format!("  in use   {user}")));
-    lines.extend(
-        drive.holds.iter().map(|found| format!("  holds    {} at byte {}", found.what, found.offset)),
-    );
+    lines.extend(drive.holds.iter().map(|found| match found.offset {
+        Some(offset) => format!("  holds    {} at byte {offset}", found.what),
+        None => format!("  holds    {}", found.what),
+    }));
     if drive.users.is_empty() && drive.holds.is_empty() {
-        lines.push("  holds    nothing that is known: a pool may take it".into());
+        lines.push("  holds    nothing: zeros wherever it was looked at, so that a pool may take it".into());
     }
     lines.join("\n") + "\n"
 }
@@ -120,6 +121,12 @@ pub(crate) fn check_report(report: &CheckReport) -> String {
     lines.push(format!("closed    {closed}"));
     if report.records > 0 || report.incomplete > 0 {
         lines.push(format!("to replay {} records, {} blocks to complete", report.records, report.incomplete));
+    }
+    if !report.damaged_superblocks.is_empty() {
+        lines.push(format!(
+            "to rewrite one of two superblock copies on {}: damaged, or being written at a crash",
+            report.damaged_superblocks.join(", ")
+        ));
     }
     lines.push(format!(
         "verified  {} of data in {} volumes, {} of maps and tables, {} segments, {} rows, in {}",

@@ -197,6 +197,21 @@ pub(crate) fn opening(report: &OpenReport) -> String {
     if !report.returned.is_empty() {
         words.push(format!("{} back again", report.returned.join(", ")));
     }
+    if !report.stale.is_empty() {
+        words.push(format!("{} held an old copy of itself and is rebuilt", report.stale.join(", ")));
+    }
+    if !report.shrunk.is_empty() {
+        words.push(format!("without {}, smaller than before", report.shrunk.join(", ")));
+    }
+    if !report.copies.is_empty() {
+        words.push(format!("without {}, a copy of another drive", report.copies.join(", ")));
+    }
+    if !report.damaged_superblocks.is_empty() {
+        words.push(format!(
+            "damaged superblock copies rewritten on {}",
+            report.damaged_superblocks.join(", ")
+        ));
+    }
     words.push(format!("in {}", length(report.seconds)));
     words.join(", ")
 }

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::FileExt;
 
-use super::harness::{Home, command, run};
+use super::harness::{Holder, Home, command, run};
+use super::nbd::pattern;
 
 const SIZE: u64 = 64 << 20;
 
@@ -46,6 +47,86 @@ fn a_drive_that_holds_something_is_refused_and_named() {
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     assert!(daemon.log().contains("wiping a drive, as asked"), "{}", daemon.log());
     daemon.stop();
+}
+
+#[test]
+fn a_drive_that_holds_anything_at_all_is_refused_and_what_it_looks_like_is_named() {
+    let home = Home::new();
+    let daemon = home.start();
+    let mut drives: Vec<_> = (0..4).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
+    drives.push(home.file("full", SIZE));
+    let text = "text of people, ".repeat(4096).into_bytes();
+    let cases: [(u64, Vec<u8>, &str); 6] = [
+        (0, b"SQLite format 3\0".to_vec(), "SQLite database (at byte 0)"),
+        (0, b"QFI\xFB\0\0\0\x03".to_vec(), "qcow2 image (at byte 0)"),
+        (0, b"PK\x03\x04".to_vec(), "ZIP archive (at byte 0)"),
+        (0, text, "text (at byte 0)"),
+        (0, pattern(3, 1 << 20), "data that looks random"),
+        (SIZE / 2, vec![7; 100], "data of an unknown kind (at byte 33554432)"),
+    ];
+    for (offset, bytes, what) in cases {
+        home.file("full", SIZE);
+        let full = std::fs::File::options().write(true).open(&drives[4]).unwrap();
+        full.write_all_at(&bytes, offset).unwrap();
+        drop(full);
+        let before = std::fs::read(&drives[4]).unwrap();
+        let refusal = daemon.refused(&create(&drives, &[]));
+        assert!(refusal.contains(&format!("{} holds {what}", drives[4])), "{refusal}");
+        assert!(refusal.contains("--wipe"), "{refusal}");
+        assert!(std::fs::read(&drives[4]).unwrap() == before, "{what}");
+    }
+    let ran = run(&mut command(&["drive", "identify", &drives[4]]));
+    assert!(ran.out.contains("holds    data of an unknown kind at byte 33554432"), "{ran:?}");
+    daemon.ok(&create(&drives, &["--wipe", "--yes"]));
+    let more = home.file("more", SIZE);
+    std::fs::File::options().write(true).open(&more).unwrap().write_all_at(b"7", SIZE - 1).unwrap();
+    let refusal = daemon.refused(&["drive", "add", "fast", &more]);
+    assert!(
+        refusal.contains(&format!("{more} holds data of an unknown kind (at byte {})", SIZE - 1)),
+        "{refusal}"
+    );
+    daemon.ok(&["drive", "add", "fast", &more, "--wipe", "--yes"]);
+    daemon.stop();
+}
+
+#[test]
+fn what_a_file_of_the_system_holds_is_said() {
+    let ran = run(&mut command(&["drive", "identify", "/etc/passwd"]));
+    assert!(ran.out.contains("holds    text at byte 0"), "{ran:?}");
+}
+
+#[test]
+fn a_drive_that_another_process_writes_to_is_refused_even_to_be_wiped() {
+    let home = Home::new();
+    let daemon = home.start();
+    let mut drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
+    let reader = Holder::of(&drives[0], "<");
+    let writer = Holder::of(&drives[1], ">>");
+    let says = format!("{}: process {} (cat) has it open for writing", drives[1], writer.pid());
+    for more in [&[][..], &["--wipe", "--yes"]] {
+        let refusal = daemon.refused(&create(&drives, more));
+        assert!(refusal.contains(&says) && refusal.contains("--wipe does not change this"), "{refusal}");
+        assert!(!refusal.contains(&drives[0]), "{refusal}");
+    }
+    let ran = run(&mut command(&["drive", "identify", &drives[1]]));
+    assert!(ran.out.contains(&format!("in use   process {} (cat)", writer.pid())), "{ran:?}");
+    drop((reader, writer));
+    daemon.ok(&create(&drives, &[]));
+
+    // Neither does a drive join, or come back, that somebody writes to.
+    drives.push(home.file("more", SIZE));
+    let writer = Holder::of(&drives[5], ">>");
+    let refusal = daemon.refused(&["drive", "add", "fast", &drives[5], "--wipe", "--yes"]);
+    assert!(refusal.contains(&format!("process {} (cat)", writer.pid())), "{refusal}");
+    drop(writer);
+    daemon.ok(&["drive", "fail", "fast", "3", "--yes"]);
+    let writer = Holder::of(&drives[3], ">>");
+    let refusal = daemon.refused(&["drive", "return", "fast", "3"]);
+    assert!(refusal.contains(&format!("process {} (cat)", writer.pid())), "{refusal}");
+    drop(writer);
+    daemon.ok(&["drive", "return", "fast", "3"]);
+    // The loss was reported as an error, so the log has one.
+    drop(daemon);
 }
 
 #[test]

@@ -109,7 +109,12 @@ impl Home {
     }
 
     pub(crate) fn start_with(&self, more: &[&str]) -> Daemon<'_> {
-        let mut child = self.serve(more).stderr(Stdio::piped()).spawn().unwrap();
+        self.start_by(self.serve(more))
+    }
+
+    /// Starts a daemon by this command, and waits until it has opened what it opens.
+    pub(crate) fn start_by(&self, mut serve: Command) -> Daemon<'_> {
+        let mut child = serve.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let (ready, readiness) = mpsc::channel();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -243,6 +248,34 @@ impl Drop for Daemon<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A process that has a file open, until it is dropped.
+pub(crate) struct Holder(Child);
+
+impl Holder {
+    /// Opens by the shell's redirection `how`: `<` for reading, `>>` for writing.
+    pub(crate) fn of(path: &str, how: &str) -> Self {
+        let script = format!("exec 3{how}\"$0\"; exec cat");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        // It is what it is to be, and has opened the file, when it repeats what it is told.
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        Self(child)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -18,12 +18,6 @@ fn alone(home: &Home, arguments: &[&str]) -> Ran {
     let mut command = command(arguments);
     run(command.env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", home.socket()).env("PATH", ""))
 }
-
-fn has_qemu_img() -> bool {
-    let ran = Command::new("qemu-img").arg("--version").stdout(Stdio::null()).status();
-    ran.is_ok_and(|status| status.success())
-}
-
 /// Connects to a volume, which is exported for that.
 fn connect(home: &Home, daemon: &Daemon<'_>, name: &str) -> Client {
     daemon.ok(&["export", "create", name, "--nbd"]);
@@ -119,7 +113,7 @@ fn a_snapshot_becomes_a_qcow2_image_and_a_volume_again() {
     let path = home.arg("vm01.qcow2");
     let ran = alone(&home, &["volume", "export-image", "fast/vm01", &path]);
     assert!(ran.code == Some(1) && ran.err.contains("qemu-utils"), "{ran:?}");
-    if !has_qemu_img() {
+    if !test_support::has_program("qemu-img") {
         return;
     }
     let mut client = connect(&home, &daemon, "fast/vm01");

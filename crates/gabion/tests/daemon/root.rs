@@ -1,10 +1,9 @@
-//! What only root can stage: read-only drives, mounted ones, full filesystems. For others these tests say that they do
-//! not apply.
+//! What only root can stage: read-only drives, mounted ones, full filesystems.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::harness::Home;
+use super::harness::{Holder, Home};
 use super::nbd::{Client, pattern};
 
 /// Errors of NBD, as numbers.
@@ -14,26 +13,27 @@ const NO_SPACE: u32 = 28;
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// A filesystem in memory; `None` where we may not mount.
+    /// A filesystem in memory; `None` if tests that mount are skipped.
     fn memory(at: PathBuf, size: &str) -> Option<Self> {
+        if !test_support::has_root() {
+            return None;
+        }
         std::fs::create_dir_all(&at).unwrap();
         let options = format!("size={size}");
-        mount(&["-t", "tmpfs", "-o", &options, "none"], &at).then_some(Self(at))
+        mount(&["-t", "tmpfs", "-o", &options, "none"], &at);
+        Some(Self(at))
     }
 
     fn remount(&self, options: &str) {
         let options = format!("remount,{options}");
-        assert!(mount(&["-o", &options], &self.0));
+        mount(&["-o", &options], &self.0);
     }
 }
 
-fn mount(arguments: &[&str], at: &Path) -> bool {
-    let output = Command::new("mount").args(arguments).arg(at).output();
-    let mounted = output.as_ref().is_ok_and(|output| output.status.success());
-    if !mounted {
-        eprintln!("this test does not apply: mounting needs root ({output:?})");
-    }
-    mounted
+#[track_caller]
+fn mount(arguments: &[&str], at: &Path) {
+    let output = Command::new("mount").args(arguments).arg(at).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 impl Drop for Mounted {
@@ -47,16 +47,12 @@ struct Loop(String);
 
 impl Loop {
     fn new(file: &str, options: &[&str]) -> Option<Self> {
-        let output = Command::new("losetup").args(options).args(["--find", "--show", file]).output();
-        match output {
-            Ok(output) if output.status.success() => {
-                Some(Self(String::from_utf8(output.stdout).unwrap().trim().to_owned()))
-            }
-            other => {
-                eprintln!("this test does not apply: loop devices need root ({other:?})");
-                None
-            }
+        if !test_support::has_loop() || !test_support::has_program("losetup") {
+            return None;
         }
+        let output = Command::new("losetup").args(options).args(["--find", "--show", file]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Some(Self(String::from_utf8(output.stdout).unwrap().trim().to_owned()))
     }
 }
 
@@ -198,17 +194,14 @@ fn a_read_only_drive_is_refused() {
 fn a_mounted_drive_is_refused_and_its_mount_named() {
     let home = Home::new();
     let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
-    let made = Command::new("mkfs.ext4").args(["-q", "-F", &drives[4]]).status();
-    if !made.is_ok_and(|status| status.success()) {
-        eprintln!("this test does not apply: there is no mkfs.ext4");
+    if !test_support::has_program("mkfs.ext4") {
         return;
     }
+    assert!(Command::new("mkfs.ext4").args(["-q", "-F", &drives[4]]).status().unwrap().success());
     let Some(device) = Loop::new(&drives[4], &[]) else { return };
     let at = home.path("mounted");
     std::fs::create_dir(&at).unwrap();
-    if !mount(&[&device.0], &at) {
-        return;
-    }
+    mount(&[&device.0], &at);
     let mounted = Mounted(at);
     let daemon = home.start();
     let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--wipe", "--yes", "--drives"];
@@ -222,6 +215,25 @@ fn a_mounted_drive_is_refused_and_its_mount_named() {
     let refusal = daemon.refused(&create);
     assert!(refusal.contains(&format!("in use as {}", device.0)), "{refusal}");
     assert!(std::fs::read_dir(&mounted.0).unwrap().count() > 0);
+    daemon.stop();
+}
+
+#[test]
+fn a_device_that_another_process_writes_to_is_refused_even_to_be_wiped() {
+    let home = Home::new();
+    let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
+    let Some(device) = Loop::new(&drives[4], &[]) else { return };
+    let daemon = home.start();
+    let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--wipe", "--yes", "--drives"];
+    create.extend(drives[..4].iter().map(String::as_str));
+    create.push(&device.0);
+    let writer = Holder::of(&device.0, ">>");
+    let refusal = daemon.refused(&create);
+    let name = device.0.strip_prefix("/dev/").unwrap();
+    let says = format!("process {} (cat) has {name} open for writing", writer.pid());
+    assert!(refusal.contains(&says) && refusal.contains("--wipe does not change this"), "{refusal}");
+    drop(writer);
+    daemon.ok(&create);
     daemon.stop();
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use vhost::vhost_user::VhostUserFrontend;
 
 use super::exports::ticks;
-use super::front_end::{DISCARD, FrontEnd, IO_ERROR, Io, Manner, OK, RO};
+use super::front_end::{DISCARD, FrontEnd, IO_ERROR, Io, MEMORY, Manner, OK, RO};
 use super::harness::{Home, until};
 use super::nbd::pattern;
 
@@ -256,5 +256,45 @@ fn a_machine_goes_on_over_kills_of_the_daemon() {
             );
         }
     }
+    daemon.stop();
+}
+
+#[test]
+fn a_machine_that_takes_its_memory_away_does_not_harm_the_others() {
+    let home = Home::new();
+    let daemon = home.start_with(&["--threads", "2"]);
+    daemon.make_pool();
+    daemon.ok(&["volume", "create", "fast/vm02", "--size", "1G"]);
+    for volume in ["fast/vm01", "fast/vm02"] {
+        daemon.ok(&["export", "create", volume, "--vhost-user"]);
+    }
+    let mut other = FrontEnd::new(&home.path("vhost/fast/vm02.sock"), &Manner::default());
+    let data = pattern(5, 1 << 20);
+    other.write(0, &data);
+    // Reads go from the drives straight into the guest's memory, writes are copied from there.
+    for request in [Io::read(0, 1 << 20), Io::write(0, &data)] {
+        let mut front = connect(&home, &Manner::default());
+        front.write(0, &data);
+        front.run(&Io::flush());
+        front.queues[0].submit(&request);
+        // The data is gone, the rings are not.
+        front.guest.file.set_len(MEMORY / 2).unwrap();
+        front.queues[0].kick.write(1).unwrap();
+        assert!(front.is_cut_off());
+        assert_eq!(other.read(0, 1 << 20), data);
+    }
+    until("the machine is gone", || daemon.json(&["export", "list"])[0]["connections"] == 0);
+    // It was not the drives' doing.
+    let pool = daemon.pool("fast");
+    assert_eq!((&pool["health"], &pool["problems"]), (&json!("healthy"), &json!([])));
+    for drive in pool["drives"].as_array().unwrap() {
+        for (name, count) in drive.as_object().unwrap().iter().filter(|(name, _)| name.contains("error")) {
+            assert!(count == 0 || count.is_null(), "{name}: {drive}");
+        }
+    }
+    assert!(daemon.log().contains("the front end has taken memory away that it shares"));
+    let mut front = connect(&home, &Manner::default());
+    front.write(0, &data);
+    assert_eq!(front.read(0, 1 << 20), data);
     daemon.stop();
 }

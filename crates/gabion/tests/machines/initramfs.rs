@@ -43,20 +43,17 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// What guests start from. Without it the tests have nothing to run; a failure if `GABION_REQUIRE_CLIENTS` is 1.
+    /// What guests start from; `None` if tests that need it are skipped.
     pub(crate) fn make() -> Option<Self> {
         Self::make_with(&[])
     }
 
     /// The same, with more of this host's programs.
     pub(crate) fn make_with(programs: &[&Path]) -> Option<Self> {
-        let mut places = Path::new(env!("CARGO_BIN_EXE_gabion")).ancestors().map(|path| path.join("guest"));
-        let Some(guest) = places.find(|path| path.join("boot").is_dir()) else {
-            let required = std::env::var("GABION_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
-            assert!(!required, "no kernel for guests is installed: run './run setup'");
-            eprintln!("no kernel for guests is installed: no machine is tested; './run setup' installs one");
+        if !test_support::has_programs(&PROGRAMS) {
             return None;
-        };
+        }
+        let guest = test_support::guest_kernel(env!("CARGO_BIN_EXE_gabion"))?;
         let kernel = one(&guest.join("boot"), "vmlinuz-");
         let home = tempfile::tempdir().unwrap();
         let initramfs = home.path().join("initramfs");
@@ -97,9 +94,7 @@ fn fill(archive: &mut Archive, guest: &Path, programs: &[&Path]) -> Vec<String> 
     archive.file(Path::new("modules/order"), at_start.collect::<Vec<_>>().join(" ").as_bytes());
     let mut files = BTreeSet::new();
     for program in PROGRAMS {
-        let path = ["/usr/bin", "/usr/sbin", "/sbin"].map(|place| Path::new(place).join(program));
-        let path = path.into_iter().find(|path| path.exists());
-        files.extend(libraries(&path.unwrap_or_else(|| panic!("{program} is not installed"))));
+        files.extend(libraries(&test_support::find_program(program).unwrap()));
     }
     let mut made = BTreeSet::new();
     for program in programs {

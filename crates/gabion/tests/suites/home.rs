@@ -43,15 +43,9 @@ degraded = true
 pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
-    /// A place on a file system with direct I/O; `None` without fio, which all of this takes.
+    /// A place on a file system with direct I/O; `None` if tests that need fio, as all of these do, are skipped.
     pub(crate) fn new() -> Option<Self> {
-        let there = Command::new("fio").arg("--version").stdout(Stdio::null()).status();
-        if !there.is_ok_and(|status| status.success()) {
-            assert!(
-                std::env::var_os("GABION_REQUIRE_CLIENTS").is_none(),
-                "fio is missing: './run setup' installs it"
-            );
-            eprintln!("this test does not apply: there is no fio");
+        if !test_support::has_program("fio") {
             return None;
         }
         let home = Self(tempfile::tempdir_in("/var/tmp").unwrap());

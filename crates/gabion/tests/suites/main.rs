@@ -6,7 +6,6 @@ mod peers;
 mod vms;
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -84,8 +83,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
 #[test]
 fn gabion_is_set_up_measured_degraded_and_taken_down_however_a_run_ends() {
     let Some(home) = Home::new() else { return };
-    if !text(&Command::new("fio").arg("--enghelp").output().unwrap().stdout).contains("nbd") {
-        eprintln!("this test does not apply: fio has no NBD");
+    if !test_support::has_fio_nbd() {
         return;
     }
     let drives: Vec<String> =

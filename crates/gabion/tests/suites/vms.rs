@@ -1,22 +1,12 @@
 //! Gabion as virtual machines see it: a machine around each volume, with fio within.
 
-use std::path::Path;
-
 use rustix::process::Signal;
 
 use crate::home::{Home, alive, cut, json, leftovers, results, text};
 
 /// Where `./run setup` has unpacked a kernel.
 fn guest() -> Option<String> {
-    let mut places = Path::new(env!("CARGO_BIN_EXE_gabion")).ancestors().map(|path| path.join("guest"));
-    let found = places.find(|path| path.join("boot").is_dir());
-    if found.is_none() {
-        assert!(
-            std::env::var_os("GABION_REQUIRE_CLIENTS").is_none(),
-            "no kernel for guests is there: './run setup' unpacks one"
-        );
-        eprintln!("this test does not apply: there is no kernel for guests");
-    }
+    let found = test_support::guest_kernel(env!("CARGO_BIN_EXE_gabion"));
     found.map(|path| path.display().to_string())
 }
 

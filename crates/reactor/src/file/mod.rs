@@ -2,6 +2,7 @@
 
 mod drive;
 mod error;
+mod lease;
 mod open;
 mod probe;
 
@@ -10,4 +11,5 @@ mod tests;
 
 pub use drive::FileDrive;
 pub use error::{OpenDriveError, OpenDriveErrorKind};
+pub use lease::is_open_for_writing;
 pub use open::{DriveHandle, DriveOptions, create_file};

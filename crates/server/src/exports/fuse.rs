@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use export::fuse::{File, MountError, MountErrorKind, Options, Server, clear};
-use reactor::{Home, Reactor};
+use export::fuse::{File, MountError, MountErrorKind, Options, Server, forget, hold};
+use reactor::{Access, Home, Reactor};
 
 use super::queues::reactors_of;
 use super::table::{Active, Manner, Name};
@@ -19,6 +19,7 @@ use crate::reactors::{Reactors, call_resident};
 /// The files that are served.
 pub(super) struct Fuse {
     directory: PathBuf,
+    access: Access,
     reactors: Arc<Reactors>,
     served: Mutex<BTreeMap<Name, Served>>,
 }
@@ -30,8 +31,8 @@ struct Served {
 }
 
 impl Fuse {
-    pub(super) fn new(config: &Config, reactors: Arc<Reactors>) -> Self {
-        Self { directory: config.fuse_directory.clone(), reactors, served: Mutex::default() }
+    pub(super) fn new(config: &Config, access: Access, reactors: Arc<Reactors>) -> Self {
+        Self { directory: config.fuse_directory.clone(), access, reactors, served: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Served>> {
@@ -51,12 +52,20 @@ impl Fuse {
         vec![self.path(name).to_string_lossy().into_owned()]
     }
 
-    /// Takes away what a daemon that died has left in an export's place, before its pool is there again.
-    pub(super) async fn clear(&self, name: &Name) {
-        let place = self.path(name);
-        if let Ok(Err(error)) = blocking(move || clear(&place)).await {
+    /// Makes sure that nobody can write in an export's place before its pool is there: takes away what a daemon that died has
+    /// left, and makes a node that cannot be opened.
+    pub(super) async fn hold(&self, name: &Name) {
+        let (place, access) = (self.path(name), self.access);
+        if let Ok(Err(error)) = blocking(move || hold(&place, access)).await {
             tracing::warn!(export = %name, %error, "the place of a file is not free");
         }
+    }
+
+    /// Gives the place of an export free that is not served.
+    pub(super) async fn forget(&self, name: &Name) {
+        let place = self.path(name);
+        // What stays cannot be opened, and is known to be ours.
+        let _ = blocking(move || forget(&place)).await;
     }
 
     /// Serves a volume as a file.
@@ -73,7 +82,8 @@ impl Fuse {
         let reactor = reactor.unwrap_or_else(|| self.reactors.next());
         let file = reactor.call(settle).await?;
         let (place, opens) = (self.path(name), active.connections.clone());
-        let options = Options { place, name: name.to_string(), read_only, opens };
+        let access = self.access;
+        let options = Options { place, access, name: name.to_string(), read_only, opens };
         let there = file.clone();
         match blocking(move || Server::start(there, options)).await? {
             Ok(server) => {
@@ -112,10 +122,11 @@ impl Fuse {
         }
     }
 
-    /// Takes a file away, whoever uses it, and waits for what is under way.
+    /// Takes a file away, whoever uses it, and waits for what is under way. Nobody can make another one in its place until
+    /// [`Fuse::forget`].
     pub(super) async fn end(&self, name: &Name) {
         let Some(Served { server, file }) = self.lock().remove(name) else { return };
-        if let Err(error) = blocking(move || server.end()).await {
+        if let Err(error) = blocking(move || server.withdraw()).await {
             tracing::error!(export = %name, %error, "a file was not taken away in order");
         }
         evict(&file).await;
@@ -129,11 +140,14 @@ impl Fuse {
         }
     }
 
-    /// Takes every file away.
-    pub(super) async fn shut_down(&self) {
+    /// Takes every file away, and gives the places of these exports free.
+    pub(super) async fn shut_down(&self, exports: &[Name]) {
         let names: Vec<Name> = self.lock().keys().cloned().collect();
         for name in names {
             self.end(&name).await;
+        }
+        for name in exports {
+            self.forget(name).await;
         }
     }
 }

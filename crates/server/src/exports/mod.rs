@@ -58,13 +58,14 @@ impl Exports {
             let manner = Manner { protocol, read_only, queues, reactors };
             table.insert(Name { pool, volume }, Entry { manner, active: Err(waiting()) });
         }
-        let nbd = Nbd::start(config, reactors, &table).await?;
-        let vhost = Vhost::new(config, reactors.clone());
-        let fuse = Fuse::new(config, reactors.clone());
+        let access = config.export_access()?;
+        let nbd = Nbd::start(config, access, reactors, &table).await?;
+        let vhost = Vhost::new(config, access, reactors.clone());
+        let fuse = Fuse::new(config, access, reactors.clone());
         for name in table.names(Protocol::Fuse) {
-            fuse.clear(&name).await;
+            fuse.hold(&name).await;
         }
-        let ublk = Ublk::new(config, reactors.clone());
+        let ublk = Ublk::new(config, access, reactors.clone());
         ublk.clear(&table.names(Protocol::Ublk)).await;
         Ok(Arc::new(Self {
             table,
@@ -119,6 +120,7 @@ impl Exports {
         self.begin(&name, &manner, &active).await?;
         if let Err(error) = self.remember(&name, &manner) {
             self.end(&name, &manner, active).await;
+            self.fuse.forget(&name).await;
             return Err(error);
         }
         let entry = Entry { manner, active: Ok(active) };
@@ -197,6 +199,7 @@ impl Exports {
         if let Some(Entry { manner, active: Ok(active) }) = self.table.remove(&name) {
             self.end(&name, &manner, active).await;
         }
+        self.fuse.forget(&name).await;
         tracing::info!(export = %name, "export ended");
         Ok(())
     }
@@ -284,7 +287,7 @@ impl Exports {
         let _changing = self.changing.lock().await;
         self.nbd.shut_down().await;
         self.vhost.shut_down().await;
-        self.fuse.shut_down().await;
+        self.fuse.shut_down(&self.table.names(Protocol::Fuse)).await;
         self.ublk.shut_down().await;
         for name in self.table.list(|name, _| name.clone()) {
             self.table.set_active(&name, Err(waiting()));

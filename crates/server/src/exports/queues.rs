@@ -91,8 +91,14 @@ mod tests {
             entropy: [7; 32],
         };
         engine::create(&drives, &options).await?;
-        let options =
-            OpenOptions { tuning: Tuning::default(), reactors, nonce: 5, now: Arc::new(|| 1_700_000_000) };
+        let options = OpenOptions {
+            tuning: Tuning::default(),
+            reactors,
+            nonce: 5,
+            now: Arc::new(|| 1_700_000_000),
+            memory: None,
+            accept_stale: false,
+        };
         Ok(engine::open(&drives, &options).await?.0)
     }
 

@@ -149,6 +149,7 @@ fn translate(error: engine::Error) -> VolumeError {
         | Engine::Exists
         | Engine::Busy
         | Engine::NotAPool
+        | Engine::Stale
         | Engine::Version => VolumeErrorKind::Io,
     };
     VolumeError::new(kind, error.to_string())

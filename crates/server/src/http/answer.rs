@@ -66,6 +66,7 @@ impl IntoResponse for Error {
             | ErrorKind::NotOpen
             | ErrorKind::NotAPool
             | ErrorKind::Incomplete
+            | ErrorKind::Stale
             | ErrorKind::Version => StatusCode::CONFLICT,
             ErrorKind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
             ErrorKind::PoolFailed | ErrorKind::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,

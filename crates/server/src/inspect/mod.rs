@@ -2,6 +2,9 @@
 //!
 //! Owns every reason not to take a drive. Always true: nothing here writes, but [`wipe`]. Must not know: pools in service.
 
+mod blkid;
+mod contents;
+mod openers;
 mod signatures;
 mod stable;
 #[cfg(test)]
@@ -13,6 +16,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+pub(crate) use openers::Openers;
 pub(crate) use signatures::Signature;
 pub(crate) use stable::{all_by_id, stable_path};
 pub(crate) use wipe::wipe;
@@ -54,7 +58,10 @@ impl Inspection {
 
     /// What it holds, in words.
     pub(crate) fn holdings(&self) -> String {
-        let one = |found: &Signature| format!("{} (at byte {})", found.what, found.offset);
+        let one = |found: &Signature| match found.offset {
+            Some(offset) => format!("{} (at byte {offset})", found.what),
+            None => found.what.to_string(),
+        };
         self.holds.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 }
@@ -63,14 +70,43 @@ impl Inspection {
 ///
 /// # Errors
 /// When it is not there, is no drive, or cannot be read.
-pub(crate) fn inspect(path: &Path) -> Result<Inspection> {
+pub(crate) fn inspect(path: &Path, openers: &Openers) -> Result<Inspection> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     let same = sameness(path, &metadata)?;
     let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let size = size_of(&mut file).map_err(|error| unreadable(path, &error))?;
-    let users = usage::users(same);
-    let holds = signatures::find(&file, size).map_err(|error| unreadable(path, &error))?;
+    let users = users_of(same, &file, openers);
+    let holds = holdings(path, &file, size).map_err(|error| unreadable(path, &error))?;
     Ok(Inspection { path: path.to_owned(), same, size, users, holds })
+}
+
+/// Who uses a drive, in words that name them.
+///
+/// # Errors
+/// When it is not there, or is no drive.
+pub(crate) fn users(path: &Path, openers: &Openers) -> Result<Vec<String>> {
+    Ok(usage::users(which(path)?, openers))
+}
+
+fn users_of(same: Sameness, file: &File, openers: &Openers) -> Vec<String> {
+    let mut users = usage::users(same, openers);
+    // The kernel knows of processes that we may not look into. What this daemon has open is its own concern.
+    if users.is_empty() && !openers.is_own(same) && reactor::is_open_for_writing(file) == Some(true) {
+        users.push("a process has it open for writing".into());
+    }
+    users
+}
+
+/// What a drive holds: known marks, or what the system finds, or whatever is not zeros.
+fn holdings(path: &Path, file: &File, size: u64) -> std::io::Result<Vec<Signature>> {
+    let known = signatures::find(file, size)?;
+    if !known.is_empty() {
+        return Ok(known);
+    }
+    if let Some(what) = blkid::ask(blkid::PROGRAM, path) {
+        return Ok(vec![Signature { what: what.into(), offset: None }]);
+    }
+    Ok(contents::find(file, size)?.into_iter().collect())
 }
 
 /// Which drive a path names.

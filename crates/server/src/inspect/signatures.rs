@@ -3,6 +3,7 @@
 //! Offsets and bytes are those that libblkid and each system's own documentation give. Marks of two bytes are only
 //! believed with something beside them that agrees.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,9 +12,9 @@ use std::os::unix::fs::FileExt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     /// What it is.
-    pub(crate) what: &'static str,
-    /// The byte at which it was found.
-    pub(crate) offset: u64,
+    pub(crate) what: Cow<'static, str>,
+    /// The byte at which it was found, unless the system found it without saying where.
+    pub(crate) offset: Option<u64>,
 }
 
 /// Where a mark lies.
@@ -100,14 +101,14 @@ pub(crate) fn find(file: &File, size: u64) -> io::Result<Vec<Signature>> {
     for (what, at, bytes) in MARKS {
         let Some(offset) = at.resolve(size, bytes.len()) else { continue };
         if read(file, offset, bytes.len())? == *bytes {
-            found.push(Signature { what, offset });
+            found.push(Signature { what: (*what).into(), offset: Some(offset) });
         }
     }
     found.extend(find_ext(file, size)?);
     found.extend(find_mbr(file, size, &found)?);
     found.extend(find_uberblock(file, size)?);
     found.sort_by_key(|signature| signature.offset);
-    found.dedup_by_key(|signature| (signature.what, signature.offset));
+    found.dedup();
     Ok(found)
 }
 
@@ -147,13 +148,15 @@ fn find_ext(file: &File, size: u64) -> io::Result<Option<Signature>> {
         (false, true) => "ext3 filesystem",
         (false, false) => "ext2 filesystem",
     };
-    Ok(Some(Signature { what, offset: SUPERBLOCK + 0x38 }))
+    Ok(Some(Signature { what: what.into(), offset: Some(SUPERBLOCK + 0x38) }))
 }
 
 /// A PC partition table: two bytes at the end of the first sector, which boot sectors of filesystems have too.
 fn find_mbr(file: &File, size: u64, found: &[Signature]) -> io::Result<Option<Signature>> {
     if size < 512
-        || found.iter().any(|signature| signature.offset < 510 && signature.what.ends_with("filesystem"))
+        || found.iter().any(|signature| {
+            signature.offset.is_some_and(|offset| offset < 510) && signature.what.ends_with("filesystem")
+        })
     {
         return Ok(None);
     }
@@ -162,7 +165,8 @@ fn find_mbr(file: &File, size: u64, found: &[Signature]) -> io::Result<Option<Si
     let marked = sector.get(510..) == Some(&[0x55, 0xAA]);
     let sane = entries.clone().all(|entry| entry.first().is_some_and(|flag| flag & 0x7F == 0));
     let used = entries.any(|entry| entry.get(4).is_some_and(|kind| *kind != 0));
-    Ok((marked && sane && used).then_some(Signature { what: "MBR partition table", offset: 510 }))
+    Ok((marked && sane && used)
+        .then_some(Signature { what: "MBR partition table".into(), offset: Some(510) }))
 }
 
 /// ZFS: one of the newest states of the pool, somewhere in the second half of a label.
@@ -182,8 +186,8 @@ fn find_uberblock(file: &File, size: u64) -> io::Result<Option<Signature>> {
             let magic = slot.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
             if magic == MAGIC || magic.swap_bytes() == MAGIC {
                 return Ok(Some(Signature {
-                    what: "ZFS pool member",
-                    offset: label + FIRST + index as u64 * KIB,
+                    what: "ZFS pool member".into(),
+                    offset: Some(label + FIRST + index as u64 * KIB),
                 }));
             }
         }

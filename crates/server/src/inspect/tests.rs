@@ -18,8 +18,36 @@ fn put(path: &Path, offset: u64, bytes: &[u8]) {
     File::options().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
 }
 
-fn holds(path: &Path) -> Vec<(&'static str, u64)> {
-    inspect(path).unwrap().holds.iter().map(|found| (found.what, found.offset)).collect()
+/// What is found, without the help of the system.
+fn holds(path: &Path) -> Vec<(String, u64)> {
+    let file = File::open(path).unwrap();
+    let size = file.metadata().unwrap().len();
+    let mut found = signatures::find(&file, size).unwrap();
+    if found.is_empty() {
+        found.extend(contents::find(&file, size).unwrap());
+    }
+    found.into_iter().map(|found| (found.what.into_owned(), found.offset.unwrap())).collect()
+}
+
+/// The known marks that are found.
+fn marks(path: &Path) -> Vec<(String, u64)> {
+    let file = File::open(path).unwrap();
+    let found = signatures::find(&file, file.metadata().unwrap().len()).unwrap();
+    found.into_iter().map(|found| (found.what.into_owned(), found.offset.unwrap())).collect()
+}
+
+fn found(what: &str, offset: u64) -> (String, u64) {
+    (what.to_owned(), offset)
+}
+
+/// Bytes that no two places share.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let next = |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
 }
 
 #[test]
@@ -30,7 +58,7 @@ fn every_mark_of_the_table_is_found_and_wiped() {
             let path = drive(&directory);
             File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
             put(&path, offset, bytes);
-            assert!(holds(&path).contains(&(what, offset)), "{what} at {offset}: {:?}", holds(&path));
+            assert!(holds(&path).contains(&found(what, offset)), "{what} at {offset}: {:?}", holds(&path));
             wipe(&path).unwrap();
             assert!(holds(&path).is_empty(), "{what}");
         }
@@ -38,21 +66,82 @@ fn every_mark_of_the_table_is_found_and_wiped() {
 }
 
 #[test]
-fn an_empty_drive_and_random_bytes_hold_nothing() {
+fn what_is_no_mark_is_not_taken_for_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = drive(&directory);
     assert!(holds(&path).is_empty());
-    let mut state = 1u64;
-    let mut noise = vec![0; 1 << 20];
-    for byte in &mut noise {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        *byte = (state >> 56) as u8;
-    }
-    put(&path, 0, &noise);
+    put(&path, 0, &noise(1, 1 << 20));
     // An ext magic alone is two bytes that anything may hold.
     put(&path, 1024 + 0x38, &[0x53, 0xEF]);
     put(&path, 1024 + 0x4C, &[9, 9, 9, 9]);
+    assert!(marks(&path).is_empty());
+}
+
+#[test]
+fn whatever_is_not_zeros_is_found_and_named() {
+    const RANDOM: &str = "data that looks random (encrypted, compressed or overwritten)";
+    let directory = tempfile::tempdir().unwrap();
+    let cases: [(u64, Vec<u8>, &str, u64); 12] = [
+        (0, b"SQLite format 3\0".to_vec(), "SQLite database", 0),
+        (0, b"QFI\xFB\0\0\0\x03".to_vec(), "qcow2 image", 0),
+        (0, b"PK\x03\x04".to_vec(), "ZIP archive", 0),
+        (257, b"ustar".to_vec(), "tar archive", 257),
+        (0, b"\x1F\x8B\x08".to_vec(), "gzip archive", 0),
+        (0, "root:x:0:0:r\u{f6}\u{f6}t\n".repeat(100).into_bytes(), "text", 0),
+        (0, noise(7, 8192), RANDOM, 0),
+        (0, vec![0xFF; 1 << 20], "bytes 0xFF", 0),
+        (5000, vec![1], "data of an unknown kind", 5000),
+        // Somewhere in the middle, and the very last byte.
+        (30_000_000, vec![7; 100], "data of an unknown kind", 30_000_000),
+        (40 << 20, noise(8, 4096), RANDOM, 40 << 20),
+        (SIZE - 1, vec![1], "data of an unknown kind", SIZE - 1),
+    ];
+    for (offset, bytes, what, at) in cases {
+        let path = drive(&directory);
+        put(&path, offset, &bytes);
+        assert_eq!(holds(&path), [found(what, at)], "{offset}");
+    }
+}
+
+#[test]
+fn a_large_drive_is_sampled_wherever_it_holds_something() {
+    const LARGE: u64 = 1 << 40;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("drive");
+    // A block in a file of a TiB is all that it has allocated.
+    File::create(&path).unwrap().set_len(LARGE).unwrap();
+    put(&path, LARGE / 3, &[1; 4096]);
+    assert_eq!(holds(&path), [found("data of an unknown kind", LARGE / 3 / 4096 * 4096 + LARGE / 3 % 4096)]);
+    // More than is looked at as a whole, zeros but for one MiB of forty.
+    let path = directory.path().join("written");
+    File::create(&path).unwrap().set_len(LARGE).unwrap();
+    put(&path, 5 << 30, &vec![0; 40 << 20]);
     assert!(holds(&path).is_empty());
+    put(&path, (5 << 30) + (17 << 20), &[1; 1 << 20]);
+    let [(what, at)] = &holds(&path)[..] else { panic!("nothing was found") };
+    assert_eq!(what, "data of an unknown kind");
+    assert!((5 << 30) + (17 << 20) <= *at && *at < (5 << 30) + (18 << 20), "{at}");
+}
+
+#[test]
+fn places_are_spread_over_devices_of_all_sizes() {
+    for size in
+        [1, 4095, 4096, 1 << 20, (1 << 20) + 1, (2 << 20) + 5, 16 << 20, (16 << 20) + 1, 1 << 30, 1 << 44]
+    {
+        let places = contents::places(std::slice::from_ref(&(0..size)), size);
+        let longest = places.iter().map(|place| place.end - place.start).max().unwrap();
+        let read: u64 = places.iter().map(|place| place.end - place.start).sum();
+        assert!(longest <= 1 << 20 && read <= 18 << 20, "{size}: {read}");
+        assert!(
+            places.iter().all(|place| place.start < place.end && place.end <= size),
+            "{size}: {places:?}"
+        );
+        assert!(places.iter().any(|place| place.start == 0) && places.iter().any(|place| place.end == size));
+        let mut sorted = places.clone();
+        sorted.sort_by_key(|place| place.start);
+        let gap = sorted.windows(2).map(|two| two[1].start.saturating_sub(two[0].end)).max().unwrap_or(0);
+        assert!(gap <= (size / 512 + 4096) * 2, "{size}: {gap}");
+    }
 }
 
 #[test]
@@ -62,8 +151,9 @@ fn tiny_drives_are_looked_at_without_reading_past_their_end() {
     for size in [0, 1, 511, 512, 1024, 4096, 100_000, 300_000] {
         let mut file = File::create(&path).unwrap();
         file.write_all(&vec![0xA5; size]).unwrap();
-        assert!(holds(&path).is_empty(), "{size}");
+        assert_eq!(holds(&path).len(), usize::from(size > 0), "{size}");
         wipe(&path).unwrap();
+        assert!(holds(&path).is_empty(), "{size}");
         assert_eq!(std::fs::metadata(&path).unwrap().len(), size as u64);
     }
 }
@@ -73,11 +163,19 @@ fn a_partition_table_is_told_from_a_boot_sector() {
     let directory = tempfile::tempdir().unwrap();
     let path = drive(&directory);
     put(&path, 510, &[0x55, 0xAA]);
-    assert!(holds(&path).is_empty(), "no partitions: any boot sector ends like this");
+    assert!(marks(&path).is_empty(), "no partitions: any boot sector ends like this");
     put(&path, 446, &[0x80, 0, 2, 0, 0x83]);
-    assert_eq!(holds(&path), [("MBR partition table", 510)]);
+    assert_eq!(holds(&path), [found("MBR partition table", 510)]);
     put(&path, 0x36, b"FAT16   ");
-    assert_eq!(holds(&path), [("FAT filesystem", 0x36)]);
+    assert_eq!(holds(&path), [found("FAT filesystem", 0x36)]);
+}
+
+/// Runs a program on a file, which must succeed, and gives what it printed.
+fn run(program: &str, arguments: &[&str], path: &Path) -> String {
+    let program = test_support::find_program(program).unwrap();
+    let output = Command::new(program).args(arguments).arg(path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
@@ -98,15 +196,25 @@ fn what_the_real_tools_make_is_recognised() {
         let path = drive(&directory);
         // XFS wants 300 MiB; sparse, so it costs nothing.
         File::options().write(true).open(&path).unwrap().set_len(SIZE * 6).unwrap();
-        let ran = Command::new(tool).args(arguments).arg(&path).output();
-        if !ran.as_ref().is_ok_and(|output| output.status.success()) {
-            eprintln!("{tool} is not here, or does not work here: not compared with");
+        if !test_support::has_program(tool) {
             continue;
         }
-        let found = holds(&path);
+        // Volume managers take devices only.
+        if tool == "pvcreate" {
+            if !test_support::has_loop() {
+                continue;
+            }
+            let device = run("losetup", &["--find", "--show"], &path);
+            let made = Command::new(tool).args(arguments).arg(device.trim()).output();
+            run("losetup", &["--detach"], Path::new(device.trim()));
+            assert!(made.as_ref().unwrap().status.success(), "{made:?}");
+        } else {
+            run(tool, arguments, &path);
+        }
+        let found = marks(&path);
         assert!(found.iter().any(|(found, _)| *found == what), "{tool}: {found:?}");
         wipe(&path).unwrap();
-        assert!(holds(&path).is_empty(), "{tool}");
+        assert!(marks(&path).is_empty(), "{tool}");
     }
 }
 
@@ -117,7 +225,7 @@ fn what_is_no_drive_is_said() {
         ("/", ErrorKind::Invalid, "is a directory"),
         ("/dev/null", ErrorKind::Invalid, "is a character device"),
     ] {
-        let error = inspect(Path::new(path)).unwrap_err();
+        let error = inspect(Path::new(path), &Openers::default()).unwrap_err();
         assert_eq!(error.kind(), kind);
         assert!(error.to_string().contains(says) && error.hint_text().is_some(), "{error}");
     }
@@ -132,4 +240,34 @@ fn two_names_of_one_file_are_the_same_drive() {
     std::fs::hard_link(&path, &hard).unwrap();
     assert_eq!(which(&path).unwrap(), which(&link).unwrap());
     assert_eq!(which(&path).unwrap(), which(&hard).unwrap());
+}
+
+#[test]
+fn a_file_that_is_open_for_writing_is_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = drive(&directory);
+    let users = || inspect(&path, &Openers::default()).unwrap().users;
+    assert!(users().is_empty());
+    // As if of a process that this one may not look into.
+    let writer = File::options().write(true).open(&path).unwrap();
+    assert_eq!(users(), ["a process has it open for writing"]);
+    assert!(
+        inspect(&path, &Openers::scan()).unwrap().users.is_empty(),
+        "it is this process, which knows why"
+    );
+    drop(writer);
+    assert!(users().is_empty());
+}
+
+#[test]
+fn what_the_system_alone_finds_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = drive(&directory);
+    // A mark that is not in our table.
+    put(&path, 0, b"-rom1fs-");
+    let inspection = inspect(&path, &Openers::default()).unwrap();
+    assert!(!inspection.holds.is_empty());
+    if test_support::has_program("blkid") {
+        assert!(inspection.holdings().contains("says blkid"), "{}", inspection.holdings());
+    }
 }

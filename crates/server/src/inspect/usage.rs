@@ -5,14 +5,20 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Sameness;
+use super::{Openers, Sameness};
 
 /// Who uses a drive, in words that name them.
-pub(super) fn users(drive: Sameness) -> Vec<String> {
+pub(super) fn users(drive: Sameness, openers: &Openers) -> Vec<String> {
     let mut users = BTreeSet::new();
     match drive {
         Sameness::Device(number) => {
             for device in with_partitions(number) {
+                let name = &device.name;
+                users.extend(
+                    openers
+                        .others(Sameness::Device(device.number))
+                        .map(|(process, by)| format!("process {process} ({by}) has {name} open for writing")),
+                );
                 users.extend(
                     mounts(device.number).into_iter().map(|at| format!("{} is mounted at {at}", device.name)),
                 );
@@ -27,6 +33,11 @@ pub(super) fn users(drive: Sameness) -> Vec<String> {
             }
         }
         Sameness::File(..) => {
+            users.extend(
+                openers
+                    .others(drive)
+                    .map(|(process, by)| format!("process {process} ({by}) has it open for writing")),
+            );
             users.extend(loops(drive).into_iter().map(|device| format!("it is in use as {device}")));
             if is_swap(drive) {
                 users.insert("it is in use as swap space".into());
@@ -147,9 +158,10 @@ mod tests {
     fn the_root_filesystem_is_seen_to_be_in_use() {
         let root = fs::metadata("/").unwrap().dev();
         let (major, minor) = (rustix::fs::major(root), rustix::fs::minor(root));
-        // In a container the root has no device of its own.
-        if Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists() {
-            let users = users(Sameness::Device(root));
+        let has_device = Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists();
+        let found = if has_device { Ok(()) } else { Err("'/' lies on no device, as in a container".into()) };
+        if test_support::has("root-device", found) {
+            let users = users(Sameness::Device(root), &Openers::default());
             assert!(users.iter().any(|user| user.contains("is mounted at /")), "{users:?}");
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::{Inspection, signatures, size_of};
+use super::{Inspection, Openers, blkid, signatures, size_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Cleared at both ends of the drive, in bytes: where nearly everything keeps what it is known by.
@@ -31,16 +31,25 @@ pub(crate) fn wipe(path: &Path) -> Result<()> {
     for _ in 0..ROUNDS {
         let found = signatures::find(&file, size).map_err(failed)?;
         if found.is_empty() {
-            return file.sync_all().map_err(failed);
+            file.sync_all().map_err(failed)?;
+            return check_unmarked(path);
         }
         for signature in found {
-            clear(&file, signature.offset / AROUND * AROUND, AROUND, size).map_err(failed)?;
+            let offset = signature.offset.unwrap_or(0);
+            clear(&file, offset / AROUND * AROUND, AROUND, size).map_err(failed)?;
         }
     }
-    let left =
-        super::inspect(path).map_or_else(|error| error.to_string(), |left: Inspection| left.holdings());
+    let left = super::inspect(path, &Openers::default());
+    let left = left.map_or_else(|error| error.to_string(), |left: Inspection| left.holdings());
     Err(Error::new(ErrorKind::Io, format!("{} still shows {left} after wiping", path.display()))
         .hint("the drive does not take writes: look at 'dmesg', and whether it is write-protected"))
+}
+
+/// Refuses a drive on which the system still finds something: it would be taken for that again.
+fn check_unmarked(path: &Path) -> Result<()> {
+    let Some(left) = blkid::ask(blkid::PROGRAM, path) else { return Ok(()) };
+    let message = format!("{} still holds {left}, after wiping what Gabion knows", path.display());
+    Err(Error::new(ErrorKind::Io, message).hint(format!("'wipefs --all {}' clears it", path.display())))
 }
 
 fn clear(file: &File, offset: u64, length: u64, size: u64) -> io::Result<()> {

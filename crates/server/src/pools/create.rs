@@ -8,14 +8,14 @@ use std::time::SystemTime;
 use engine::CreateOptions;
 use format::Scheme;
 use format::limits::{DRIVES_MAX, SHARDS_MAX};
-use reactor::DriveOptions;
+use reactor::{Access, DriveOptions};
 
 use super::slot::{Status, Transition};
 use super::{OpenPool, Pools};
 use crate::blocking::blocking;
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::{self, Inspection};
+use crate::inspect::{self, Inspection, Openers};
 use crate::level::scheme_of_level;
 use crate::operations::Progress;
 use crate::request;
@@ -86,7 +86,7 @@ impl Pools {
             check_empty(&inspected)?;
         }
         self.write(request, scheme, &drives, progress).await?;
-        let pool = self.open_on(&request.name, drives, progress).await?;
+        let pool = self.open_on(&request.name, drives, false, progress).await?;
         if let Some(files) = &mut files {
             files.kept = true;
         }
@@ -174,7 +174,7 @@ async fn make_files(pool: &str, request: &FileDrives, progress: &Progress) -> Re
         (0..request.count).map(|index| directory.join(format!("{pool}-{index}.drive"))).collect();
     let make = move || {
         let mut files = NewFiles { paths: Vec::new(), kept: false };
-        std::fs::create_dir_all(&directory).map_err(|error| {
+        Access::OWNER.make_directories(&directory).map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot make the directory {}: {error}", directory.display()))
                 .hint("give a directory that the daemon may write in")
         })?;
@@ -191,8 +191,10 @@ pub(super) async fn inspect_all(paths: Vec<PathBuf>, progress: &Progress) -> Res
     progress.step(format!("looking at {} drives", paths.len()));
     let total = paths.len() as u64;
     let mut inspected = Vec::new();
+    let openers = Arc::new(blocking(Openers::scan).await?);
     for path in paths {
-        inspected.push(blocking(move || inspect::inspect(&path)).await??);
+        let openers = openers.clone();
+        inspected.push(blocking(move || inspect::inspect(&path, &openers)).await??);
         progress.done(inspected.len() as u64, total);
     }
     Ok(inspected)
@@ -216,10 +218,14 @@ fn check_distinct(drives: &[Inspection]) -> Result<()> {
 
 /// Nobody uses them.
 pub(super) fn check_free(drives: &[Inspection]) -> Result<()> {
+    refuse_used(drives.iter().map(|drive| (drive.path.as_path(), drive.users.as_slice())))
+}
+
+/// Refuses drives that somebody uses, with who does.
+pub(super) fn refuse_used<'a>(drives: impl Iterator<Item = (&'a Path, &'a [String])>) -> Result<()> {
     let used: Vec<String> = drives
-        .iter()
-        .filter(|drive| !drive.users.is_empty())
-        .map(|drive| format!("{}: {}", drive.path.display(), drive.users.join(", ")))
+        .filter(|(_, users)| !users.is_empty())
+        .map(|(path, users)| format!("{}: {}", path.display(), users.join(", ")))
         .collect();
     if used.is_empty() {
         return Ok(());

@@ -10,12 +10,12 @@ use engine::{PoolStatus, RepairLimits};
 use format::DriveState;
 use reactor::DriveOptions;
 
-use super::create::{check_empty, check_free, claim, inspect_all, wipe_all};
+use super::create::{check_empty, check_free, claim, inspect_all, refuse_used, wipe_all};
 use super::{OpenPool, Pools};
 use crate::blocking::blocking;
 use crate::drives::OpenDrive;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect;
+use crate::inspect::{self, Openers};
 use crate::operations::Progress;
 use crate::request;
 use crate::wire;
@@ -140,6 +140,11 @@ impl Pools {
             Some(path) => request::path(path)?,
             None => PathBuf::from(&record.path),
         };
+        let looked_at = path.clone();
+        // A drive that is not there is said below.
+        if let Ok(users) = blocking(move || inspect::users(&looked_at, &Openers::scan())).await? {
+            refuse_used(std::iter::once((path.as_path(), users.as_slice())))?;
+        }
         // Whoever still holds it holds what is gone.
         let was = record.path.clone();
         open.open_drives().retain(|drive| drive.path().to_string_lossy() != was);

@@ -75,6 +75,20 @@ fn told(event: &Event) -> (Severity, String) {
             "{drive}: {amount} block{} damaged ({text})",
             if *amount == 1 { "" } else { "s" }
         )),
+        EventKind::DriveStale => warning(format!(
+            "{drive} ({text}) holds an old copy of itself: nothing on it is used until all of it is rebuilt"
+        )),
+        EventKind::SuperblockDamaged => warning(format!(
+            "one copy of the superblock on {text} is damaged or was being written at a crash; it is rewritten"
+        )),
+        EventKind::StateUncertain => (
+            Severity::Error,
+            "every drive shows a damaged copy of its superblock: a newer state of the pool may have been lost".into(),
+        ),
+        EventKind::BlocksLost => (
+            Severity::Error,
+            format!("{amount} block{} cannot be read, and no other drive gives them back", if *amount == 1 { "" } else { "s" }),
+        ),
         EventKind::ScrubStarted => info("a scrub began: everything is read and compared".into()),
         EventKind::ScrubFinished if *amount == 0 => info(format!("the scrub found nothing damaged: {text}")),
         EventKind::ScrubFinished => warning(format!(

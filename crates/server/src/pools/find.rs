@@ -24,6 +24,16 @@ pub(super) struct Wanted {
     pub(super) id: Option<String>,
 }
 
+/// Where its drives may be.
+pub(super) enum Places {
+    /// Where they were last; those that are not there are looked for among all drives of this machine.
+    LastFound(Vec<PathBuf>),
+    /// Where somebody says that they are; others are looked for as well.
+    Named(Vec<PathBuf>),
+    /// Where somebody says that they are, and nowhere else.
+    OnlyNamed(Vec<PathBuf>),
+}
+
 /// The drives of a pool.
 #[derive(Default)]
 pub(super) struct Found {
@@ -48,6 +58,19 @@ impl Found {
         self.not_found(DriveState::is_in_use)
     }
 
+    /// What there is to say of drives that are copies of others.
+    pub(super) fn copies(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        for (at, (drive, pool)) in self.members.iter().enumerate() {
+            let other = self.members.iter().take(at).find(|(_, other)| other.drive == pool.drive);
+            said.extend(other.map(|(other, _)| {
+                let (one, two) = (other.path().display(), drive.path().display());
+                format!("{one} and {two} hold the same drive: one is a copy of the other")
+            }));
+        }
+        said
+    }
+
     /// The drives in such a state that were not found, by path.
     fn not_found(&self, wanted: fn(DriveState) -> bool) -> Vec<String> {
         let Some(newest) = self.newest() else { return Vec::new() };
@@ -57,12 +80,13 @@ impl Found {
     }
 }
 
-/// Looks for the drives of a pool: first at `paths`, then, if some are not there, among all drives of this machine.
+/// Looks for the drives of a pool.
 ///
 /// # Errors
 /// When the reactor is gone. Drives that cannot be had are in what it gives.
-pub(super) async fn find(reactor: &Remote, wanted: &Wanted, paths: &[PathBuf]) -> Result<Found> {
+pub(super) async fn find(reactor: &Remote, wanted: &Wanted, places: &Places) -> Result<Found> {
     let mut found = Found::default();
+    let (Places::LastFound(paths) | Places::Named(paths) | Places::OnlyNamed(paths)) = places;
     // Side by side: each waits for a while if somebody else has the drive.
     let opening: Vec<_> =
         paths.iter().map(|path| start_opening(path.clone(), DriveOptions::default())).collect();
@@ -71,6 +95,9 @@ pub(super) async fn find(reactor: &Remote, wanted: &Wanted, paths: &[PathBuf]) -
             Ok(member) => found.members.push(member),
             Err(error) => found.refused.push(error),
         }
+    }
+    if matches!(places, Places::OnlyNamed(_)) {
+        return Ok(found);
     }
     if found.members.is_empty() || !found.absent().is_empty() {
         search(reactor, wanted, &mut found).await?;
@@ -165,9 +192,11 @@ async fn search(reactor: &Remote, wanted: &Wanted, found: &mut Found) -> Result<
         let look =
             DriveOptions { read_only: true, patience: std::time::Duration::ZERO, ..DriveOptions::default() };
         let Ok(drive) = start_opening(path.clone(), look).await? else { continue };
-        let ours = belongs(&wanted, &drive, identify(reactor, &drive).await?).is_ok();
+        let ours = belongs(&wanted, &drive, identify(reactor, &drive).await?);
         drop(drive);
-        if !ours {
+        let Ok(ours) = ours else { continue };
+        // A copy of a drive that is there already takes the place of none.
+        if found.members.iter().any(|(_, pool)| pool.drive == ours.drive) {
             continue;
         }
         let opened = start_opening(inspect::stable_path(&path), DriveOptions::default()).await;

@@ -8,6 +8,7 @@ mod create;
 mod drives;
 mod events;
 mod find;
+mod newest;
 mod open;
 mod problems;
 mod scrub;

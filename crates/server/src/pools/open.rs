@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::OpenOptions;
 
-use super::find::{Found, Wanted, find};
+use super::find::{Found, Places, Wanted, find};
+use super::newest::NewestStates;
 use super::slot::{Status, Transition};
 use super::volumes::now;
 use super::watch::Passed;
@@ -21,10 +22,21 @@ use crate::wire;
 /// Pause between two looks for drives that are not there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// How a pool is to be opened.
+#[derive(Default)]
+struct Opening {
+    /// Its drives, if they were named.
+    drives: Vec<PathBuf>,
+    missing: Missing,
+    /// Open an older state than this host has used.
+    accept_stale: bool,
+}
+
 /// What to do about drives that are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Missing {
     /// Refuse.
+    #[default]
     Refuse,
     /// Wait for them until then, and go on without them.
     WaitUntil(Instant),
@@ -43,7 +55,8 @@ impl Pools {
     ) -> Result<()> {
         let missing = if request.degraded { Missing::WaitUntil(Instant::now()) } else { Missing::Refuse };
         let drives = request.drives.iter().map(|path| request::path(path)).collect::<Result<Vec<_>>>()?;
-        self.bring_in(name, drives, missing, progress).await
+        let opening = Opening { drives, missing, accept_stale: request.accept_stale };
+        self.bring_in(name, opening, progress).await
     }
 
     /// Opens a pool at start: its drives may come late, and if they do not come at all it is opened without them.
@@ -52,26 +65,24 @@ impl Pools {
     /// When it cannot be opened; then it is kept why.
     pub(crate) async fn open_at_start(self: &Arc<Self>, name: &str, progress: &Progress) -> Result<()> {
         let missing = Missing::WaitUntil(Instant::now() + self.drive_wait);
-        self.bring_in(name, Vec::new(), missing, progress).await
+        self.bring_in(name, Opening { missing, ..Opening::default() }, progress).await
     }
 
-    async fn bring_in(
-        self: &Arc<Self>,
-        name: &str,
-        drives: Vec<PathBuf>,
-        missing: Missing,
-        progress: &Progress,
-    ) -> Result<()> {
+    async fn bring_in(self: &Arc<Self>, name: &str, opening: Opening, progress: &Progress) -> Result<()> {
         let known = self.known_drives(name);
         let new = known.is_none();
-        let (id, drives) = match known {
-            None if drives.is_empty() => return Err(super::no_pool(name)),
-            Some((id, known)) if drives.is_empty() => (id, known),
-            Some((id, _)) => (id, drives),
+        let (id, last_found) = match known {
+            None if opening.drives.is_empty() => return Err(super::no_pool(name)),
+            Some(known) => known,
             None => {
                 engine::check_name(name)?;
-                (None, drives)
+                (None, Vec::new())
             }
+        };
+        let places = match (opening.drives.as_slice(), opening.missing) {
+            ([], _) => Places::LastFound(last_found),
+            (named, Missing::Refuse) => Places::Named(named.to_vec()),
+            (named, Missing::WaitUntil(_)) => Places::OnlyNamed(named.to_vec()),
         };
         let transition = if new {
             Transition::begin_new(self, name, "being opened")?
@@ -79,7 +90,7 @@ impl Pools {
             Transition::begin(self, name, "being opened", |status| not_open(status, name))?.0
         };
         let wanted = Wanted { name: name.to_owned(), id };
-        match self.find_and_open(&wanted, &drives, missing, progress).await {
+        match self.find_and_open(&wanted, &places, &opening, progress).await {
             Ok(pool) => {
                 transition.set_drives(Some(pool.pool.id().to_string()), pool.stable_paths());
                 transition.end(Status::Open(Arc::new(pool)));
@@ -98,18 +109,18 @@ impl Pools {
     async fn find_and_open(
         &self,
         wanted: &Wanted,
-        paths: &[PathBuf],
-        missing: Missing,
+        places: &Places,
+        opening: &Opening,
         progress: &Progress,
     ) -> Result<OpenPool> {
         progress.step("looking for the pool's drives");
         let reactor = self.reactors.next();
         let mut waits = false;
         let found = loop {
-            let found = find(&reactor, wanted, paths).await?;
+            let found = find(&reactor, wanted, places).await?;
             let absent = found.absent();
             let complete = !found.drives().is_empty() && absent.is_empty();
-            match missing {
+            match opening.missing {
                 _ if complete => break found,
                 _ if progress.is_closing() => {
                     return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
@@ -143,7 +154,7 @@ impl Pools {
         if found.drives().is_empty() {
             return Err(incomplete(wanted, found, &[]));
         }
-        self.open_on(&wanted.name, found.drives(), progress).await
+        self.open_on(&wanted.name, found.drives(), opening.accept_stale, progress).await
     }
 
     /// Says what is being done to a pool that is being changed.
@@ -160,6 +171,7 @@ impl Pools {
         &self,
         name: &str,
         drives: Vec<Arc<OpenDrive>>,
+        accept_stale: bool,
         progress: &Progress,
     ) -> Result<OpenPool> {
         progress.step("reading the pool's state and replaying its log");
@@ -168,11 +180,17 @@ impl Pools {
         let Some(home) = reactors.first().cloned() else {
             return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
         };
-        let options =
-            OpenOptions { tuning: self.tuning, reactors, nonce: request::random()?, now: Arc::new(now) };
+        let options = OpenOptions {
+            tuning: self.tuning,
+            reactors,
+            nonce: request::random()?,
+            now: Arc::new(now),
+            memory: Some(Arc::new(NewestStates(self.state.clone()))),
+            accept_stale,
+        };
         let sources = as_sources(&drives);
-        let (pool, report) =
-            home.call(move || async move { engine::open(&sources, &options).await }).await??;
+        let opened = home.call(move || async move { engine::open(&sources, &options).await }).await?;
+        let (pool, report) = opened.map_err(|error| why_refused(name, error))?;
         let seconds = started.elapsed().as_secs_f64();
         tracing::info!(
             pool = name,
@@ -193,6 +211,11 @@ impl Pools {
             completed: report.completed,
             missing: report.missing,
             returned: report.returned,
+            stale: report.stale,
+            shrunk: report.shrunk,
+            copies: report.copies,
+            damaged_superblocks: report.damaged_superblocks,
+            uncertain: report.uncertain,
         };
         Ok(OpenPool { pool, home, report, drives: Mutex::new(drives), passed: Passed::unknown() })
     }
@@ -203,6 +226,19 @@ impl OpenPool {
     pub(super) fn stable_paths(&self) -> Vec<PathBuf> {
         self.open_drives().iter().map(|drive| inspect::stable_path(drive.path())).collect()
     }
+}
+
+/// An error of opening a pool, with the way out.
+fn why_refused(name: &str, error: engine::Error) -> Error {
+    let stale = error.kind() == engine::ErrorKind::Stale;
+    let error = Error::from(error);
+    if !stale {
+        return error;
+    }
+    error.hint(format!(
+        "bring back the drives that were used last ('gabion pool events {name}' on an open pool names them). To go on with the old \
+         state instead, and lose what was written since: 'gabion pool open {name} --accept-stale'"
+    ))
 }
 
 fn not_open(status: &Status, name: &str) -> Result<()> {
@@ -235,7 +271,7 @@ fn incomplete(wanted: &Wanted, found: Found, absent: &[String]) -> Error {
                 .hint(format!("'gabion pool open {name} --drives ...' says where they are")),
         };
     }
-    let reasons: Vec<String> = found.refused.iter().map(ToString::to_string).collect();
+    let reasons: Vec<String> = found.refused.iter().map(ToString::to_string).chain(found.copies()).collect();
     let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
     let message = format!("drives of pool '{name}' are missing: {}{reasons}", absent.join(", "));
     Error::new(ErrorKind::Incomplete, message).hint(format!(

@@ -1,18 +1,25 @@
 //! What is wrong with a pool in service, in words: what it means, what is at risk, and what to do.
 
-use engine::{DriveStatus, PoolStatus, RepairState};
+use engine::{DriveStatus, LostRange, PoolStatus, RepairState};
 use format::DriveState as Engine;
+use format::limits::BLOCK_BYTES;
 
 use super::watch::percent_taken;
 use crate::sizes::Size;
-use crate::wire::{Problem, Space};
+use crate::wire::{OpenReport, Problem, Space};
 
 /// Seconds for which a drive's errors are shown after the last: a week.
 const SHOWN_FOR: u64 = 7 * 86_400;
 
 /// What is wrong with a pool in service, worst first: what it means, and what to do.
-pub(super) fn problems_of(status: &PoolStatus, space: &Space, warn_at: &[u8], now: u64) -> Vec<Problem> {
-    let mut problems = Vec::new();
+pub(super) fn problems_of(
+    status: &PoolStatus,
+    opened: &OpenReport,
+    space: &Space,
+    warn_at: &[u8],
+    now: u64,
+) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = lost_data(status).into_iter().collect();
     let name = &status.name;
     if let Some(failure) = &status.failure {
         problems.push(Problem {
@@ -23,7 +30,8 @@ pub(super) fn problems_of(status: &PoolStatus, space: &Space, warn_at: &[u8], no
             ),
         });
     }
-    problems.extend(lost_drives(status));
+    problems.extend(uncertain_state(name, opened));
+    problems.extend(lost_drives(status, opened));
     problems.extend(returning_drives(status));
     problems.extend(leaving_drives(status));
     let in_use = status.drives.iter().filter(|drive| drive.state.is_in_use());
@@ -59,7 +67,55 @@ pub(super) fn problems_of(status: &PoolStatus, space: &Space, warn_at: &[u8], no
     problems
 }
 
-fn lost_drives(status: &PoolStatus) -> Option<Problem> {
+/// The pool was opened from a state that may not have been its newest.
+fn uncertain_state(name: &str, opened: &OpenReport) -> Option<Problem> {
+    opened.uncertain.then(|| Problem {
+        message: "every drive showed a damaged copy of its superblock when the pool was opened: a crash while superblocks were written \
+                  leaves that; if there was none, the newest changes may be lost"
+            .into(),
+        action: format!(
+            "if the host did not crash: check the newest data of each volume against backups, look at 'smartctl' for the drives, and \
+             scrub the pool: 'gabion pool scrub {name}'"
+        ),
+    })
+}
+
+/// Ranges of volumes that are named in one problem.
+const RANGES_NAMED: usize = 8;
+
+/// Data that nothing gives back: named first, because nothing but a person can do something about it.
+fn lost_data(status: &PoolStatus) -> Option<Problem> {
+    let bytes: u64 =
+        status.lost.iter().map(|range| range.length).sum::<u64>() + status.lost_more * BLOCK_BYTES;
+    if bytes == 0 {
+        return None;
+    }
+    let name = &status.name;
+    let named = status.lost.iter().take(RANGES_NAMED).map(|LostRange { volume, offset, length }| {
+        let volume = if volume.is_empty() { "the pool's catalogue" } else { volume };
+        format!("{volume} at byte {offset} ({})", Size(*length))
+    });
+    let mut named: Vec<String> = named.collect();
+    let more = status.lost.len().saturating_sub(named.len());
+    if more > 0 || status.lost_more > 0 {
+        named.push(format!("and more: 'gabion pool status {name} --json' lists all that are known"));
+    }
+    Some(Problem {
+        message: format!(
+            "{} of data are lost, more columns are damaged than scheme {} makes up for; reads of them fail: {}",
+            Size(bytes),
+            status.scheme,
+            named.join(", ")
+        ),
+        action: format!(
+            "restore these ranges from a backup, or the files that use them: inside the volume's file system, 'debugfs -R \"icheck \
+             BLOCK\"' (ext4) or 'xfs_bmap' names the file of an offset. A range that is overwritten, trimmed or deleted is sound \
+             again; 'gabion pool scrub {name}' looks for more"
+        ),
+    })
+}
+
+fn lost_drives(status: &PoolStatus, opened: &OpenReport) -> Option<Problem> {
     let lost: Vec<String> = status
         .drives
         .iter()
@@ -78,12 +134,17 @@ fn lost_drives(status: &PoolStatus) -> Option<Problem> {
     let (drives, are) = if lost.len() == 1 { ("drive", "is") } else { ("drives", "are") };
     let numbers: Vec<u16> =
         status.drives.iter().filter(|drive| drive.state.is_lost()).map(|drive| drive.index).collect();
-    Some(Problem {
-        message: format!("{drives} {} {are} lost: all data is still served, and {risk}", lost.join(", ")),
-        action: format!(
-            "{}. Look at 'dmesg' and 'smartctl' for why it was lost",
-            repair_of(status, &numbers)
+    let served = if status.lost.is_empty() { "all data is still served" } else { "all other data is served" };
+    let why = match opened.shrunk.as_slice() {
+        [] => "Look at 'dmesg' and 'smartctl' for why it was lost".to_owned(),
+        shrunk => format!(
+            "When the pool was opened, {} was smaller than when it joined: a drive must not shrink",
+            shrunk.join(", ")
         ),
+    };
+    Some(Problem {
+        message: format!("{drives} {} {are} lost: {served}, and {risk}", lost.join(", ")),
+        action: format!("{}. {why}", repair_of(status, &numbers)),
     })
 }
 

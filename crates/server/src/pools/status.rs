@@ -94,10 +94,16 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         scrub: None,
         users: None,
         drives: slot.drives.iter().map(drive).collect(),
+        lost: Vec::new(),
         opened: None,
         counters: None,
         error,
     }
+}
+
+fn lost_shown(range: &engine::LostRange) -> wire::LostRange {
+    let engine::LostRange { volume, offset, length } = range.clone();
+    wire::LostRange { volume, offset, length }
 }
 
 fn unavailable(name: &str, error: &Error) -> Problem {
@@ -122,9 +128,11 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         Err(error) => return Err(error),
     };
     let space = space_of(&status, volumes.as_deref().unwrap_or_default());
-    let problems = problems_of(&status, &space, warn_at, super::volumes::now());
+    let problems = problems_of(&status, &open.report, &space, warn_at, super::volumes::now());
     let health = if status.failure.is_some() {
         Health::Failed
+    } else if !status.lost.is_empty() || status.lost_more > 0 {
+        Health::DataLost
     } else if !misses_something(&status) {
         if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
             Health::DriveFailing
@@ -147,6 +155,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         scrub: Some(scrub::shown(&status.scrub, scrub_limits)),
         users: status.users.map(users_shown),
         drives: drives_of(&status),
+        lost: status.lost.iter().map(lost_shown).collect(),
         opened: Some(open.report.clone()),
         counters: Some(sum(&status.shards)),
         ..shown

@@ -54,6 +54,9 @@ pub struct CheckReport {
     pub records: u64,
     /// Blocks of the last rows that a crash left unwritten, and that an opening would complete.
     pub incomplete: u64,
+    /// Drives of which one copy of the superblock is damaged, as a power cut leaves it. The next opening rewrites it.
+    #[serde(default)]
+    pub damaged_superblocks: Vec<String>,
     /// What is wrong.
     pub findings: Vec<CheckFinding>,
     /// How long it took.

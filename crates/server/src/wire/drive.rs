@@ -77,10 +77,10 @@ pub struct ReturnDrive {
 /// Something that was found on a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
-    /// What it is: `ext4 filesystem`.
+    /// What it is: `ext4 filesystem`, or what data that no known system left looks like.
     pub what: String,
-    /// The byte of the drive that shows it.
-    pub offset: u64,
+    /// The byte of the drive that shows it; absent where the system found it without saying where.
+    pub offset: Option<u64>,
 }
 
 /// A pool that a drive belongs to, as that drive tells it.

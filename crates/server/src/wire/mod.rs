@@ -23,8 +23,8 @@ pub use event::{Event, Severity};
 pub use export::{CreateExport, DeleteExport, Export, ExportState, Protocol};
 pub use operation::{Operation, OperationKind, OperationState};
 pub use pool::{
-    ClosePool, Counters, CreatePool, FileDrives, Health, LimitRepair, OpenPool, OpenReport, Pool, PoolState,
-    Problem, Repair, RepairState, Space, UsersLately,
+    ClosePool, Counters, CreatePool, FileDrives, Health, LimitRepair, LostRange, OpenPool, OpenReport, Pool,
+    PoolState, Problem, Repair, RepairState, Space, UsersLately,
 };
 pub use scrub::{ChangeScrub, Scrub, ScrubResult};
 pub use snapshot::{Change, Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage};

@@ -33,6 +33,8 @@ pub enum Health {
     Rebuilding,
     /// Data is served in full, with less protection than the scheme gives.
     Degraded,
+    /// Some data is lost: reads of it fail until it is overwritten. Everything else is served.
+    DataLost,
     /// Writes are refused, or nothing is served.
     Failed,
     /// The pool is not open: nobody has looked.
@@ -46,6 +48,17 @@ pub struct Problem {
     pub message: String,
     /// What to do.
     pub action: String,
+}
+
+/// Bytes of a volume or snapshot that are lost: reads of them fail until they are overwritten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LostRange {
+    /// Name of the volume or snapshot; empty for the pool's own catalogue and event log.
+    pub volume: String,
+    /// Byte at which they begin.
+    pub offset: u64,
+    /// How many they are.
+    pub length: u64,
 }
 
 /// How full a pool is, in bytes of user data unless said otherwise.
@@ -90,6 +103,21 @@ pub struct OpenReport {
     /// Drives that were there again.
     #[serde(default)]
     pub returned: Vec<String>,
+    /// Drives that held an old copy of themselves: nothing on them was believed, and all of it is rebuilt.
+    #[serde(default)]
+    pub stale: Vec<String>,
+    /// Drives that are smaller than when they joined the pool, with both sizes: they count as missing.
+    #[serde(default)]
+    pub shrunk: Vec<String>,
+    /// Copies of other drives of the pool: they are not used.
+    #[serde(default)]
+    pub copies: Vec<String>,
+    /// Drives of which one copy of the superblock was damaged, and was rewritten.
+    #[serde(default)]
+    pub damaged_superblocks: Vec<String>,
+    /// True if every drive showed a damaged copy of its superblock: a newer state than the one that was opened may have been lost.
+    #[serde(default)]
+    pub uncertain: bool,
 }
 
 /// What is done about columns that are missing, or lie on drives that are being emptied.
@@ -230,6 +258,9 @@ pub struct Pool {
     pub users: Option<UsersLately>,
     /// Its drives.
     pub drives: Vec<PoolDrive>,
+    /// Data that is lost, by volume.
+    #[serde(default)]
+    pub lost: Vec<LostRange>,
     /// What the last opening found.
     pub opened: Option<OpenReport>,
     /// What was counted since then.
@@ -280,12 +311,16 @@ pub struct CreatePool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenPool {
-    /// Its drives, by absolute path; where they were last found, if absent.
+    /// Its drives, by absolute path; those that are missing among them are looked for, unless `degraded` is set. Where they were
+    /// last found, and wherever else they are, if absent.
     #[serde(default)]
     pub drives: Vec<String>,
     /// Open it although drives are missing. When they come back, what they missed is written to them.
     #[serde(default)]
     pub degraded: bool,
+    /// Open it although this host has used a newer state, which is on drives that are not there. What was written since is lost.
+    #[serde(default)]
+    pub accept_stale: bool,
 }
 
 /// A pool to be closed.

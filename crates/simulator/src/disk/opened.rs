@@ -62,10 +62,16 @@ impl Opened {
         let disk = self.disk.clone();
         let happens = Happens { completer: Some(completer) };
         let takes = self.disk.transfer(length) + self.disk.latency();
-        self.disk.world.after(takes, move || {
-            let result = if disk.is_dead() { Err(IoError::new(IoErrorKind::Gone)) } else { effect(&disk) };
-            happens.complete(result);
-        });
+        let ends = move |failing: bool| {
+            let error = match failing {
+                _ if disk.is_dead() => Some(IoErrorKind::Gone),
+                true => Some(IoErrorKind::Medium),
+                false => None,
+            };
+            happens.complete(error.map_or_else(|| effect(&disk), |kind| Err(IoError::new(kind))));
+        };
+        let disk = self.disk.clone();
+        self.disk.world.after(takes, move || disk.end_or_wait(Box::new(ends)));
         io
     }
 
@@ -102,7 +108,7 @@ impl Drop for Happens {
 impl Drive for Opened {
     fn properties(&self) -> DriveProperties {
         DriveProperties {
-            size: self.disk.options.size,
+            size: self.disk.size.get(),
             logical_sector: self.disk.options.sector,
             physical_sector: 4096,
             volatile_cache: self.disk.options.volatile_cache,
@@ -119,6 +125,12 @@ impl Drive for Opened {
         }
         if let Err(error) = self.disk.check(offset, length as u64) {
             return Io::ready(Err(error));
+        }
+        if let Some(hang) = self.disk.hang.get() {
+            let (completer, io) = completion();
+            let happens = Happens { completer: Some(completer) };
+            self.disk.world.after(hang, move || happens.complete(Err(IoError::new(IoErrorKind::Gone))));
+            return io;
         }
         let into = into.to_vec();
         self.later(length, move |disk| {
@@ -203,6 +215,7 @@ impl Drive for Opened {
         if !self.disk.begin() {
             return self.never();
         }
-        self.later(0, |_| Ok(0))
+        let refused = self.disk.refuses();
+        self.later(0, move |_| if refused { Err(IoError::new(IoErrorKind::NoSpace)) } else { Ok(0) })
     }
 }

@@ -10,6 +10,7 @@ use format::DriveState;
 use reactor::Reactor;
 
 use super::Life;
+use super::errors::NOTHING;
 use super::plan::repair_rate;
 
 /// Seconds.
@@ -32,11 +33,8 @@ impl Life {
         }
         let result = pool.fail_drive(u16::try_from(victim).unwrap_or(0)).await;
         self.say(|| format!("drive {victim} is taken out: {result:?}"));
-        if let Err(error) = result
-            && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PoolFailed)
-        {
-            self.fail(format!("fail_drive: {error:?}"));
-        }
+        // Somebody else was faster.
+        self.tolerate("fail_drive", result, &[ErrorKind::NotFound]);
     }
 
     /// Waits for repair. What lost drives held is elsewhere then, and others may be lost.
@@ -88,7 +86,7 @@ impl Life {
             _ => pool.start_scrub().await.map(|_| ()),
         };
         self.say(|| format!("scrub: {result:?}"));
-        self.tolerate("scrub", result);
+        self.tolerate("scrub", result, NOTHING);
         self.count_scrub(pool).await;
     }
 
@@ -98,7 +96,7 @@ impl Life {
         if self.plan.days_pass > 0 && pool.status().await.is_ok_and(|status| status.scrub.every != every) {
             let result = pool.set_scrub_every(every).await;
             self.say(|| format!("scrubs begin every {every} s: {result:?}"));
-            self.tolerate("set_scrub_every", result);
+            self.tolerate("set_scrub_every", result, NOTHING);
         }
     }
 
@@ -110,7 +108,7 @@ impl Life {
         if matches!(result, Ok(true)) {
             self.count(|stats| stats.scheduled += 1);
         }
-        self.tolerate("scrub if due", result.map(|_| ()));
+        self.tolerate("scrub if due", result.map(|_| ()), NOTHING);
     }
 
     async fn count_scrub(&self, pool: &Pool) {
@@ -167,6 +165,9 @@ impl Life {
         self.joining.set(self.joining.get() + 1);
         let spare = pool.status().await.map_or(usize::MAX, |status| status.drives.len());
         if spare < self.machine.disks.len() {
+            // It has a volatile cache, whatever the others have.
+            self.took_spare.set(true);
+            self.promise_write_through();
             let result = self.machine.add(pool, spare).await;
             self.say(|| format!("drive {spare} is added: {result:?}"));
             match &result {
@@ -181,7 +182,7 @@ impl Life {
                 }
                 Err(_) => {}
             }
-            self.tolerate("add_drive", result.map(|_| ()));
+            self.tolerate("add_drive", result.map(|_| ()), self.where_host_is_full());
             let _ = pool.repair_settled().await;
         }
         self.joining.set(self.joining.get() - 1);
@@ -197,6 +198,11 @@ impl Life {
             return;
         }
         let drive = *self.random.choose(&lost);
+        self.put_in(pool, drive).await;
+    }
+
+    /// Plugs a drive in and has the pool take it back.
+    pub(super) async fn put_in(&self, pool: &Pool, drive: usize) {
         let Some(disk) = self.machine.disks.get(drive) else { return };
         disk.plug_in();
         if let Some(absent) = self.machine.absent.borrow_mut().get_mut(drive) {
@@ -214,10 +220,10 @@ impl Life {
             }
             Ok(_) => self.count(|stats| stats.returned += 1),
             // Its superblocks rot, or somebody else was faster.
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Exists) => {}
-            Err(error) if error.kind() == ErrorKind::Io => {}
-            Err(_) => self.tolerate("return_drive", result.map(|_| ())),
+            Err(_) => {
+                let may = &[ErrorKind::Invalid, ErrorKind::NotFound, ErrorKind::Exists, ErrorKind::Io];
+                self.tolerate("return_drive", result.map(|_| ()), may);
+            }
         }
     }
 
@@ -227,7 +233,7 @@ impl Life {
         let drive = self.random.choose(&status.drives).index;
         let result = pool.evacuate_drive(drive).await;
         self.say(|| format!("drive {drive} is to be emptied: {result:?}"));
-        self.tolerate_refusal("evacuate_drive", result);
+        self.tolerate_refusal(pool, "evacuate_drive", result, &status).await;
     }
 
     /// Keeps a drive that was to be emptied.
@@ -241,17 +247,24 @@ impl Life {
         let drive = *self.random.choose(&leaving);
         let result = pool.keep_drive(drive).await;
         self.say(|| format!("drive {drive} stays: {result:?}"));
-        self.tolerate_refusal("keep_drive", result);
+        self.tolerate_refusal(pool, "keep_drive", result, &status).await;
     }
 
-    fn tolerate_refusal(&self, what: &str, result: engine::Result<()>) {
-        if result
-            .as_ref()
-            .is_err_and(|error| matches!(error.kind(), ErrorKind::Invalid | ErrorKind::NotFound))
-        {
-            return;
+    /// A drive cannot be emptied or kept where it is not in use, too few are left or there is no room; nor while a drive is lost or what
+    /// it missed is being completed.
+    async fn tolerate_refusal(
+        &self,
+        pool: &Pool,
+        what: &str,
+        result: engine::Result<()>,
+        before: &PoolStatus,
+    ) {
+        let is_short = |status: &PoolStatus| status.drives.iter().any(|drive| drive.state.counts_as_lost());
+        let mut may = vec![ErrorKind::Invalid, ErrorKind::NotFound, ErrorKind::NoSpace];
+        if is_short(before) || pool.status().await.is_ok_and(|after| is_short(&after)) {
+            may.push(ErrorKind::Busy);
         }
-        self.tolerate(what, result);
+        self.tolerate(what, result, &may);
     }
 
     /// The pool is as large as its drives: one that is coming back may not be told of everywhere yet.

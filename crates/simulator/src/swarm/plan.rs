@@ -1,4 +1,7 @@
 //! What a seed decides before its run begins: hardware, settings, the mix of operations, faults.
+//!
+//! What was added after many seeds had become regression tests is in [`Extras`], and is drawn from a generator of its own: without it, seeds
+//! keep the runs that they had.
 
 use engine::{RepairLimits, Tuning};
 
@@ -66,7 +69,40 @@ pub(super) const OPS: [(Op, u32); 26] = [
     (Op::RollBack, 1),
 ];
 
+/// An operation of [`Extras`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extra {
+    DeleteInUse,
+    HangDrive,
+    FillHost,
+    Damage,
+    LoseTooMany,
+}
+
+pub(super) const EXTRA_OPS: [(Extra, u32); 5] = [
+    (Extra::DeleteInUse, 3),
+    (Extra::HangDrive, 2),
+    (Extra::FillHost, 2),
+    (Extra::Damage, 1),
+    (Extra::LoseTooMany, 1),
+];
+
+/// What a run may have besides the plan's mix of operations.
+#[derive(Clone, Debug)]
+pub(super) struct Extras {
+    /// One operation in so many is one of these.
+    pub(super) once_in: u64,
+    pub(super) weights: Vec<u32>,
+    /// Every opening has settings of its own.
+    pub(super) retunes: bool,
+    /// Volumes are as large as they may be, or as small.
+    pub(super) sizes_at_limits: bool,
+    /// A pool that was closed may be opened again by the same process.
+    pub(super) reopens: bool,
+}
+
 /// A seed's plan.
+#[derive(Debug)]
 pub(super) struct Plan {
     pub(super) setup: Setup,
     pub(super) weights: Vec<u32>,
@@ -89,7 +125,15 @@ pub(super) struct Plan {
     /// A write is followed by a flush once in so many; 0 for never.
     pub(super) flush_after: u64,
     /// Nanoseconds that a call between parts of the pool takes at most; 0 for none.
-    pub(super) apart: u64,
+    pub(super) call_delay: u64,
+    pub(super) extras: Option<Extras>,
+}
+
+impl Plan {
+    /// Drives that the scheme bears to lose.
+    pub(super) fn parity(&self) -> usize {
+        self.setup.scheme.split_once('+').and_then(|(_, parity)| parity.parse().ok()).unwrap_or(0)
+    }
 }
 
 /// A seed's plan. Whatever came to be planned later is drawn from `other`, so that seeds keep what they had.
@@ -160,7 +204,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
     setup.tuning.slowdown = *other.choose(&[0, 150, 200, 200]);
     faults.fail_write = *other.choose(&[0, 0, 300, 3000]);
     let (cut_at_work, flush_after) = (other.once_in(2), *other.choose(&[0, 1, 4, 20]));
-    let apart = *other.choose(&[0, 0, 20_000, 2_000_000]);
+    let call_delay = *other.choose(&[0, 0, 20_000, 2_000_000]);
     Plan {
         weights: weights.collect(),
         setup,
@@ -171,15 +215,57 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         workers: *random.choose(&[1, 2, 4, 16]),
         volume_bytes: *random.choose(&[256 << 10, 2 << 20, 12 << 20]),
         write_bytes: *random.choose(&[16 << 10, 128 << 10, 1 << 20]),
-        stretch: Stretch(*random.choose(&[1, 1, 64])),
+        stretch: Stretch::by(*random.choose(&[1, 1, 64])),
         days_pass,
         scrub_days,
         cut_at_work,
         flush_after,
-        apart,
+        call_delay,
+        extras: None,
     }
 }
 
 pub(super) fn repair_rate(random: &Random) -> u64 {
     *random.choose(&[0, 0, 1 << 20, 64 << 20])
+}
+
+/// Adds what is drawn from a third generator; most plans get some of it.
+pub(super) fn add_extras(plan: &mut Plan, random: &Random) {
+    if random.once_in(4) {
+        return;
+    }
+    let excess = *random.choose(&[None, None, Some(Extra::Damage), Some(Extra::LoseTooMany)]);
+    let weight = |(extra, weight): &(Extra, u32)| match extra {
+        Extra::Damage | Extra::LoseTooMany if excess == Some(*extra) => *weight,
+        Extra::Damage | Extra::LoseTooMany => 0,
+        _ if random.once_in(2) => *weight,
+        _ => 0,
+    };
+    let extras = Extras {
+        weights: EXTRA_OPS.iter().map(weight).collect(),
+        once_in: *random.choose(&[10, 40]),
+        retunes: random.once_in(2),
+        sizes_at_limits: random.once_in(3),
+        reopens: random.once_in(2),
+    };
+    if excess == Some(Extra::LoseTooMany) {
+        // What a drive forgot or garbled before cannot be told from what is lost with the others.
+        plan.faults = Faults::default();
+    }
+    if extras.sizes_at_limits {
+        plan.stretch = plan.stretch.up_to_the_limit(plan.volume_bytes);
+    }
+    plan.extras = Some(extras);
+}
+
+/// Settings for one opening.
+pub(super) fn tuning(random: &Random, planned: Tuning) -> Tuning {
+    Tuning {
+        map_bytes: *random.choose(&[0, 1 << 20, 64 << 20]),
+        records_in_flight: usize::try_from(random.between(1, 8)).unwrap_or(1),
+        checkpoint_bytes: *random.choose(&[1 << 20, 4 << 20, 64 << 20]),
+        retire_after: *random.choose(&[0, 1, 4, 32]),
+        slowdown: *random.choose(&[0, 150, 200]),
+        ..planned
+    }
 }

@@ -1,10 +1,12 @@
 //! What the swarm's workers do with volumes that are there, and what they must see.
 
 use engine::{ErrorKind, Pool};
+use format::limits::SLICE;
 use reactor::Buffer;
 
 use super::Life;
-use crate::model::content;
+use super::errors::{NO_SPACE, NOTHING};
+use crate::model::{VolumeModel, content};
 use crate::stretch::Stretched;
 
 impl Life {
@@ -21,6 +23,20 @@ impl Life {
     }
 
     pub(super) async fn write(&self, pool: &Pool, name: &str, volume: &Stretched) {
+        let was_thick = self.is_thick(name);
+        let result = self.write_somewhere(name, volume).await;
+        if was_thick && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+            self.must_have_room(pool, name).await;
+        }
+        let written = result.is_ok();
+        self.tolerate("write", result, NO_SPACE);
+        if written && self.later.once_in(self.plan.flush_after) {
+            self.flush(name, volume).await;
+        }
+    }
+
+    /// Writes to a random range, and has the model know of it while the volume is there.
+    pub(super) async fn write_somewhere(&self, name: &str, volume: &Stretched) -> engine::Result<()> {
         let (offset, length) = self.range(volume, self.plan.write_bytes);
         let sector = volume.sector();
         let (first, count) = (offset / u64::from(sector), length / u64::from(sector));
@@ -29,37 +45,28 @@ impl Life {
         (first..first + count).for_each(|cell| bytes.extend(content(start, cell, sector)));
         let data = Buffer::copy_of(&bytes);
         let atomic = self.is_atomic(offset, length);
-        let token = match self.volumes.borrow_mut().get_mut(name) {
-            Some(model) => model.begin_write(start, first, count, start, atomic),
-            None => return,
-        };
-        let was_thick = self.is_thick(name);
+        let begin = |model: &mut VolumeModel| model.begin_write(start, first, count, start, atomic);
+        let token = self.volumes.borrow_mut().get_mut(name).map(begin);
         let result = volume.write(offset, &data.span()).await;
         self.say(|| format!("write {name} {offset}+{length} value {start}: {result:?}"));
         let end = self.tick();
-        if let Some(model) = self.volumes.borrow_mut().get_mut(name) {
+        if let (Some(model), Some(token)) = (self.volumes.borrow_mut().get_mut(name), token) {
             model.end_write(token, end, result.is_ok());
         }
-        if was_thick && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
-            self.must_have_room(pool, name).await;
-        }
-        let written = result.is_ok();
-        self.tolerate("write", result);
-        if written && self.later.once_in(self.plan.flush_after) {
-            self.flush(name, volume).await;
-        }
+        result
     }
 
     /// True if the engine promises that such a write is there whole or not at all.
     fn is_atomic(&self, offset: u64, length: u64) -> bool {
         let blocks = (self.plan.setup.zone_bytes / 4096) * self.data_columns() / 4;
         let most = blocks.clamp(1, 64) * 4096;
-        let together = if self.plan.stretch.0 == 1 { format::limits::SLICE } else { crate::stretch::GROUP };
-        let one_slice = offset / together == (offset + length - 1) / together;
+        let parts = self.plan.stretch.parts(offset, length);
+        let [(first, _, bytes)] = parts.as_slice() else { return false };
+        let one_slice = first / SLICE == (first + bytes - 1) / SLICE;
         offset.is_multiple_of(4096) && length.is_multiple_of(4096) && length <= most && one_slice
     }
 
-    fn data_columns(&self) -> u64 {
+    pub(super) fn data_columns(&self) -> u64 {
         self.plan.setup.scheme.split_once('+').and_then(|(data, _)| data.parse().ok()).unwrap_or(1)
     }
 
@@ -87,7 +94,7 @@ impl Life {
         if let Some(model) = self.volumes.borrow_mut().get_mut(name) {
             model.end_write(token, end, result.is_ok());
         }
-        self.tolerate("zero", result);
+        self.tolerate("zero", result, NO_SPACE);
     }
 
     pub(super) async fn flush(&self, name: &str, volume: &Stretched) {
@@ -99,7 +106,7 @@ impl Life {
         {
             model.flushed(start);
         }
-        self.tolerate("flush", result);
+        self.tolerate("flush", result, NOTHING);
     }
 
     pub(super) async fn read(&self, name: &str, volume: &Stretched) {
@@ -116,7 +123,12 @@ impl Life {
         {
             self.fail(format!("read of {name}: {message}"));
         }
-        self.tolerate("read", result);
+        if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt) {
+            self.count(|stats| stats.unreadable += 1);
+        }
+        let watched = self.answered.watch(format!("read of {name} at {start}"), buffer);
+        watched.unwrap_or_else(|message| self.fail(message));
+        self.tolerate("read", result, NOTHING);
     }
 
     pub(super) async fn extents(&self, name: &str, volume: &Stretched) {
@@ -126,7 +138,7 @@ impl Life {
                 self.fail(format!("extents of {name} {offset}+{length} cover {covered} bytes"));
             }
             Ok(_) => {}
-            Err(error) => self.tolerate("extents", Err(error)),
+            Err(error) => self.tolerate("extents", Err(error), NOTHING),
         }
     }
 }

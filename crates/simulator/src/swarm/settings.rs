@@ -4,6 +4,7 @@ use engine::{ErrorKind, Pool, VolumeInfo, VolumeService};
 use format::DriveState;
 
 use super::Life;
+use super::errors::NO_SPACE;
 
 /// What a volume is set to: what was last answered, and what has been asked for since.
 #[derive(Default)]
@@ -49,7 +50,7 @@ impl Life {
     /// Gives a volume other limits and another weight, while others work on it.
     pub(super) async fn limit(&self, pool: &Pool) {
         let Some(name) = self.some_volume() else { return };
-        let _user = self.use_volume(&name);
+        let _user = self.users.begin(&name);
         let rate = |most: &[u64]| *self.random.choose(most);
         let service = VolumeService {
             weight: *self.random.choose(&[0, 1, 50, 100, 1000]),
@@ -57,19 +58,23 @@ impl Life {
             operations: rate(&[0, 0, 200, 20_000]),
             bytes: rate(&[0, 0, 4 << 20, 400 << 20]),
         };
-        let is_alone = self.settings.borrow_mut().entry(name.clone()).or_default().service.ask(service);
-        let result = pool.set_volume_service(&name, service).await;
+        self.set_service(pool, &name, service).await;
+    }
+
+    pub(super) async fn set_service(&self, pool: &Pool, name: &str, service: VolumeService) {
+        let is_alone = self.settings.borrow_mut().entry(name.to_owned()).or_default().service.ask(service);
+        let result = pool.set_volume_service(name, service).await;
         self.say(|| format!("{name} is limited to {service:?}: {result:?}"));
-        if is_alone && let Some(settings) = self.settings.borrow_mut().get_mut(&name) {
+        if is_alone && let Some(settings) = self.settings.borrow_mut().get_mut(name) {
             settings.service.answered(service, &result);
         }
-        self.tolerate("limit", result);
+        self.tolerate("limit", result, NO_SPACE);
     }
 
     /// Has room kept for all of a volume, or none any more.
     pub(super) async fn keep_room(&self, pool: &Pool) {
         let Some(name) = self.some_volume() else { return };
-        let _user = self.use_volume(&name);
+        let _user = self.users.begin(&name);
         let thick = self.random.once_in(2);
         let is_alone = self.settings.borrow_mut().entry(name.clone()).or_default().thick.ask(thick);
         let result = pool.set_volume_thick(&name, thick).await;
@@ -77,7 +82,7 @@ impl Life {
         if is_alone && let Some(settings) = self.settings.borrow_mut().get_mut(&name) {
             settings.thick.answered(thick, &result);
         }
-        self.tolerate("keep room", result);
+        self.tolerate("keep room", result, NO_SPACE);
     }
 
     /// True if room is certainly kept for all of a volume.
@@ -86,13 +91,14 @@ impl Life {
         settings.get(name).is_some_and(|settings| settings.thick.known && settings.thick.asked.is_empty())
     }
 
-    /// A write to a thick volume found no space: that must not be, unless drives were lost, or room is not kept for it any more.
+    /// A write to a thick volume found no space: that must not be, unless drives were lost, a file system under one is full, or room is not kept for
+    /// it any more.
     pub(super) async fn must_have_room(&self, pool: &Pool, name: &str) {
         let Ok(status) = pool.status().await else { return };
         let all_there = status.drives.iter().all(|drive| drive.state == DriveState::Online);
         let space = status.space;
         let is_kept = space.live_blocks + space.promised_blocks <= space.capacity_blocks;
-        if all_there && is_kept && self.is_thick(name) {
+        if all_there && is_kept && self.is_thick(name) && !self.host_was_full.get() {
             self.fail(format!("room is kept for all of {name}, and a write found none: {space:?}"));
         }
     }

@@ -5,7 +5,9 @@
 
 use engine::{ErrorKind, Pool};
 
-use super::{Life, read_all};
+use super::Life;
+use super::errors::NO_SPACE;
+use super::opening::read_all;
 use crate::model::VolumeModel;
 use crate::stretch::Stretched;
 
@@ -31,7 +33,7 @@ impl Life {
             return;
         }
         let Some(volume) = self.some_volume() else { return };
-        let _user = self.use_volume(&volume);
+        let _user = self.users.begin(&volume);
         let name = format!("{volume}@s{}", self.names.get());
         self.names.set(self.names.get() + 1);
         let start = self.tick();
@@ -54,21 +56,31 @@ impl Life {
                 Err(message) => self.fail(message),
             }
         }
-        self.tolerate("snapshot", result);
+        self.tolerate("snapshot", result, NO_SPACE);
     }
 
-    /// All of a snapshot; `None` if the pool has failed.
+    /// All of a snapshot; `None` if it cannot be had where that may be: another worker deletes it, or the pool has lost more than it bears.
     async fn read_snapshot(&self, pool: &Pool, name: &str) -> Result<Option<Vec<u8>>, String> {
-        let volume = match pool.open_volume(name).await {
-            Ok(volume) => Stretched::new(volume.attach(), self.plan.stretch),
-            Err(error) if error.kind() == ErrorKind::Closed => return Ok(None),
-            Err(error) => return Err(format!("open {name}: {error:?}")),
+        let _user = self.users.begin(name);
+        let read = async {
+            let volume = pool.open_volume(name).await?;
+            read_all(&Stretched::new(volume.attach(), self.plan.stretch)).await
         };
-        match read_all(&volume).await {
+        match read.await {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if matches!(error.kind(), ErrorKind::Closed | ErrorKind::PoolFailed) => Ok(None),
+            Err(error) if self.may_fail(&error) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Closed && self.is_being_deleted(name) => Ok(None),
             Err(error) => Err(format!("read {name}: {error:?}")),
         }
+    }
+
+    /// True if a worker is deleting a snapshot, or has deleted it.
+    fn is_being_deleted(&self, name: &str) -> bool {
+        matches!(self.undecided.borrow().get(name), Some(Undecided::Deleted)) || !self.is_known(name)
+    }
+
+    fn is_known(&self, name: &str) -> bool {
+        self.snapshots.borrow().contains_key(name) || self.undecided.borrow().contains_key(name)
     }
 
     /// Reads a snapshot and compares it.
@@ -111,7 +123,7 @@ impl Life {
                 self.fail(format!("snapshot {name} shows {least} bytes of data, told is {usage:?}"));
             }
         }
-        let Some(base) = self.some_snapshot().filter(|_| self.plan.stretch.0 == 1) else { return };
+        let Some(base) = self.some_snapshot().filter(|_| self.plan.stretch.is_none()) else { return };
         let (Ok(Some(before)), Ok(changes)) =
             (self.read_snapshot(pool, &base).await, pool.volume_changes(name, &base, 0, u64::MAX / 2).await)
         else {
@@ -154,13 +166,13 @@ impl Life {
         self.say(|| format!("clone {snapshot} as {name}: {result:?}"));
         if result.is_ok() {
             self.undecided.borrow_mut().remove(&name);
-            self.volumes.borrow_mut().insert(name, model);
+            self.insert_volume(name, model);
         } else if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             // Deleted by another worker.
             self.undecided.borrow_mut().remove(&name);
             return;
         }
-        self.tolerate("clone", result);
+        self.tolerate("clone", result, self.while_deleted(&snapshot));
     }
 
     /// Rolls a volume that nobody works on back to one of its snapshots.
@@ -171,7 +183,7 @@ impl Life {
         {
             let mut uncertain = self.uncertain.borrow_mut();
             let known = self.volumes.borrow().contains_key(name);
-            if !known || uncertain.contains(name) || self.users.borrow().contains_key(name) {
+            if !known || uncertain.contains(name) || self.users.has(name) {
                 return;
             }
             // Nobody begins to work on it.
@@ -182,21 +194,27 @@ impl Life {
         self.say(|| format!("roll back to {snapshot}: {result:?}"));
         let gone = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
         if result.is_ok() {
-            self.volumes.borrow_mut().insert(name.to_owned(), model);
+            self.insert_volume(name.to_owned(), model);
         }
         if result.is_ok() || gone {
             self.undecided.borrow_mut().remove(name);
             self.uncertain.borrow_mut().remove(name);
         }
         if !gone {
-            self.tolerate("roll back", result);
+            self.tolerate("roll back", result, self.while_deleted(&snapshot));
         }
     }
 
-    /// Deletes a snapshot that nobody reads.
+    /// What using a snapshot may return that another worker may be deleting.
+    fn while_deleted(&self, snapshot: &str) -> &'static [ErrorKind] {
+        if self.is_kept(snapshot) { NO_SPACE } else { &[ErrorKind::NoSpace, ErrorKind::Busy] }
+    }
+
+    /// Deletes a snapshot, which is refused while somebody reads it.
     pub(super) async fn delete_snapshot(&self, pool: &Pool) {
         let Some(name) = self.some_snapshot() else { return };
         self.undecided.borrow_mut().insert(name.clone(), Undecided::Deleted);
+        let used = self.users.mark(&name);
         let result = pool.delete_volume(&name).await;
         self.say(|| format!("delete {name}: {result:?}"));
         match &result {
@@ -204,13 +222,14 @@ impl Life {
                 self.snapshots.borrow_mut().remove(&name);
                 self.undecided.borrow_mut().remove(&name);
             }
-            Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::NotFound) => {
+            // Somebody reads it.
+            Err(error) if error.kind() == ErrorKind::Busy && self.users.since(&name, used) => {
                 self.undecided.borrow_mut().remove(&name);
                 return;
             }
             Err(_) => {}
         }
-        self.tolerate("delete", result);
+        self.tolerate("delete", result, NO_SPACE);
     }
 
     pub(super) fn some_volume(&self) -> Option<String> {
@@ -260,7 +279,7 @@ impl Life {
                     self.snapshots.borrow_mut().insert(name, model);
                 }
                 Undecided::Cloned(model) if is_there(&name) => {
-                    self.volumes.borrow_mut().insert(name, model);
+                    self.insert_volume(name, model);
                 }
                 Undecided::Deleted if !is_there(&name) => {
                     self.snapshots.borrow_mut().remove(&name);

@@ -1,8 +1,9 @@
 //! Volumes that come, go and change in the lives of the swarm.
 
-use engine::{ErrorKind, NewVolume, Pool, VolumeInfo};
+use engine::{NewVolume, Pool, VolumeInfo};
 
-use super::{Life, User};
+use super::Life;
+use super::errors::NO_SPACE;
 use crate::model::VolumeModel;
 
 impl Life {
@@ -12,6 +13,7 @@ impl Life {
         }
         let sector = *self.random.choose(&[512u32, 4096]);
         let size = self.random.between(1, self.plan.volume_bytes / u64::from(sector)) * u64::from(sector);
+        let size = self.size_at_limit(sector.into()).unwrap_or(size);
         let name = format!("v{}", self.names.get());
         self.names.set(self.names.get() + 1);
         self.uncertain.borrow_mut().insert(name.clone());
@@ -22,10 +24,10 @@ impl Life {
         let result = pool.create_volume_as(&name, wanted).await;
         self.say(|| format!("create {name} {size} {sector} on {shards:?} shards: {result:?}"));
         if result.is_ok() {
-            self.volumes.borrow_mut().insert(name.clone(), VolumeModel::new(size, sector));
+            self.insert_volume(name.clone(), VolumeModel::new(size, sector));
             self.uncertain.borrow_mut().remove(&name);
         }
-        self.tolerate("create", result);
+        self.tolerate("create", result, NO_SPACE);
     }
 
     pub(super) async fn delete(&self, pool: &Pool) {
@@ -36,16 +38,11 @@ impl Life {
         }
         let result = pool.delete_volume(&name).await;
         self.say(|| format!("delete {name}: {result:?}"));
-        match &result {
-            Ok(()) => {
-                self.volumes.borrow_mut().remove(&name);
-            }
-            Err(error) if error.kind() == ErrorKind::Busy => {
-                self.uncertain.borrow_mut().remove(&name);
-            }
-            Err(_) => {}
+        if result.is_ok() {
+            self.volumes.borrow_mut().remove(&name);
         }
-        self.tolerate("delete", result);
+        // Nobody has it open.
+        self.tolerate("delete", result, NO_SPACE);
     }
 
     pub(super) async fn resize(&self, pool: &Pool) {
@@ -59,6 +56,7 @@ impl Life {
             return;
         }
         let size = self.random.between(1, self.plan.volume_bytes / sector) * sector;
+        let size = self.size_at_limit(sector).unwrap_or(size);
         // Only volumes that nobody works on: deleting tells.
         let result = pool.resize_volume(&name, self.plan.stretch.outside(size), true).await;
         self.say(|| format!("resize {name} from {old} to {size}: {result:?}"));
@@ -68,15 +66,25 @@ impl Life {
             }
             self.uncertain.borrow_mut().remove(&name);
         }
-        self.tolerate("resize", result);
+        self.tolerate("resize", result, NO_SPACE);
+    }
+
+    /// The size of a volume that is as large as it may be, or as small, if this one is to be.
+    fn size_at_limit(&self, sector: u64) -> Option<u64> {
+        let at_limits = self.plan.extras.as_ref().is_some_and(|extras| extras.sizes_at_limits);
+        match if at_limits { self.extra.below(4) } else { 0 } {
+            0 => None,
+            1 => Some(sector),
+            _ => Some(self.plan.volume_bytes),
+        }
     }
 
     /// A volume that nobody works on, marked so that nobody begins to.
-    fn claim(&self) -> Option<String> {
+    pub(super) fn claim(&self) -> Option<String> {
         let (volumes, mut uncertain) = (self.volumes.borrow(), self.uncertain.borrow_mut());
         let idle: Vec<&String> = volumes
             .iter()
-            .filter(|(name, _)| !uncertain.contains(*name) && !self.users.borrow().contains_key(*name))
+            .filter(|(name, _)| !uncertain.contains(*name) && !self.users.has(name))
             .map(|(name, _)| name)
             .collect();
         if idle.is_empty() {
@@ -85,12 +93,6 @@ impl Life {
         let name = (*self.random.choose(&idle)).clone();
         uncertain.insert(name.clone());
         Some(name)
-    }
-
-    /// Notes that somebody works on a volume.
-    pub(super) fn use_volume(&self, name: &str) -> User<'_> {
-        *self.users.borrow_mut().entry(name.to_owned()).or_default() += 1;
-        User { life: self, name: name.to_owned() }
     }
 
     /// Brings the list of volumes in line with what was being created, deleted or resized when the last round ended.

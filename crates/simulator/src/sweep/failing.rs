@@ -7,36 +7,27 @@
 use engine::{ErrorKind, RepairState};
 
 use super::members::without_others;
-use super::operation::parsed;
-use super::{Expected, Swath, Swept, check_drives, look, operate, prepare, settle};
+use super::{Expected, Swath, SweepOptions, Swept, check_drives, look, operate, prepare, retune, settle};
 use crate::random::mix;
 use crate::run::{Ended, Machine};
 
-/// Sweeps one operation on one scheme. `outcomes` is how often each write or flush fails, with different leftovers; only every `step`th
-/// one does.
+/// Sweeps one operation: each write or flush fails as often as there are outcomes, with different leftovers.
 ///
 /// # Errors
 /// What went wrong, and which one had failed.
-pub fn sweep_failures(
-    operation: Swept,
-    scheme: &str,
-    drives: usize,
-    outcomes: u64,
-    step: usize,
-) -> Result<Swath, String> {
+pub fn sweep_failures(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, String> {
     let mut swath = Swath::default();
-    let parity = usize::from(parsed(scheme).parity());
-    if (1..=operation.bad_drives().len()).contains(&parity) {
+    if (1..=operation.bad_drives().len()).contains(&options.parity()) {
         // What a bad drive does not give would be lost together with the other one.
         return Ok(swath);
     }
-    for number in (1..).step_by(step) {
+    for number in (1..).step_by(options.step) {
         let mut happened = false;
-        for outcome in 0..outcomes {
+        for outcome in 0..options.outcomes {
             let at = |message| {
-                format!("{operation:?} on {scheme}, failure of write {number}, outcome {outcome}: {message}")
+                format!("{operation:?} on {options}, failure of write {number}, outcome {outcome}: {message}")
             };
-            let failed = one_failure(operation, scheme, drives, number, outcome).map_err(at)?;
+            let failed = one_failure(operation, options, number, outcome).map_err(at)?;
             swath.failures += u64::from(failed);
             happened |= failed;
         }
@@ -50,19 +41,18 @@ pub fn sweep_failures(
 /// Prepares a pool, lets one write or flush of the operation fail, and looks at what is left. False if there were not so many.
 fn one_failure(
     operation: Swept,
-    scheme: &str,
-    drives: usize,
+    options: &SweepOptions<'_>,
     number: u64,
     outcome: u64,
 ) -> Result<bool, String> {
-    let machine = Machine::new(&operation.setup(scheme, drives), mix(number ^ outcome << 32 ^ 1 << 63));
-    let mut expected = Expected::of(operation);
+    let machine = options.machine(operation, mix(number ^ outcome << 32 ^ 1 << 63));
+    let mut expected = Expected::of(operation, options);
     prepare(operation, &machine, &mut expected)?;
     let ended = operate(operation, &machine, &mut expected, || machine.fail_after(number));
     let failed = machine.fuse.fail_at.take().is_some_and(|at| at <= machine.fuse.stores.get());
     match ended {
         Ended::Done(Ok(())) => expected.done = true,
-        Ended::Done(Err(error)) if failed && may_fail(operation, scheme, error.kind()) => {}
+        Ended::Done(Err(error)) if failed && may_fail(operation, options.parity(), error.kind()) => {}
         Ended::Done(Err(error)) => return Err(format!("the operation failed: {error:?}")),
         Ended::Cut => return Err("nobody cuts the power".into()),
     }
@@ -71,6 +61,7 @@ fn one_failure(
     } else {
         machine.kill();
     }
+    retune(&machine, number + outcome);
     if failed {
         after_failure(operation, &machine, &mut expected, number + outcome)?;
     }
@@ -78,9 +69,9 @@ fn one_failure(
 }
 
 /// True if an operation may end so when a write or flush fails.
-fn may_fail(operation: Swept, scheme: &str, kind: ErrorKind) -> bool {
+fn may_fail(operation: Swept, parity: usize, kind: ErrorKind) -> bool {
     let lost = usize::from(operation.loses_a_drive());
-    let too_many = lost >= usize::from(parsed(scheme).parity());
+    let too_many = lost >= parity;
     match kind {
         // Opening refuses what service fails on.
         ErrorKind::PoolFailed | ErrorKind::NotAPool => too_many,

@@ -31,8 +31,7 @@ pub(super) async fn perform(
 ) -> engine::Result<()> {
     let (done, over) = (Rc::new(Cell::new(false)), pool.clone());
     let spare = machine.disks.len() - 1;
-    let joins = matches!(operation, Swept::AddDrive | Swept::ReplaceDrive);
-    let add = joins.then(|| machine.add(pool, spare));
+    let add = operation.adds_a_drive().then(|| machine.add(pool, spare));
     let back = (operation == Swept::ReturnDrive).then(|| machine.bring_back(pool, 0));
     if back.is_some() {
         // So that it has not been given up when it comes back.

@@ -1,5 +1,7 @@
 //! The operations that are swept, and the pools that they work on.
 
+use format::limits::VOLUME_MAX;
+
 use crate::run::Setup;
 
 /// An operation that is swept.
@@ -52,12 +54,20 @@ pub enum Swept {
     Clone,
     /// Rolling a volume back to its snapshot, and writing on.
     RollBack,
+    /// Deleting a snapshot of the largest volume, on one shard; its last blocks go over.
+    MergeAtLimit,
+    /// The same on several shards.
+    MergeAtLimitOnShards,
+    /// Writing to a volume of one sector, on several shards.
+    WriteOneSector,
+    /// Deleting a volume with limits while others open it and write to it, and creating another one.
+    DeleteInUse,
     /// Closing the pool.
     Close,
 }
 
 /// All of them.
-pub const ALL: [Swept; 24] = [
+pub const ALL: [Swept; 28] = [
     Swept::Open,
     Swept::WriteSmall,
     Swept::WriteLarge,
@@ -81,6 +91,10 @@ pub const ALL: [Swept; 24] = [
     Swept::DeleteSnapshot,
     Swept::Clone,
     Swept::RollBack,
+    Swept::MergeAtLimit,
+    Swept::MergeAtLimitOnShards,
+    Swept::WriteOneSector,
+    Swept::DeleteInUse,
     Swept::Close,
 ];
 
@@ -98,13 +112,33 @@ impl Swept {
     pub(super) const fn volume_bytes(self) -> u64 {
         match self {
             Self::Clean => 3 << 20,
+            Self::WriteOneSector => SECTOR as u64,
+            Self::MergeAtLimit | Self::MergeAtLimitOnShards => VOLUME_MAX,
             _ => SIZE,
         }
     }
 
+    /// Bytes of the volume that are looked at: its last ones.
+    pub(super) const fn model_bytes(self) -> u64 {
+        let bytes = self.volume_bytes();
+        if bytes > 3 << 20 { SIZE } else { bytes }
+    }
+
     /// True if there is a snapshot of the volume, older than its last writes.
     pub(super) const fn has_snapshot(self) -> bool {
-        matches!(self, Self::DeleteSnapshot | Self::Clone | Self::RollBack)
+        matches!(
+            self,
+            Self::DeleteSnapshot
+                | Self::Clone
+                | Self::RollBack
+                | Self::MergeAtLimit
+                | Self::MergeAtLimitOnShards
+        )
+    }
+
+    /// True if a spare joins the pool.
+    pub(super) const fn adds_a_drive(self) -> bool {
+        matches!(self, Self::AddDrive | Self::ReplaceDrive)
     }
 
     /// True if drives join or leave.
@@ -139,11 +173,13 @@ impl Swept {
         let needs_another = matches!(self, Self::Rebuild | Self::Evacuate | Self::Retire);
         let spare = usize::from(needs_another && drives == usize::from(parsed(scheme).width()));
         let drives = drives + spare;
-        let joins = matches!(self, Self::AddDrive | Self::ReplaceDrive);
-        let spares = if joins { vec![24 << 20] } else { Vec::new() };
+        let spares = if self.adds_a_drive() { vec![24 << 20] } else { Vec::new() };
         let mut setup = Setup { spares, ..Setup::small(scheme, drives) };
         if self == Self::Retire {
             setup.tuning.retire_after = 1;
+        }
+        if matches!(self, Self::MergeAtLimitOnShards | Self::WriteOneSector) {
+            setup.shards = 3;
         }
         if self != Self::Clean {
             return setup;

@@ -1,8 +1,10 @@
 //! What is there before, and the operation itself.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{AttachedVolume, Pool};
+use engine::{AttachedVolume, Pool, VolumeService};
 use reactor::{Buffer, Reactor};
 
 use super::operation::{SECTOR, SIZE, parsed};
@@ -33,9 +35,13 @@ pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expect
                 write(&volume, model, 2, offset, 128 << 10).await?;
             }
         }
-        for (value, offset, length) in
-            [(3, 0, 64 << 10), (4, 8192, 4096), (5, 300 << 10, 100 << 10), (6, 512, 512)]
-        {
+        for (value, offset, length) in [
+            (3, 0, 64 << 10),
+            (4, 8192, 4096),
+            (5, 300 << 10, 100 << 10),
+            (6, 512, 512),
+            (9, SIZE - 8192, 8192),
+        ] {
             write(&volume, model, value, offset, length).await?;
         }
         volume.flush().await?;
@@ -63,7 +69,8 @@ pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expect
     Ok(())
 }
 
-/// Writes `value` at its own moment: values double as the model's clock.
+/// Writes `value` at its own moment: values double as the model's clock. The offset is in the part of the volume that the model covers;
+/// what lies behind its end is left out.
 pub(super) async fn write(
     volume: &AttachedVolume,
     model: &mut VolumeModel,
@@ -71,11 +78,16 @@ pub(super) async fn write(
     offset: u64,
     length: u64,
 ) -> engine::Result<()> {
+    let length = length.min(model.size().saturating_sub(offset));
+    if length == 0 {
+        return Ok(());
+    }
     let (first, count) = (offset / u64::from(SECTOR), length / u64::from(SECTOR));
     let token =
         model.begin_write(2 * value, first, count, value, offset.is_multiple_of(4096) && length <= 64 << 10);
     let bytes: Vec<u8> = (first..first + count).flat_map(|cell| content(value, cell, SECTOR)).collect();
-    let result = volume.write(offset, &Buffer::copy_of(&bytes).span()).await;
+    let start = volume.size() - model.size();
+    let result = volume.write(start + offset, &Buffer::copy_of(&bytes).span()).await;
     model.end_write(token, 2 * value + 1, result.is_ok());
     result
 }
@@ -127,12 +139,18 @@ pub(super) async fn perform(
             pool.snapshot_volume("v@during", 0).await?;
             write(&volume, model, 60, 8192, 64 << 10).await?;
         }
-        Swept::DeleteSnapshot => {
+        Swept::WriteOneSector => write(&volume, model, 60, 0, 512).await?,
+        Swept::DeleteInUse => {
+            drop(volume);
+            return delete_in_use(pool, model).await;
+        }
+        Swept::DeleteSnapshot | Swept::MergeAtLimit | Swept::MergeAtLimitOnShards => {
             pool.delete_volume("v@before").await?;
             while pool.volumes().await?.len() > 1 && pool.status().await?.failure.is_none() {
                 Reactor::current().sleep(Duration::from_micros(100)).await;
             }
             write(&volume, model, 60, 8192, 8192).await?;
+            write(&volume, model, 61, SIZE - 4096, 4096).await?;
         }
         Swept::Clone => {
             pool.clone_volume("v@before", "w", 0).await?;
@@ -144,8 +162,12 @@ pub(super) async fn perform(
             return Ok(());
         }
         Swept::RollBack => {
+            let snapshot = expected.snapshot.clone().unwrap_or_else(|| panic!("there is a snapshot"));
+            expected.rollback = Some(snapshot.clone());
             pool.roll_back_volume("v@before", 0).await?;
-            *model = expected.snapshot.clone().unwrap_or_else(|| panic!("there is a snapshot"));
+            // From here on what the volume held before must not come back, and what is flushed must stay.
+            expected.rollback = None;
+            *model = snapshot;
             write(&volume, model, 60, 8192, 64 << 10).await?;
         }
         Swept::TakeDriveOut => {
@@ -181,6 +203,45 @@ pub(super) async fn perform(
     volume.flush().await?;
     model.flushed(1000);
     Ok(())
+}
+
+/// Writers that open a volume which is being deleted.
+const WRITERS: u64 = 8;
+
+/// Deletes the volume while others open it and wait for its limit, and creates another one, which must stay empty.
+async fn delete_in_use(pool: &Pool, model: &mut VolumeModel) -> engine::Result<()> {
+    let limit = VolumeService { operations: 20, ..VolumeService::default() };
+    pool.set_volume_service("v", limit).await?;
+    let deleted = Rc::new(Cell::new(false));
+    let mut writers = Vec::new();
+    for number in 0..WRITERS {
+        // Nobody knows what becomes of it.
+        let _ = model.begin_write(120 + number, number * 8, 8, 60 + number, true);
+        let (pool, deleted) = (pool.clone(), deleted.clone());
+        writers.push(Reactor::current().spawn(async move {
+            Reactor::current().sleep(Duration::from_micros(1 + 40 * number)).await;
+            let Ok(volume) = pool.open_volume("v").await else { return };
+            let cells = (number * 8..number * 8 + 8).flat_map(|cell| content(60 + number, cell, SECTOR));
+            let data = Buffer::copy_of(&cells.collect::<Vec<u8>>());
+            let written = volume.attach().write(number * 4096, &data.span()).await;
+            assert!(
+                written.is_err() || !deleted.get(),
+                "a write was acknowledged after its volume's deletion"
+            );
+        }));
+    }
+    let result = pool.delete_volume("v").await;
+    deleted.set(result.is_ok());
+    if result.is_ok() {
+        while !pool.volumes().await?.is_empty() && pool.status().await?.failure.is_none() {
+            Reactor::current().sleep(Duration::from_micros(100)).await;
+        }
+        pool.create_volume("w", SIZE, SECTOR, 0).await?;
+    }
+    for writer in writers {
+        writer.await;
+    }
+    result
 }
 
 /// Flips bits on the first drive, and takes pages away, unless nothing gives them back.

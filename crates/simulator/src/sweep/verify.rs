@@ -4,15 +4,19 @@ use engine::{Pool, RepairState};
 use format::DriveState;
 use reactor::Buffer;
 
-use super::operation::SIZE;
+use super::operation::{SECTOR, SIZE};
 use super::{Expected, Swept, repaired};
+use crate::model::VolumeModel;
 use crate::run::Machine;
 
-/// All of a volume or snapshot.
-async fn read_all(pool: &Pool, name: &str) -> Result<Vec<u8>, String> {
+/// What a volume or snapshot holds of what a model covers: the last so many bytes.
+async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, String> {
     let volume = pool.open_volume(name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
-    let buffer = Buffer::new(usize::try_from(volume.size()).unwrap_or(0));
-    volume.read(0, &buffer.span()).await.map_err(|error| format!("read {name}: {error:?}"))?;
+    let buffer = Buffer::new(usize::try_from(bytes).unwrap_or(0));
+    volume
+        .read(volume.size() - bytes, &buffer.span())
+        .await
+        .map_err(|error| format!("read {name}: {error:?}"))?;
     Ok(buffer.as_slice().to_vec())
 }
 
@@ -27,7 +31,9 @@ async fn verify_snapshots(
     let (done, must_be, may_be) = match operation {
         Swept::Snapshot => (expected.done, "v@during", true),
         Swept::Clone => (expected.done, "w", true),
-        Swept::DeleteSnapshot => (false, "v@before", !expected.done),
+        Swept::DeleteSnapshot | Swept::MergeAtLimit | Swept::MergeAtLimitOnShards => {
+            (false, "v@before", !expected.done)
+        }
         Swept::RollBack => (true, "v@before", true),
         _ => return Ok(()),
     };
@@ -37,9 +43,9 @@ async fn verify_snapshots(
         (false, ..) => return Ok(()),
         (true, ..) => {}
     }
-    let bytes = read_all(pool, must_be).await?;
-    let held = expected.snapshot.as_mut().map(|model| model.adopt_after_crash(&bytes));
-    held.unwrap_or(Ok(())).map_err(|error| format!("{must_be}: {error}"))
+    let Some(model) = &mut expected.snapshot else { return Ok(()) };
+    let bytes = read_last(pool, must_be, model.size()).await?;
+    model.adopt_after_crash(&bytes).map_err(|error| format!("{must_be}: {error}"))
 }
 
 /// Opens the pool again and compares it with what may be there.
@@ -54,10 +60,15 @@ pub(super) async fn verify(
     if operation == Swept::CreateVolume && expected.done && find("w").is_none() {
         return Err("a volume that was created is gone".into());
     }
+    let deletes = matches!(operation, Swept::DeleteVolume | Swept::DeleteInUse);
+    if operation == Swept::DeleteInUse && find("w").is_some() {
+        let bytes = read_last(&pool, "w", SIZE).await?;
+        VolumeModel::new(SIZE, SECTOR).adopt_after_crash(&bytes).map_err(|error| format!("w: {error}"))?;
+    }
     let Some(info) = find("v") else {
-        return if operation == Swept::DeleteVolume { Ok(()) } else { Err("the volume is gone".into()) };
+        return if deletes { Ok(()) } else { Err("the volume is gone".into()) };
     };
-    if operation == Swept::DeleteVolume && expected.done {
+    if deletes && expected.done {
         return Err("a volume that was deleted is there".into());
     }
     match (operation, info.size) {
@@ -66,14 +77,17 @@ pub(super) async fn verify(
         (_, size) if operation != Swept::Resize && size == operation.volume_bytes() => {}
         (_, size) => return Err(format!("the volume has {size} bytes")),
     }
-    let bytes = read_all(&pool, "v").await?;
+    let bytes = read_last(&pool, "v", expected.model.size()).await?;
     let held = expected.model.adopt_after_crash(&bytes);
-    match &mut expected.snapshot {
-        // Rolled back already, or still.
-        Some(snapshot) if operation == Swept::RollBack && held.is_err() => {
-            snapshot.clone().adopt_after_crash(&bytes)?
+    match (held, expected.rollback.take()) {
+        (Err(error), Some(mut rollback)) => {
+            let held = rollback.adopt_after_crash(&bytes);
+            held.map_err(|other| {
+                format!("neither as before the rollback ({error}) nor as after it ({other})")
+            })?;
+            expected.model = rollback;
         }
-        _ => held?,
+        (held, _) => held?,
     }
     verify_snapshots(operation, &pool, &volumes, expected).await?;
     if operation == Swept::Rebuild {

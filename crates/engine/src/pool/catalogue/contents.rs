@@ -30,7 +30,47 @@ pub struct Change {
     pub data: bool,
 }
 
+/// Bytes of a volume or snapshot that are lost: reading them gives an error until they are overwritten.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostRange {
+    /// Its name; empty for the pool's own catalogue and event log.
+    pub volume: String,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many they are.
+    pub length: u64,
+}
+
 impl Catalogue {
+    /// The ranges that lost blocks are, by volume. `lost` names, for each shard, layers and their blocks.
+    pub(crate) fn locate(&self, lost: &[Vec<(LayerId, u64)>]) -> Vec<LostRange> {
+        let mut ranges: Vec<LostRange> = Vec::new();
+        for (shard, blocks) in lost.iter().enumerate() {
+            for (layer, block) in blocks {
+                let owner = self.records().find(|record| record.layer == *layer);
+                let global = match &owner {
+                    Some(record) => self.slices(record).global(shard, *block, 1),
+                    None => vec![(*block, 1)],
+                };
+                let volume = owner.map(|record| record.name).unwrap_or_default();
+                ranges.extend(global.into_iter().map(|(block, count)| LostRange {
+                    volume: volume.clone(),
+                    offset: block * BLOCK as u64,
+                    length: count * BLOCK as u64,
+                }));
+            }
+        }
+        ranges.sort();
+        ranges.dedup_by(|next, last| {
+            let follows = last.volume == next.volume && last.offset + last.length == next.offset;
+            if follows {
+                last.length += next.length;
+            }
+            follows
+        });
+        ranges
+    }
+
     async fn usage(&self, name: String, offset: u64, length: u64) -> Result<VolumeUsage> {
         let record = self.find(&name)?;
         let around = Around { above: self.above(record.layer, None), below: self.below(&record) };

@@ -6,6 +6,7 @@
 //! Must not know: how shards store anything.
 
 mod contents;
+mod retired;
 mod snapshots;
 mod spread;
 mod thick;
@@ -16,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use format::limits::{BLOCK, NAME_MAX, VOLUMES_MAX};
 use format::{FormatError, LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
@@ -29,7 +30,8 @@ use crate::events::Events;
 use crate::fair::Meter;
 use crate::shard::Shard;
 use crate::volume::{Slices, all};
-pub use contents::{Change, VolumeUsage};
+pub use contents::{Change, LostRange, VolumeUsage};
+use retired::RetiredIds;
 pub use volumes::{NewVolume, VolumeInfo};
 
 /// Between a volume's name and its snapshot's.
@@ -62,6 +64,8 @@ pub(crate) struct Catalogue {
     shards: Arc<[Home<Shard>]>,
     events: Arc<Events>,
     entries: RefCell<BTreeMap<VolumeId, Entry>>,
+    /// Numbers of deleted volumes that handles may still name, and where the search for a free number goes on.
+    retired: RefCell<RetiredIds>,
     next_layer: Cell<u32>,
     /// One change at a time.
     changing: Rc<Semaphore>,
@@ -92,6 +96,7 @@ impl Catalogue {
             shards,
             events,
             entries: RefCell::default(),
+            retired: RefCell::default(),
             next_layer: Cell::new(LayerId::FIRST_USER.get()),
             changing: Semaphore::new(1),
             untidy: Notify::default(),
@@ -215,6 +220,9 @@ impl Catalogue {
 
     fn shared(&self, id: VolumeId) -> Result<Arc<VolumeShared>> {
         match self.entries.borrow().get(&id) {
+            Some(entry) if entry.shared.gone.load(Ordering::Acquire) => {
+                Err(Error::new(ErrorKind::Busy, format!("'{}' is being deleted", entry.shared.name)))
+            }
             Some(entry) => Ok(entry.shared.clone()),
             None => Err(Error::new(ErrorKind::NotFound, format!("no volume {id}"))),
         }
@@ -245,7 +253,7 @@ impl Catalogue {
 
     fn free_id(&self) -> Result<VolumeId> {
         let entries = self.entries.borrow();
-        let free = (1..VOLUMES_MAX).map(VolumeId::new).find(|id| !entries.contains_key(id));
+        let free = self.retired.borrow_mut().next_free(|id| entries.contains_key(&id));
         free.ok_or_else(|| {
             let message = format!("a pool has at most {VOLUMES_MAX} volumes and snapshots");
             Error::new(ErrorKind::NoSpace, message)

@@ -120,7 +120,9 @@ impl Catalogue {
         }
         let id: VolumeId = record.id;
         self.on_shards(move |shard| shard.forget_volume(id)).await?;
-        self.entries.borrow_mut().remove(&id);
+        if let Some(entry) = self.entries.borrow_mut().remove(&id) {
+            self.retired.borrow_mut().retire(&entry.shared);
+        }
         self.purged.borrow_mut().remove(&id);
         Ok(())
     }

@@ -173,7 +173,7 @@ impl Catalogue {
             let at = usize::try_from(within).unwrap_or(0);
             if let Some(shard) = self.shards.get(index) {
                 let clear =
-                    move |shard: Rc<Shard>| async move { shard.write_part(volume, block, at, &span).await };
+                    move |shard: Rc<Shard>| async move { shard.write_bytes(volume, block, at, &span).await };
                 shard.call(clear).await??;
             }
         }
@@ -235,8 +235,12 @@ impl Catalogue {
             return Err(Error::new(ErrorKind::Busy, message));
         }
         record.state = VolumeState::Deleting;
-        self.store(&[&record], None).await?;
+        // Before anything is waited for: nobody opens it from here on (F5).
         shared.gone.store(true, Ordering::Release);
+        if let Err(error) = self.store(&[&record], None).await {
+            shared.gone.store(false, Ordering::Release);
+            return Err(error);
+        }
         self.keep_no_room(record.layer).await?;
         self.update(record);
         self.untidy.notify();

@@ -142,10 +142,8 @@ impl Shard {
         if !self.is_needed(job) {
             return Ok(false);
         }
-        self.rows.segments.borrow_mut().pin(job.segment.id);
-        let written = self.write_columns(job).await;
-        self.rows.segments.borrow_mut().unpin(job.segment.id);
-        written
+        let _pin = self.rows.pin(job.segment.id);
+        self.write_columns(job).await
     }
 
     fn is_needed(&self, job: &Job) -> bool {
@@ -203,11 +201,17 @@ impl Shard {
         let drives: BTreeSet<DriveIndex> = targets.map(|target| target.zone.0).collect();
         let flushes: Vec<_> =
             drives.into_iter().map(|drive| (drive, self.rows.drives.flush(drive))).collect();
+        // All of them end before a loss is reported, which may fail the pool (D2).
+        let mut failed = Vec::new();
         for (drive, flush) in flushes {
-            let Some(flush) = flush else { continue };
-            if let Err(error) = flush.await {
-                self.link.drive_failed(drive, "a flush failed", error).await?;
+            if let Some(flush) = flush
+                && let Err(error) = flush.await
+            {
+                failed.push((drive, error));
             }
+        }
+        for (drive, error) in failed {
+            self.link.drive_failed(drive, "a flush failed", error).await?;
         }
         Ok(())
     }

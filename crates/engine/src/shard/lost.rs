@@ -1,0 +1,292 @@
+//! Lost blocks: blocks of volumes that are damaged and that the other columns of their rows do not give back.
+//!
+//! Readers, the scrubber, the cleaner and repair note them as they meet them. The list outlives openings, and a block leaves it when its
+//! layer points elsewhere (it was overwritten, trimmed or deleted) or when it can be read again (a drive came back). Always true: nothing
+//! is read or written differently because of the list.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use format::limits::BLOCK;
+use format::{
+    Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, MapEntry, Row, SegmentId, Slot,
+    decode_lost, encode_lost,
+};
+use reactor::{Buffer, Notify};
+
+use super::headers::Found;
+use super::{LEAF_BLOCKS, Shard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::map::{Load, Map};
+use crate::rows::Run;
+
+/// Blocks that a shard lists at most; of more, their number is known for as long as the pool is open.
+const LISTED_MAX: usize = 16_384;
+/// Blocks of the stored list that one record changes at most.
+const STORED_AT_ONCE: usize = 16;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct LostBlocks {
+    known: RefCell<BTreeMap<(LayerId, u64), Address>>,
+    /// Those that found no place in the list.
+    unlisted: Cell<u64>,
+    /// Blocks of the stored list.
+    stored: Cell<u64>,
+    changed: Notify,
+}
+
+impl LostBlocks {
+    /// Ends a wait of the writing task.
+    pub(super) fn wake(&self) {
+        self.changed.notify();
+    }
+}
+
+/// A cell of a record that cannot be computed, and what was written there.
+pub(super) struct Written {
+    content: Content,
+    address: Address,
+}
+
+enum Content {
+    Block(LayerId, u64),
+    Node(Load),
+    Table,
+}
+
+/// What a record wrote to the cells of `row` of which `is_right` does not hold: blocks and map nodes.
+pub(super) fn written_in_row(found: &Found, row: Row, is_right: impl Fn(u8) -> bool) -> Vec<Written> {
+    let within = row.get() - found.layout.row.get();
+    let wrong = (0..found.scheme.data()).filter(|column| !is_right(*column));
+    let written = wrong.filter_map(|column| {
+        let index = u32::from(column) * found.layout.rows + within;
+        let mut left = index.checked_sub(u32::from(found.header.header_blocks))?;
+        for item in &found.header.items {
+            let count = item.payload();
+            if left >= count {
+                left -= count;
+                continue;
+            }
+            let content = match *item {
+                Item::Write { layer, block, .. } | Item::Move { layer, block, .. } => {
+                    Content::Block(layer, block.get() + u64::from(left))
+                }
+                Item::Node { layer, level, index } => Content::Node(Load { layer, level, index }),
+                Item::Table { .. } => Content::Table,
+                Item::Unmap { .. } | Item::DropLayer { .. } | Item::Merge { .. } => return None,
+            };
+            let address = Address::new(found.header.place.segment, format::Column::new(column), row);
+            return Some(Written { content, address });
+        }
+        None
+    });
+    written.collect()
+}
+
+impl Shard {
+    /// Notes a block that was lost at `address`.
+    pub(super) fn note_lost(&self, layer: LayerId, block: u64, address: Address) {
+        let lost = &self.lost;
+        let mut known = lost.known.borrow_mut();
+        if known.len() >= LISTED_MAX && !known.contains_key(&(layer, block)) {
+            lost.unlisted.set(lost.unlisted.get() + 1);
+            return;
+        }
+        if known.insert((layer, block), address) != Some(address) {
+            tracing::error!(shard = %self.identity.shard, %layer, block, %address, "a block is lost: no other column gives it back");
+            lost.changed.notify();
+        }
+    }
+
+    /// Notes the block that a failed read names, if it was damaged for good.
+    pub(super) async fn note_lost_read(&self, layer: LayerId, blocks: std::ops::Range<u64>, error: &Error) {
+        let Some(address) = error.place().address.filter(|_| error.kind() == ErrorKind::Corrupt) else {
+            return;
+        };
+        for block in blocks {
+            let look = self.look_through((layer, block, 1), |map| map.lookup_one_through(layer, block));
+            match look.await {
+                Ok((owner, entry)) if entry.address() == Some(address) => {
+                    return self.note_lost(owner, block, address);
+                }
+                Ok(_) => {}
+                // A node of the map is lost, and with it every block that it led to.
+                Err(_) => self.note_lost(layer, block, address),
+            }
+        }
+    }
+
+    /// Notes those of some cells that still hold something.
+    pub(super) async fn note_lost_cells(&self, cells: Vec<Written>) {
+        for Written { content, address } in cells {
+            match content {
+                Content::Block(layer, block) => {
+                    let heirs = self.ledger.map.borrow().heirs(layer);
+                    for layer in heirs {
+                        if self.lives_at(layer, block, address).await {
+                            self.note_lost(layer, block, address);
+                        }
+                    }
+                }
+                Content::Node(node) => self.save_node(node, address).await,
+                // What it says is in memory.
+                Content::Table if self.tables.rewrite(address) => self.log.checkpoint_due.notify(),
+                Content::Table => {}
+            }
+        }
+    }
+
+    /// No header tells what the rows of a segment from `row` on hold: looks for the blocks that live there in the whole map, and notes
+    /// those that cannot be read.
+    pub(super) async fn note_lost_behind(&self, segment: SegmentId, row: Row) {
+        let end = format::limits::LAYER_BLOCKS_MAX;
+        for layer in self.layers() {
+            let mut next = 0;
+            while let Ok(Some(leaf)) = self.walk(|map| map.next_leaf(layer, next, end)).await {
+                let first = leaf / LEAF_BLOCKS * LEAF_BLOCKS;
+                next = first + LEAF_BLOCKS;
+                let mut entries = smallvec::SmallVec::new();
+                let look = |map: &mut Map| map.lookup(layer, first, format::NODE_ENTRIES, &mut entries);
+                // Readers meet a lost node.
+                if self.walk(look).await.is_err() {
+                    continue;
+                }
+                let lives = |entry: &MapEntry| {
+                    entry.address().filter(|at| at.segment() == segment && at.row() >= row)
+                };
+                let living: Vec<_> = (first..)
+                    .zip(&entries)
+                    .filter_map(|(block, entry)| Some((block, lives(entry)?)))
+                    .collect();
+                for (block, address) in living {
+                    if !self.can_be_read(layer, block).await {
+                        self.note_lost(layer, block, address);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A map node is lost where it is stored: the next checkpoint stores it again if it is in memory.
+    async fn save_node(&self, node: Load, address: Address) {
+        match self.walk(|map| map.rewrite_node(node, address)).await {
+            Ok(true) => self.log.checkpoint_due.notify(),
+            Ok(false) => {}
+            Err(_) if node.level == 0 => {
+                let first = node.index * LEAF_BLOCKS;
+                (first..first + LEAF_BLOCKS).for_each(|block| self.note_lost(node.layer, block, address));
+            }
+            // As many blocks as nobody can count: one leaf at least.
+            Err(_) => self.lost.unlisted.set(self.lost.unlisted.get() + LEAF_BLOCKS),
+        }
+    }
+
+    /// True if a layer's block lives at `address`, or if nobody can tell.
+    async fn lives_at(&self, layer: LayerId, block: u64, address: Address) -> bool {
+        let look = self.walk(|map| map.lookup_one(layer, block)).await;
+        look.map_or(true, |entry| entry.address() == Some(address))
+    }
+
+    /// The lost blocks as they are now, and how many more there were.
+    pub(crate) async fn lost_blocks(&self) -> (Vec<(LayerId, u64)>, u64) {
+        self.forget_found(false).await;
+        let known = self.lost.known.borrow();
+        (known.keys().copied().collect(), self.lost.unlisted.get())
+    }
+
+    /// Takes blocks off the list that do not live there any more, or, if they are read again, can be read.
+    pub(super) async fn forget_found(&self, read_again: bool) {
+        let known: Vec<_> = self.lost.known.borrow().iter().map(|(key, at)| (*key, *at)).collect();
+        for ((layer, block), address) in known {
+            // The layer may have been merged into another one since.
+            let heir = self.ledger.map.borrow().heirs(layer).last().copied().unwrap_or(layer);
+            let lives = self.lives_at(heir, block, address).await;
+            let stays = lives && !(read_again && self.can_be_read(heir, block).await);
+            if stays && heir == layer {
+                continue;
+            }
+            let mut list = self.lost.known.borrow_mut();
+            list.remove(&(layer, block));
+            if stays {
+                list.insert((heir, block), address);
+            }
+            drop(list);
+            self.lost.changed.notify();
+        }
+    }
+
+    async fn can_be_read(&self, layer: LayerId, block: u64) -> bool {
+        let Ok(entry) = self.walk(|map| map.lookup_one(layer, block)).await else { return false };
+        let Slot::Block { address, crc } = entry.slot() else { return true };
+        let buffer = Buffer::new(BLOCK);
+        let _pin = self.rows.pin(address.segment());
+        self.rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.is_ok()
+    }
+
+    /// Reads the list that an earlier opening stored.
+    pub(super) async fn load_lost_blocks(&self) {
+        let mut next = 0;
+        while let Ok(Some(at)) = self.next_stored(LayerId::LOST, next, u64::from(u32::MAX)).await {
+            next = at + 1;
+            let buffer = Buffer::new(BLOCK);
+            let Ok(entry) = self.walk(|map| map.lookup_one(LayerId::LOST, at)).await else { continue };
+            let Slot::Block { address, crc } = entry.slot() else { continue };
+            let read = {
+                let _pin = self.rows.pin(address.segment());
+                self.rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await
+            };
+            match read.map(|_| decode_lost(buffer.as_slice())) {
+                Ok(Ok(listed)) => {
+                    let mut known = self.lost.known.borrow_mut();
+                    known.extend(listed.iter().map(|lost| ((lost.layer, lost.block.get()), lost.address)));
+                }
+                // What it listed is found again by whoever reads it.
+                _ => {
+                    tracing::warn!(shard = %self.identity.shard, at, "a block of the list of lost blocks cannot be read")
+                }
+            }
+        }
+        self.lost.stored.set(next);
+        self.forget_found(true).await;
+    }
+
+    /// Stores the list whenever it has changed, until the shard stops. One task a shard.
+    pub(super) async fn run_lost_writer(self: Rc<Self>) {
+        loop {
+            self.lost.changed.notified().await;
+            if self.stopping.get() {
+                return;
+            }
+            if let Err(error) = self.store_lost_blocks().await {
+                tracing::warn!(shard = %self.identity.shard, %error, "the list of lost blocks could not be stored");
+            }
+            let count = self.lost.known.borrow().len() as u64 + self.lost.unlisted.get();
+            self.link.note_lost_blocks(count).await;
+        }
+    }
+
+    async fn store_lost_blocks(&self) -> Result<()> {
+        let one = |(&(layer, block), &address): (&(LayerId, u64), &Address)| LostBlock {
+            layer,
+            block: LayerBlock::new(block),
+            address,
+        };
+        let listed: Vec<LostBlock> = self.lost.known.borrow().iter().map(one).collect();
+        let blocks: Vec<_> = (0..)
+            .zip(listed.chunks(LOST_PER_BLOCK))
+            .map(|(at, chunk)| (at, Buffer::copy_of(&encode_lost(chunk)).span()))
+            .collect();
+        let count = blocks.len() as u64;
+        for chunk in blocks.chunks(STORED_AT_ONCE) {
+            self.change_system(LayerId::LOST, chunk, &[]).await?;
+        }
+        let gone: Vec<u64> = (count..self.lost.stored.get()).collect();
+        for chunk in gone.chunks(STORED_AT_ONCE) {
+            self.change_system(LayerId::LOST, &[], chunk).await?;
+        }
+        self.lost.stored.set(count);
+        self.flush().await
+    }
+}

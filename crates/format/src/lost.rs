@@ -1,0 +1,105 @@
+//! The list of lost blocks of a shard: blocks of volumes that no column gives back. Blocks of a layer of its own in each shard.
+//!
+//! A reader needs none of it: reading a listed block gives an error with or without the list. It keeps the status of the pool
+//! honest over openings, until the blocks are overwritten.
+
+use crate::limits::BLOCK;
+use crate::wire::{Reader, Writer};
+use crate::{Address, FORMAT_VERSION, FormatError, LayerBlock, LayerId};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"GLST");
+const FIXED: usize = 16;
+const ENTRY_BYTES: usize = 24;
+/// Lost blocks in a block of the list.
+pub const LOST_PER_BLOCK: usize = (BLOCK - FIXED) / ENTRY_BYTES;
+
+/// A block that no column gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostBlock {
+    /// The layer that shows it.
+    pub layer: LayerId,
+    /// Its number there.
+    pub block: LayerBlock,
+    /// The cell that held it: once the layer points elsewhere, it has been overwritten.
+    pub address: Address,
+}
+
+/// A block of the list. Give at most [`LOST_PER_BLOCK`].
+pub fn encode_lost(lost: &[LostBlock]) -> Vec<u8> {
+    assert!(lost.len() <= LOST_PER_BLOCK, "lost blocks of a block");
+    let mut bytes = Vec::with_capacity(BLOCK);
+    let mut out = Writer::new(&mut bytes);
+    out.u32(MAGIC);
+    out.u32(FORMAT_VERSION);
+    out.u32(u32::try_from(lost.len()).unwrap_or(u32::MAX));
+    out.pad_to(FIXED);
+    for block in lost {
+        out.u32(block.layer.get());
+        out.u32(0);
+        out.u64(block.block.get());
+        out.u64(block.address.to_bits());
+    }
+    out.pad_to(BLOCK);
+    bytes
+}
+
+/// The lost blocks in a block of the list.
+///
+/// # Errors
+/// When it is none that a writer stores.
+pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
+    let mut input = Reader::of(block, MAGIC)?;
+    let count = input.u32()? as usize;
+    if count > LOST_PER_BLOCK {
+        return Err(FormatError::Invalid("number of lost blocks"));
+    }
+    input.raw(4)?;
+    let one = |_| {
+        let layer = LayerId::new(input.u32()?);
+        input.raw(4)?;
+        let block = LayerBlock::new(input.u64()?);
+        let address =
+            Address::from_bits(input.u64()?).ok_or(FormatError::Invalid("address of a lost block"))?;
+        Ok(LostBlock { layer, block, address })
+    };
+    (0..count).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Column, Row, SegmentId};
+
+    fn lost(count: usize) -> Vec<LostBlock> {
+        let one = |index: u32| LostBlock {
+            layer: LayerId::new(16 + index),
+            block: LayerBlock::new(u64::from(index) << 20),
+            address: Address::new(SegmentId::new(index + 1), Column::new(3), Row::new(index)),
+        };
+        (0..u32::try_from(count).unwrap()).map(one).collect()
+    }
+
+    #[test]
+    fn encoded_blocks_are_decoded() {
+        for count in [0, 1, LOST_PER_BLOCK] {
+            let bytes = encode_lost(&lost(count));
+            assert_eq!(bytes.len(), BLOCK);
+            assert_eq!(decode_lost(&bytes), Ok(lost(count)));
+        }
+    }
+
+    #[test]
+    fn invalid_blocks_are_refused() {
+        let mut bytes = encode_lost(&lost(1));
+        bytes[8..12].copy_from_slice(&u32::try_from(LOST_PER_BLOCK + 1).unwrap().to_le_bytes());
+        assert_eq!(decode_lost(&bytes), Err(FormatError::Invalid("number of lost blocks")));
+        assert_eq!(decode_lost(&[0; BLOCK]), Err(FormatError::NotOurs));
+        assert_eq!(decode_lost(&bytes[..8]), Err(FormatError::Truncated));
+    }
+
+    #[test]
+    #[should_panic(expected = "lost blocks of a block")]
+    fn more_than_fit_are_a_bug() {
+        encode_lost(&lost(LOST_PER_BLOCK + 1));
+    }
+}

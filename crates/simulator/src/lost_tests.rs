@@ -1,0 +1,147 @@
+//! Lost blocks: what is damaged beyond the scheme is named until it is overwritten, over openings.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::{ErrorKind, LostRange, Pool};
+use format::limits::SUPERBLOCK_SLOT;
+use reactor::{Buffer, Reactor};
+
+use crate::model::content;
+use crate::repair_tests::{BLOCK, fill, machine, with_pool};
+use crate::run::{Machine, Setup};
+
+/// Spoils what two drives hold of volumes: each row with blocks on both is lost under one parity.
+fn spoil_two(machine: &Machine) {
+    for drive in [1, 2] {
+        let data =
+            machine.disks[drive].pages().into_iter().filter(|page| *page >= 2 * SUPERBLOCK_SLOT / BLOCK);
+        data.for_each(|page| machine.disks[drive].spoil(page));
+    }
+}
+
+/// Has the map in memory, from where its nodes can be stored again.
+async fn load_map(pool: &Pool) {
+    assert_eq!(unreadable(pool, "v").await, []);
+}
+
+/// Blocks of a volume that cannot be read.
+async fn unreadable(pool: &Pool, name: &str) -> Vec<u64> {
+    let volume = pool.open_volume(name).await.unwrap().attach();
+    let mut found = Vec::new();
+    for block in 0..volume.size() / BLOCK {
+        let buffer = Buffer::new(4096);
+        let read = volume.read(block * BLOCK, &buffer.span()).await;
+        match read {
+            Ok(()) => assert!(buffer.as_slice() == content(3, block, 4096), "block {block}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt);
+                found.push(block);
+            }
+        }
+    }
+    found
+}
+
+fn blocks_of(lost: &[LostRange], name: &str) -> Vec<u64> {
+    let of = lost.iter().filter(|range| range.volume == name);
+    of.flat_map(|range| range.offset / BLOCK..(range.offset + range.length) / BLOCK).collect()
+}
+
+async fn scrubbed(pool: &Pool) {
+    pool.start_scrub().await.unwrap();
+    pool.scrub_settled().await.unwrap();
+}
+
+fn damaged(shards: u16) -> Rc<Machine> {
+    let machine = machine(&Setup { shards, ..Setup::small("4+1", 5) }, 200 + u64::from(shards));
+    with_pool(&machine, async |pool| {
+        fill(pool, "v", 600, 3).await;
+        pool.checkpoint().await.unwrap();
+    });
+    machine
+}
+
+/// A scrub names each lost block of each volume, a later opening still does, and overwriting takes them off the list.
+#[test]
+fn lost_blocks_are_named_until_they_are_overwritten() {
+    for shards in [1, 2] {
+        let machine = damaged(shards);
+        let lost = with_pool(&machine, async |pool| {
+            assert_eq!(pool.status().await.unwrap().lost, []);
+            load_map(pool).await;
+            spoil_two(&machine);
+            scrubbed(pool).await;
+            let status = pool.status().await.unwrap();
+            let lost = unreadable(pool, "v").await;
+            assert!(lost.len() > 100, "{} blocks are lost", lost.len());
+            assert_eq!(blocks_of(&status.lost, "v"), lost);
+            lost
+        });
+        with_pool(&machine, async |pool| {
+            let status = pool.status().await.unwrap();
+            assert_eq!(blocks_of(&status.lost, "v"), lost, "the next opening knows them");
+            let volume = pool.open_volume("v").await.unwrap().attach();
+            let (first, rest) = lost.split_at(lost.len() / 2);
+            for block in first {
+                volume
+                    .write(block * BLOCK, &Buffer::copy_of(&content(3, *block, 4096)).span())
+                    .await
+                    .unwrap();
+            }
+            volume.flush().await.unwrap();
+            assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), rest);
+            assert_eq!(unreadable(pool, "v").await, rest);
+        });
+        with_pool(&machine, async |pool| {
+            pool.delete_volume("v").await.unwrap();
+            while !pool.volumes().await.unwrap().is_empty() {
+                Reactor::current().sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(pool.status().await.unwrap().lost, []);
+        });
+    }
+}
+
+/// A reader that meets a lost block has it named, without a scrub.
+#[test]
+fn a_failed_read_names_the_lost_block() {
+    let machine = damaged(1);
+    with_pool(&machine, async |pool| {
+        load_map(pool).await;
+        spoil_two(&machine);
+        let lost = unreadable(pool, "v").await;
+        assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
+    });
+}
+
+/// A lost block under a snapshot is the snapshot's, and a deleted snapshot leaves it to the volume.
+#[test]
+fn lost_blocks_follow_their_layer() {
+    let machine = damaged(1);
+    with_pool(&machine, async |pool| {
+        pool.snapshot_volume("v@s", 0).await.unwrap();
+        load_map(pool).await;
+        spoil_two(&machine);
+        scrubbed(pool).await;
+        let lost = blocks_of(&pool.status().await.unwrap().lost, "v@s");
+        assert!(!lost.is_empty());
+        pool.delete_volume("v@s").await.unwrap();
+        while pool.volumes().await.unwrap().len() > 1 {
+            Reactor::current().sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
+    });
+}
+
+/// Where nodes of the map are lost, the blocks behind them are named when they are read.
+#[test]
+fn blocks_behind_lost_map_nodes_are_named() {
+    let machine = damaged(1);
+    with_pool(&machine, async |pool| {
+        spoil_two(&machine);
+        let lost = unreadable(pool, "v").await;
+        assert!(!lost.is_empty());
+        assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
+    });
+}

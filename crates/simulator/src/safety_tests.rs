@@ -1,0 +1,218 @@
+//! Breaks of durability and isolation that were proven once, outside the states that sweep and swarm reached.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::{NewVolume, VolumeService};
+use format::DriveState;
+use format::limits::VOLUME_MAX;
+use reactor::{Buffer, Reactor};
+
+use crate::model::content;
+use crate::repair_tests::{BLOCK, fill, machine, settled, state, with_pool};
+use crate::run::{Ended, Machine, Setup, judge};
+
+fn block_of(value: u64, block: u64) -> Buffer {
+    Buffer::copy_of(&content(value, block, 4096))
+}
+
+/// Runs `work` on an open pool and cuts the power when it ends.
+fn with_pool_until_power_cut(machine: &Rc<Machine>, work: impl AsyncFnOnce(&engine::Pool)) {
+    let this = machine.clone();
+    let ended = machine.boot(async move || {
+        let (pool, _) = this.open().await.unwrap();
+        work(&pool).await;
+    });
+    assert_eq!(ended, Ended::Done(()));
+    machine.cut_power();
+}
+
+/// A merge of the last leaves of the largest volume must not write a record that an opening takes for the end of the log.
+#[test]
+fn a_merge_at_the_end_of_the_largest_volume_loses_nothing() {
+    let machine = machine(&Setup::small("2+1", 3), 31);
+    let last = VOLUME_MAX / BLOCK - 1;
+    with_pool_until_power_cut(&machine, async |pool| {
+        pool.create_volume("v", VOLUME_MAX, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("v").await.unwrap().attach();
+        volume.write(last * BLOCK, &block_of(1, last).span()).await.unwrap();
+        pool.snapshot_volume("v@s", 0).await.unwrap();
+        pool.delete_volume("v@s").await.unwrap();
+        while pool.volumes().await.unwrap().len() > 1 {
+            Reactor::current().sleep(Duration::from_millis(10)).await;
+        }
+        volume.write(0, &block_of(2, 0).span()).await.unwrap();
+        volume.flush().await.unwrap();
+    });
+    with_pool(&machine, async |pool| {
+        let volume = pool.open_volume("v").await.unwrap().attach();
+        for (block, value) in [(0, 2), (last, 1)] {
+            let buffer = Buffer::new(4096);
+            volume.read(block * BLOCK, &buffer.span()).await.unwrap();
+            assert!(buffer.as_slice() == content(value, block, 4096), "block {block} was flushed");
+        }
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// A read that is answered with an error has ended: no transfer of it reaches the reader's memory afterwards.
+#[test]
+fn a_failed_read_writes_nothing_after_its_answer() {
+    let mut failed = 0;
+    for round in 0..20 {
+        let machine = machine(&Setup::small("4+0", 4), 40 + round);
+        with_pool(&machine, async |pool| {
+            let volume = fill(pool, "v", 256, 7).await;
+            machine.disks[0].pages().into_iter().for_each(|page| machine.disks[0].spoil(page));
+            (1..4).for_each(|drive| machine.disks[drive].set_latency(1_000_000, 30_000_000));
+            machine.disks[0].set_latency(1, 2);
+            for first in (0..256).step_by(32) {
+                let buffer = Buffer::zeroed(32 * 4096);
+                let span = buffer.span();
+                if volume.read(first * BLOCK, &span).await.is_ok() {
+                    continue;
+                }
+                failed += 1;
+                span.zero();
+                Reactor::current().sleep(Duration::from_millis(100)).await;
+                drop(span);
+                assert!(
+                    buffer.as_slice().iter().all(|byte| *byte == 0),
+                    "a late transfer hit the reader's memory"
+                );
+            }
+            (0..4).for_each(|drive| machine.disks[drive].set_latency(20_000, 100_000));
+        });
+    }
+    assert!(failed > 100, "{failed} reads failed");
+}
+
+/// Writes that wait behind a limit when their volume is deleted fail, or keep it from being deleted. The next volume has
+/// none of them.
+#[test]
+fn writes_to_a_deleted_volume_land_nowhere() {
+    let machine = machine(&Setup { shards: 2, ..Setup::small("2+1", 3) }, 61);
+    machine.world.set_apart(200_000, 5);
+    for delay in (0..2_000).step_by(40) {
+        with_pool(&machine, async |pool| {
+            let wanted = NewVolume { size: 1 << 20, sector: 4096, thick: false, shards: None, now: 0 };
+            pool.create_volume_as("old", wanted).await.unwrap();
+            let limits = VolumeService { operations: 200, burst_ms: 1, ..VolumeService::default() };
+            pool.set_volume_service("old", limits).await.unwrap();
+            let client = pool.clone();
+            let writes = Reactor::current().spawn(async move {
+                Reactor::current().sleep(Duration::from_micros(delay)).await;
+                let Ok(volume) = client.open_volume("old").await else { return 0 };
+                let volume = Rc::new(volume.attach());
+                let tasks: Vec<_> = (0..40)
+                    .map(|block| {
+                        let volume = volume.clone();
+                        Reactor::current().spawn(async move {
+                            volume.write(block * BLOCK, &block_of(9, block).span()).await.is_ok()
+                        })
+                    })
+                    .collect();
+                let mut acknowledged = 0;
+                for task in tasks {
+                    acknowledged += u64::from(task.await);
+                }
+                acknowledged
+            });
+            let deleted = pool.delete_volume("old").await;
+            if deleted.is_ok() {
+                while !pool.volumes().await.unwrap().is_empty() {
+                    Reactor::current().sleep(Duration::from_millis(1)).await;
+                }
+                pool.create_volume_as("new", wanted).await.unwrap();
+                let acknowledged = writes.await;
+                assert_eq!(acknowledged, 0, "a deleted volume takes no write");
+                let new = pool.open_volume("new").await.unwrap().attach();
+                for block in 0..256 {
+                    let buffer = Buffer::new(4096);
+                    new.read(block * BLOCK, &buffer.span()).await.unwrap();
+                    assert!(
+                        buffer.as_slice().iter().all(|byte| *byte == 0),
+                        "block {block} of another volume"
+                    );
+                }
+                drop(new);
+                pool.delete_volume("new").await.unwrap();
+            } else {
+                writes.await;
+                pool.delete_volume("old").await.unwrap();
+            }
+        });
+    }
+}
+
+/// A write of whole sectors is atomic up to the size that the pool promises, wherever it begins and ends in its blocks: a power
+/// cut at any drive operation leaves all of it or nothing.
+#[test]
+fn a_write_between_block_borders_is_atomic() {
+    const OFFSET: u64 = 126_287 * 512;
+    const LENGTH: usize = 64 << 10;
+    let mut whole = [0, 0];
+    for operations in 0..360 {
+        let volatile = vec![operations % 2 == 0; 5];
+        let machine = machine(&Setup { volatile, ..Setup::small("4+1", 5) }, 70 + operations);
+        with_pool(&machine, async |pool| {
+            pool.create_volume("v", 128 << 20, 512, 0).await.unwrap();
+            let volume = pool.open_volume("v").await.unwrap().attach();
+            volume.write(OFFSET, &Buffer::copy_of(&[1; LENGTH]).span()).await.unwrap();
+            volume.flush().await.unwrap();
+        });
+        let this = machine.clone();
+        machine.boot(async move || {
+            let (pool, _) = this.open().await.unwrap();
+            let volume = pool.open_volume("v").await.unwrap().attach();
+            this.cut_after(operations / 3);
+            volume.write(OFFSET, &Buffer::copy_of(&[2; LENGTH]).span()).await.unwrap();
+            Reactor::current().sleep(Duration::from_secs(1)).await;
+        });
+        machine.cut_power();
+        with_pool(&machine, async |pool| {
+            assert!(pool.atomic_write_bytes() > LENGTH as u64);
+            let volume = pool.open_volume("v").await.unwrap().attach();
+            let buffer = Buffer::new(LENGTH);
+            volume.read(OFFSET, &buffer.span()).await.unwrap();
+            let first = buffer.as_slice()[0];
+            assert!(
+                buffer.as_slice().iter().all(|byte| *byte == first),
+                "a torn write after {operations} operations"
+            );
+            whole[usize::from(first) - 1] += 1;
+        });
+    }
+    assert!(whole[0] > 5 && whole[1] > 5, "{whole:?}: both outcomes are seen");
+}
+
+/// A read that hung on a drive before that was lost ends after the drive has come back: the drive stays.
+#[test]
+fn a_hung_read_of_an_earlier_term_does_not_lose_a_drive_again() {
+    let machine = machine(&Setup::small("2+1", 3), 120);
+    with_pool(&machine, async |pool| {
+        let volume = Rc::new(fill(pool, "v", 256, 7).await);
+        machine.disks[1].set_hang(Some(20_000_000_000));
+        let reads: Vec<_> = (0..64)
+            .map(|block| {
+                let volume = volume.clone();
+                Reactor::current().spawn(async move {
+                    let buffer = Buffer::new(4096);
+                    volume.read(block * BLOCK, &buffer.span()).await.unwrap();
+                    assert!(buffer.as_slice() == content(7, block, 4096), "block {block}");
+                })
+            })
+            .collect();
+        Reactor::current().sleep(Duration::from_secs(1)).await;
+        machine.disks[1].set_hang(None);
+        pool.fail_drive(1).await.unwrap();
+        machine.bring_back(pool, 1).await.unwrap();
+        assert_eq!(state(&settled(pool).await, 1), DriveState::Online);
+        for read in reads {
+            read.await;
+        }
+        Reactor::current().sleep(Duration::from_secs(1)).await;
+        assert_eq!(state(&settled(pool).await, 1), DriveState::Online, "an old read says nothing of it");
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}

@@ -1,0 +1,309 @@
+//! Drives that hold something else than the pool left on them: old copies, copies of others, forks, damaged superblocks.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::{ErrorKind, OpenReport, Pool, RepairState};
+use format::DriveState;
+use format::limits::SUPERBLOCK_SLOT;
+use reactor::{Buffer, Reactor};
+
+use crate::model::content;
+use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
+use crate::run::{Ended, Machine, Setup, judge};
+
+const SLOT_PAGES: u64 = SUPERBLOCK_SLOT / BLOCK;
+
+/// Boots, opens the pool, and closes it in the end; `work` gets the report of the opening.
+fn with_opened<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool, &OpenReport) -> T) -> T {
+    let this = machine.clone();
+    let ended = machine.boot(async move || {
+        let (pool, report) = this.open().await.unwrap();
+        let done = work(&pool, &report).await;
+        pool.close().await.unwrap();
+        done
+    });
+    let Ended::Done(done) = ended else { panic!("nobody cuts the power") };
+    machine.kill();
+    done
+}
+
+/// How an opening fails.
+fn refused(machine: &Rc<Machine>) -> Option<ErrorKind> {
+    let this = machine.clone();
+    let ended = machine.boot(async move || match this.open().await {
+        Ok((pool, _)) => {
+            pool.close().await.unwrap();
+            None
+        }
+        Err(error) => Some(error.kind()),
+    });
+    let Ended::Done(kind) = ended else { panic!("nobody cuts the power") };
+    kind
+}
+
+fn leave_out(machine: &Machine, drives: &[usize]) {
+    let mut absent = machine.absent.borrow_mut();
+    absent.iter_mut().enumerate().for_each(|(index, place)| *place = drives.contains(&index));
+}
+
+async fn overwrite(pool: &Pool, name: &str, value: u64) {
+    let volume = pool.open_volume(name).await.unwrap().attach();
+    for block in 0..volume.size() / BLOCK {
+        let bytes = content(value, block, 4096);
+        volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
+    }
+    volume.flush().await.unwrap();
+}
+
+/// Waits until a drive that was taken back has everything.
+async fn whole(pool: &Pool, drive: usize) {
+    for _ in 0..10_000 {
+        if state(&settled(pool).await, drive) == DriveState::Online {
+            return;
+        }
+        Reactor::current().sleep(Duration::from_millis(1)).await;
+    }
+    panic!("drive {drive} is {:?}", state(&settled(pool).await, drive));
+}
+
+/// An old copy of a drive is put back, after the pool was closed in order or has crashed: nothing on it is believed, it counts as
+/// lost until all of it is rebuilt, and then it stands in for any other drive.
+#[test]
+fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
+    for (crashed, blocks) in [(false, 400), (true, 400), (true, 40)] {
+        let machine = machine(&Setup::small("4+1", 5), 80 + blocks);
+        with_pool(&machine, async |pool| fill(pool, "v", blocks, 3).await);
+        let mut image = machine.disks[0].image();
+        if crashed {
+            let this = machine.clone();
+            let ended = machine.boot(async move || {
+                let (pool, _) = this.open().await.unwrap();
+                let volume = pool.open_volume("v").await.unwrap().attach();
+                volume.write(0, &Buffer::copy_of(&content(5, 0, 4096)).span()).await.unwrap();
+                volume.flush().await.unwrap();
+                // The superblock is the newest; what follows is in the log alone.
+                let image = this.disks[0].image();
+                overwrite(&pool, "v", 5).await;
+                image
+            });
+            let Ended::Done(newer) = ended else { panic!("nobody cuts the power") };
+            image = newer;
+            machine.cut_power();
+        } else {
+            with_pool(&machine, async |pool| overwrite(pool, "v", 5).await);
+        }
+        machine.disks[0].restore(&image);
+        let report = machine.check().unwrap();
+        assert!(report.findings.iter().any(|finding| finding.message.contains("old copy")), "{report:?}");
+        with_opened(&machine, async |pool, report| {
+            assert_eq!(report.stale, ["drive0"], "{crashed} {blocks}");
+            let status = pool.status().await.unwrap();
+            assert!(
+                matches!(state(&status, 0), DriveState::Missing | DriveState::Returning),
+                "it counts as lost: {:?}",
+                state(&status, 0)
+            );
+            whole(pool, 0).await;
+            pool.fail_drive(1).await.unwrap();
+            compare(pool, "v", 5).await;
+        });
+        judge(&machine.check().unwrap(), &[]).unwrap();
+    }
+}
+
+/// A crash at any moment while an old copy is being taken back leaves a pool that still does not believe it.
+#[test]
+fn taking_an_old_copy_back_survives_a_cut_at_every_point() {
+    for cut in (0..600).step_by(7) {
+        let machine = machine(&Setup::small("2+1", 3), 90);
+        with_pool(&machine, async |pool| fill(pool, "v", 120, 3).await);
+        let image = machine.disks[2].image();
+        with_pool(&machine, async |pool| overwrite(pool, "v", 5).await);
+        machine.disks[2].restore(&image);
+        let this = machine.clone();
+        machine.cut_after(cut);
+        machine.boot(async move || {
+            let (pool, _) = this.open().await.unwrap();
+            whole(&pool, 2).await;
+        });
+        machine.cut_power();
+        with_pool(&machine, async |pool| {
+            whole(pool, 2).await;
+            pool.fail_drive(0).await.unwrap();
+            compare(pool, "v", 5).await;
+        });
+        judge(&machine.check().unwrap(), &[]).unwrap();
+    }
+}
+
+/// A proof that halves of a pool were used apart does not age, however often one of them is opened afterwards.
+#[test]
+fn halves_that_were_used_apart_are_refused_however_often_one_was_opened_since() {
+    for openings in [1, 8, 9, 30] {
+        let machine = machine(&Setup::small("1+1", 2), 100 + openings);
+        with_pool(&machine, async |pool| fill(pool, "v", 20, 3).await);
+        leave_out(&machine, &[1]);
+        with_pool(&machine, async |pool| fill(pool, "w", 20, 8).await);
+        leave_out(&machine, &[0]);
+        for opening in 0..openings {
+            with_pool(&machine, async |pool| fill(pool, &format!("x{opening}"), 2, 9).await);
+        }
+        leave_out(&machine, &[]);
+        assert_eq!(refused(&machine), Some(ErrorKind::NotAPool), "{openings} openings");
+        leave_out(&machine, &[0]);
+        with_pool(&machine, async |pool| {
+            assert_eq!(machine.bring_back(pool, 0).await.unwrap_err().kind(), ErrorKind::Invalid);
+            compare(pool, "x0", 9).await;
+        });
+    }
+}
+
+/// A drive that was away for more openings than a superblock lists comes back as what it is: an old state of the same pool.
+#[test]
+fn a_drive_that_was_away_for_many_openings_comes_back() {
+    let machine = machine(&Setup::small("2+1", 3), 110);
+    with_pool(&machine, async |pool| fill(pool, "v", 200, 3).await);
+    leave_out(&machine, &[1]);
+    for opening in 0..12 {
+        with_pool(&machine, async |pool| overwrite(pool, "v", opening).await);
+    }
+    leave_out(&machine, &[]);
+    with_opened(&machine, async |pool, report| {
+        assert_eq!(report.returned, ["drive1"]);
+        whole(pool, 1).await;
+        pool.fail_drive(0).await.unwrap();
+        compare(pool, "v", 11).await;
+    });
+    judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// A half that was left behind while the other was used holds an old state, which only a memory beside the pool can tell.
+#[test]
+fn a_half_that_was_left_behind_is_refused_where_the_newer_state_is_known() {
+    let machine = machine(&Setup::small("1+1", 2), 111);
+    machine.memory.ask();
+    with_pool(&machine, async |pool| fill(pool, "v", 20, 3).await);
+    leave_out(&machine, &[1]);
+    with_pool(&machine, async |pool| fill(pool, "w", 20, 8).await);
+    leave_out(&machine, &[0]);
+    assert_eq!(refused(&machine), Some(ErrorKind::Stale));
+    leave_out(&machine, &[1]);
+    with_pool(&machine, async |pool| compare(pool, "w", 8).await);
+    leave_out(&machine, &[0]);
+    machine.accepts_stale.set(true);
+    with_pool(&machine, async |pool| {
+        compare(pool, "v", 3).await;
+        assert_eq!(pool.open_volume("w").await.err().unwrap().kind(), ErrorKind::NotFound);
+    });
+    // The older half is the one that is used from now on.
+    machine.accepts_stale.set(false);
+    leave_out(&machine, &[1]);
+    assert_eq!(refused(&machine), Some(ErrorKind::Stale));
+    leave_out(&machine, &[0]);
+    with_pool(&machine, async |pool| compare(pool, "v", 3).await);
+}
+
+/// The same where the newer state was made in the same opening: the drive was lost while the pool was at work.
+#[test]
+fn a_half_that_was_lost_at_work_is_refused_where_the_newer_state_is_known() {
+    let machine = machine(&Setup::small("1+1", 2), 112);
+    machine.memory.ask();
+    let this = machine.clone();
+    let ended = machine.boot(async move || {
+        let (pool, _) = this.open().await.unwrap();
+        fill(&pool, "v", 20, 3).await;
+        this.disks[1].set_dead(true);
+        fill(&pool, "w", 20, 8).await;
+    });
+    assert_eq!(ended, Ended::Done(()));
+    machine.cut_power();
+    machine.disks[1].set_dead(false);
+    leave_out(&machine, &[0]);
+    assert_eq!(refused(&machine), Some(ErrorKind::Stale));
+}
+
+/// A drive that has become smaller is missing, and says why.
+#[test]
+fn a_drive_that_shrank_counts_as_missing() {
+    for by in [1, 8 << 20] {
+        let machine = machine(&Setup::small("4+1", 5), 113);
+        with_pool(&machine, async |pool| fill(pool, "v", 400, 3).await);
+        machine.disks[3].set_size((16 << 20) - by);
+        let report = machine.check().unwrap();
+        assert!(report.findings.iter().any(|finding| finding.message.contains("smaller")), "{report:?}");
+        with_opened(&machine, async |pool, report| {
+            assert_eq!(report.shrunk.len(), 1);
+            let status = settled(pool).await;
+            assert_eq!(state(&status, 3), DriveState::Missing);
+            assert_ne!(status.repair.state, RepairState::Whole);
+            compare(pool, "v", 3).await;
+        });
+    }
+}
+
+/// A copy of one drive in another's place is not used, whichever is given first; the other drive is missing.
+#[test]
+fn a_copy_of_another_drive_is_not_used() {
+    for (original, replaced) in [(1, 0), (0, 1), (4, 2)] {
+        let machine = machine(&Setup::small("4+1", 5), 114);
+        with_pool(&machine, async |pool| fill(pool, "v", 400, 3).await);
+        machine.disks[replaced].restore(&machine.disks[original].image());
+        with_opened(&machine, async |pool, report| {
+            assert_eq!(report.copies, [format!("drive{replaced}")]);
+            assert_eq!(state(&settled(pool).await, replaced), DriveState::Missing);
+            compare(pool, "v", 3).await;
+        });
+        assert!(
+            machine
+                .check()
+                .unwrap()
+                .findings
+                .iter()
+                .any(|finding| finding.message.contains("copy of another"))
+        );
+    }
+}
+
+/// A superblock copy that is destroyed is noticed and rewritten, whichever of the two it is.
+#[test]
+fn a_destroyed_superblock_copy_is_noticed_and_rewritten() {
+    for slot in [0, 1] {
+        let machine = machine(&Setup::small("4+1", 5), 115);
+        with_pool(&machine, async |pool| fill(pool, "v", 400, 3).await);
+        for page in machine.disks[2].pages().into_iter().filter(|page| page / SLOT_PAGES == slot) {
+            machine.disks[2].flip(page, 100);
+        }
+        let report = machine.check().unwrap();
+        let noticed = report.damaged_superblocks.len() + report.findings.len();
+        assert_eq!(noticed, 1, "slot {slot}: {report:?}");
+        with_opened(&machine, async |pool, report| {
+            let noticed = report.damaged_superblocks.len() + report.stale.len();
+            assert_eq!((noticed, report.uncertain), (1, false), "slot {slot}: {report:?}");
+            whole(pool, 2).await;
+            compare(pool, "v", 3).await;
+        });
+        judge(&machine.check().unwrap(), &[]).unwrap();
+        with_opened(&machine, async |_, report| {
+            assert!(report.damaged_superblocks.is_empty() && report.stale.is_empty());
+        });
+    }
+}
+
+/// The newest superblock has rotted on the only drive that is there: the opening says that a newer state may be lost.
+#[test]
+fn a_rotten_newest_superblock_on_the_last_drive_is_reported() {
+    let machine = machine(&Setup::small("1+1", 2), 116);
+    with_pool(&machine, async |pool| fill(pool, "v", 20, 3).await);
+    leave_out(&machine, &[1]);
+    with_pool(&machine, async |pool| fill(pool, "w", 20, 8).await);
+    let image = machine.disks[0].image();
+    let mut uncertain = 0;
+    for slot in [0, 1] {
+        machine.disks[0].restore(&image);
+        let pages = machine.disks[0].pages().into_iter().filter(|page| page / SLOT_PAGES == slot);
+        pages.for_each(|page| assert!(machine.disks[0].flip(page, 9)));
+        uncertain += with_opened(&machine, async |_, report| u32::from(report.uncertain));
+    }
+    assert_eq!(uncertain, 2);
+}

@@ -1,0 +1,192 @@
+//! More losses and more damage than the scheme bears: errors are what is expected then, and never wrong data.
+//!
+//! Drives that are lost come back as they were, with what they had flushed: so is the pool afterwards. What is damaged stays so, and ends
+//! the life: what was closed in order is read once more then, and answers with what was last written, or with an error.
+
+use std::rc::Rc;
+
+use engine::{ErrorKind, Pool};
+use reactor::Buffer;
+
+use super::Life;
+use super::plan::Op;
+use crate::disk::Faults;
+use crate::model::VolumeModel;
+use crate::run::Ended;
+use crate::stretch::Stretched;
+
+/// What has happened to drives beyond what the scheme bears.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Excess {
+    #[default]
+    Nothing,
+    /// More drives are lost. They come back as they were.
+    Lost,
+    /// What more drives hold is damaged, for good.
+    Damaged,
+}
+
+/// The first page behind the superblocks of a drive.
+const FIRST_DATA_PAGE: u64 = 1024;
+
+impl Excess {
+    /// What any operation may return then.
+    pub(super) fn explains(self) -> &'static [ErrorKind] {
+        match self {
+            Self::Nothing => &[],
+            Self::Lost => &[ErrorKind::PoolFailed, ErrorKind::Io, ErrorKind::Corrupt],
+            Self::Damaged => &[ErrorKind::PoolFailed, ErrorKind::Io, ErrorKind::Corrupt],
+        }
+    }
+
+    /// True if a run goes on with such operations. What lasts beyond the damage cannot be judged any more.
+    pub(super) fn allows(self, op: Op) -> bool {
+        let goes_on = matches!(
+            op,
+            Op::Write
+                | Op::Read
+                | Op::Flush
+                | Op::Zero
+                | Op::Discard
+                | Op::Extents
+                | Op::Checkpoint
+                | Op::Scrub
+                | Op::Rest
+        );
+        self == Self::Nothing || goes_on
+    }
+}
+
+impl Life {
+    /// The drives of the pool that are in use, in random order; `None` where that is not known.
+    async fn used_drives(&self, pool: &Pool) -> Option<Vec<usize>> {
+        let status = pool.status().await.ok()?;
+        let in_use = status.drives.iter().filter(|drive| drive.state.is_in_use());
+        let mut drives: Vec<usize> = in_use.map(|drive| usize::from(drive.index)).collect();
+        for at in (1..drives.len()).rev() {
+            drives.swap(at, usize::try_from(self.extra.below(at as u64 + 1)).unwrap_or(0));
+        }
+        Some(drives)
+    }
+
+    /// Lets one drive more die than the scheme bears.
+    pub(super) async fn lose_too_many(&self, pool: &Pool) {
+        let Some(drives) = self.used_drives(pool).await else { return };
+        self.count(|stats| stats.excess_losses += 1);
+        self.excess.set(Excess::Lost);
+        for drive in drives.into_iter().take(self.plan.parity() + 1) {
+            self.say(|| format!("drive {drive} dies, with more than may be lost"));
+            self.machine.disks.get(drive).into_iter().for_each(|disk| disk.set_dead(true));
+            self.pause(1_000).await;
+        }
+    }
+
+    /// All drives are plugged in again. From now on they behave: what the first of them missed is being completed.
+    pub(super) fn bring_all_back(&self) {
+        self.excess.set(Excess::Nothing);
+        self.drives_kept_all.set(false);
+        self.victims.borrow_mut().clear();
+        self.machine.disks.iter().filter(|disk| disk.is_dead()).for_each(|disk| disk.plug_in());
+        let members = self.machine.members().len();
+        self.machine.absent.borrow_mut().iter_mut().take(members).for_each(|absent| *absent = false);
+    }
+
+    /// Damages some of what more drives hold than the scheme bears. They are slow besides: what is under way to them takes its time.
+    pub(super) async fn damage_too_much(&self, pool: &Pool) {
+        let Some(drives) = self.used_drives(pool).await else { return };
+        self.count(|stats| stats.excess_damage += 1);
+        self.excess.set(Excess::Damaged);
+        let least = self.plan.parity() + 1;
+        let count = least + usize::try_from(self.extra.below(3)).unwrap_or(0);
+        let one_in = *self.extra.choose(&[2, 8, 40]);
+        self.say(|| format!("a page in {one_in} of drives {:?} is damaged", drives.iter().take(count)));
+        for (at, drive) in drives.into_iter().enumerate() {
+            let Some(disk) = self.machine.disks.get(drive) else { continue };
+            let is_victim = self.victims.borrow().contains(&drive);
+            let faults = if is_victim { self.plan.faults } else { Faults::default() };
+            disk.set_faults(Faults { stall: *self.extra.choose(&[0, 5, 50]), ..faults });
+            let pages = disk.pages().into_iter().filter(|page| at < count && *page >= FIRST_DATA_PAGE);
+            for page in pages.filter(|_| self.extra.once_in(one_in)) {
+                match self.extra.once_in(2) {
+                    true => disk.spoil(page),
+                    false => _ = disk.flip(page, usize::try_from(self.extra.below(32_768)).unwrap_or(0)),
+                }
+            }
+        }
+    }
+
+    /// Reads what can be read of a damaged pool.
+    pub(super) fn after_damage(self: &Rc<Self>) -> Result<(), String> {
+        let life = self.clone();
+        let ended = self.machine.boot(async move || {
+            life.retune();
+            let pool = match life.machine.open().await {
+                Ok((pool, _)) => pool,
+                Err(error) if is_refusal(error.kind()) => {
+                    life.say(|| format!("the damaged pool is not opened: {error:?}"));
+                    return Ok(());
+                }
+                Err(error) => return Err(format!("open, of a damaged pool: {error:?}")),
+            };
+            life.read_damaged(&pool).await?;
+            let closed = pool.close().await;
+            life.say(|| format!("the damaged pool is closed: {closed:?}"));
+            life.failed()
+        });
+        self.machine.kill();
+        match ended {
+            Ended::Done(result) => result?,
+            Ended::Cut => return Err("nobody cuts the power".into()),
+        }
+        let report = self.machine.check();
+        self.say(|| format!("check of a damaged pool: {report:?}"));
+        Ok(())
+    }
+
+    /// Compares every block that is given out.
+    async fn read_damaged(&self, pool: &Pool) -> Result<(), String> {
+        let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
+        let unsure =
+            |name: &str| self.uncertain.borrow().contains(name) || self.undecided.borrow().contains_key(name);
+        let (volumes, snapshots) = (self.volumes.borrow().clone(), self.snapshots.borrow().clone());
+        for (name, model) in volumes.iter().chain(&snapshots).filter(|(name, _)| !unsure(name)) {
+            let is_there = found.iter().any(|info| info.name == *name && !info.deleting);
+            match is_there {
+                true => self.compare_damaged(pool, name, model).await?,
+                false if self.closed.get() => return Err(format!("{name} is gone from a damaged pool")),
+                false => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn compare_damaged(&self, pool: &Pool, name: &str, model: &VolumeModel) -> Result<(), String> {
+        let volume = pool.open_volume(name).await.map_err(|error| format!("open {name}: {error:?}"))?;
+        let volume = Stretched::new(volume.attach(), self.plan.stretch);
+        let mut offset = 0;
+        while offset < volume.size().min(model.size()) {
+            let length = (volume.size() - offset).min(64 << 10);
+            let buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
+            let read = volume.read(offset, &buffer.span()).await;
+            let first = offset / u64::from(model.sector);
+            match read {
+                Ok(()) if self.closed.get() => model.check_read(first, buffer.as_slice(), u64::MAX, u64::MAX),
+                Ok(()) => model.check_own(first, buffer.as_slice()),
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+                    self.count(|stats| stats.unreadable += 1);
+                    Ok(())
+                }
+                Err(error) => Err(format!("{error:?}")),
+            }
+            .map_err(|message| format!("{name}, of a damaged pool: {message}"))?;
+            self.answered.watch(format!("read of {name} at {offset}"), buffer)?;
+            offset += length;
+        }
+        self.answered.check()
+    }
+}
+
+/// How an opening may refuse drives that are damaged beyond what the scheme bears.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NotAPool)
+}

@@ -1,0 +1,78 @@
+//! What a run of the swarm did, counted for the summary.
+
+/// What a run did, for the summary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Operations on volumes.
+    pub operations: u64,
+    /// Operations of drives.
+    pub drive_operations: u64,
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Kills of the process.
+    pub kills: u64,
+    /// Drives lost.
+    pub lost_drives: u64,
+    /// Records replayed by recoveries.
+    pub replayed: u64,
+    /// Cells completed by recoveries.
+    pub completed: u64,
+    /// Writes refused for want of space.
+    pub no_space: u64,
+    /// Blocks that the cleaner moved.
+    pub moved: u64,
+    /// Lost drives of which everything was written elsewhere.
+    pub rebuilt: u64,
+    /// Drives that joined.
+    pub added: u64,
+    /// Drives that came back.
+    pub returned: u64,
+    /// Openings that ended with drives that err too often.
+    pub failing: u64,
+    /// Scrubs that came to their end, and what they found damaged.
+    pub scrubs: u64,
+    /// See above.
+    pub damaged: u64,
+    /// Scrubs that began by themselves, because it was time.
+    pub scheduled: u64,
+    /// Volumes that were deleted while others opened them.
+    pub deleted_in_use: u64,
+    /// Drives that hung.
+    pub hung_drives: u64,
+    /// File systems under drives that became full.
+    pub full_hosts: u64,
+    /// Times that more drives were lost than the scheme bears.
+    pub excess_losses: u64,
+    /// Times that more was damaged.
+    pub excess_damage: u64,
+    /// Reads of damaged pools that were answered with an error.
+    pub unreadable: u64,
+}
+
+impl Stats {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.drive_operations += other.drive_operations;
+        self.power_cuts += other.power_cuts;
+        self.kills += other.kills;
+        self.lost_drives += other.lost_drives;
+        self.replayed += other.replayed;
+        self.completed += other.completed;
+        self.no_space += other.no_space;
+        self.moved += other.moved;
+        self.rebuilt += other.rebuilt;
+        self.added += other.added;
+        self.returned += other.returned;
+        self.failing += other.failing;
+        self.scrubs += other.scrubs;
+        self.damaged += other.damaged;
+        self.scheduled += other.scheduled;
+        self.deleted_in_use += other.deleted_in_use;
+        self.hung_drives += other.hung_drives;
+        self.full_hosts += other.full_hosts;
+        self.excess_losses += other.excess_losses;
+        self.excess_damage += other.excess_damage;
+        self.unreadable += other.unreadable;
+    }
+}

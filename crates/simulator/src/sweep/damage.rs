@@ -1,0 +1,155 @@
+//! Every page of a pool is damaged once, on one drive more than the scheme bears.
+//!
+//! Whoever reads gets what was written, or an error, and nothing is written into his memory after that, although the other drives take
+//! their time; while the pool is in service, and when it is opened again, as far as it is.
+
+use std::time::Duration;
+
+use engine::{ErrorKind, Pool};
+use reactor::{Buffer, Reactor};
+
+use super::operation::SECTOR;
+use super::{Expected, SweepOptions, Swept, prepare, whole};
+use crate::disk::Faults;
+use crate::model::VolumeModel;
+use crate::random::mix;
+use crate::run::Machine;
+use crate::swarm::AnsweredReads;
+
+/// The operation whose pool is damaged: its volume has a snapshot below it.
+const PREPARED: Swept = Swept::Clone;
+/// The first page behind the superblocks of a drive.
+const FIRST_PAGE: u64 = 1024;
+/// Lengths of the reads, in bytes.
+const LENGTHS: [u64; 3] = [256 << 10, 16 << 10, 4096];
+
+/// What a sweep over damage did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DamageCounts {
+    /// Pages that were damaged, each on several drives.
+    pub pages: u64,
+    /// Reads that were answered with what was written.
+    pub answered: u64,
+    /// Reads that were answered with an error.
+    pub refused: u64,
+    /// Pools that could not be opened any more.
+    pub closed: u64,
+}
+
+impl DamageCounts {
+    /// Adds another one's.
+    pub fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.answered += other.answered;
+        self.refused += other.refused;
+        self.closed += other.closed;
+    }
+}
+
+/// Damages one page after the other, or every `step`th one.
+///
+/// # Errors
+/// What went wrong, and which page was damaged.
+pub fn sweep_damage(options: &SweepOptions<'_>) -> Result<DamageCounts, String> {
+    let mut counts = DamageCounts::default();
+    let (machine, _) = prepared(options, 0)?;
+    let mut pages: Vec<u64> = machine.disks.iter().flat_map(|disk| disk.pages()).collect();
+    pages.retain(|page| *page >= FIRST_PAGE);
+    pages.sort_unstable();
+    pages.dedup();
+    for page in pages.into_iter().step_by(options.step) {
+        let at = |message| format!("{options}, page {page} damaged: {message}");
+        one_page(options, page, &mut counts).map_err(at)?;
+        counts.pages += 1;
+    }
+    Ok(counts)
+}
+
+/// A pool that was closed in order, and what it holds.
+fn prepared(options: &SweepOptions<'_>, seed: u64) -> Result<(Machine, VolumeModel), String> {
+    let machine = options.machine(PREPARED, mix(seed ^ 1 << 61));
+    let mut expected = Expected::of(PREPARED, options);
+    prepare(PREPARED, &machine, &mut expected)?;
+    whole(machine.boot(async || {
+        let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
+        pool.close().await.map_err(|error| format!("close: {error:?}"))
+    }))?;
+    Ok((machine, expected.model))
+}
+
+fn one_page(options: &SweepOptions<'_>, page: u64, counts: &mut DamageCounts) -> Result<(), String> {
+    let (machine, model) = prepared(options, page)?;
+    whole(machine.boot(async || {
+        let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
+        damage(&machine, options.parity() + 1, page);
+        read_all(&pool, &model, counts).await.map_err(|message| format!("in service: {message}"))?;
+        // Whatever repair makes of it.
+        Reactor::current().sleep(Duration::from_secs(5)).await;
+        let _ = pool.close().await;
+        Ok(())
+    }))?;
+    machine.kill();
+    whole(machine.boot(async || match machine.open().await {
+        Ok((pool, _)) => {
+            read_all(&pool, &model, counts)
+                .await
+                .map_err(|message| format!("when opened again: {message}"))?;
+            let _ = pool.close().await;
+            Ok(())
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NotAPool) => {
+            counts.closed += 1;
+            Ok(())
+        }
+        Err(error) => Err(format!("open, when damaged: {error:?}")),
+    }))?;
+    machine.kill();
+    // It finds damage, or cannot read the pool at all; it does not fail otherwise.
+    match machine.check() {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NotAPool) => {
+            Ok(())
+        }
+        Err(error) => Err(format!("check: {error:?}")),
+    }
+}
+
+/// Damages a page on so many drives, which one first depends on the page; every drive is slow now and then.
+fn damage(machine: &Machine, count: usize, page: u64) {
+    let first = usize::try_from(page).unwrap_or(0) % machine.disks.len();
+    for (at, disk) in machine.disks.iter().cycle().skip(first).take(machine.disks.len()).enumerate() {
+        disk.set_faults(Faults { stall: 3, ..Faults::default() });
+        match (page + at as u64) % 2 {
+            _ if at >= count => {}
+            0 => disk.spoil(page),
+            _ => _ = disk.flip(page, usize::try_from(page * 4099).unwrap_or(0)),
+        }
+    }
+}
+
+/// Reads all of the volume in pieces of several lengths.
+async fn read_all(pool: &Pool, model: &VolumeModel, counts: &mut DamageCounts) -> Result<(), String> {
+    let volume = pool.open_volume("v").await.map_err(|error| format!("open the volume: {error:?}"))?.attach();
+    let answered = AnsweredReads::default();
+    for length in LENGTHS {
+        for offset in (0..model.size()).step_by(usize::try_from(length).unwrap_or(1)) {
+            let buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
+            let read = volume.read(offset, &buffer.span()).await;
+            match read {
+                Ok(()) => {
+                    counts.answered += 1;
+                    let first = offset / u64::from(SECTOR);
+                    model.check_read(first, buffer.as_slice(), u64::MAX, u64::MAX)?;
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+                    counts.refused += 1
+                }
+                Err(error) => return Err(format!("read at {offset}: {error:?}")),
+            }
+            answered.watch(format!("read of {length} at {offset}"), buffer)?;
+        }
+    }
+    // A stalled transfer takes no longer.
+    Reactor::current().sleep(Duration::from_secs(1)).await;
+    answered.check()
+}
