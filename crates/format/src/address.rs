@@ -149,3 +149,7 @@ impl fmt::Debug for MapEntry {
         fmt::Debug::fmt(&self.slot(), f)
     }
 }
+
+#[cfg(test)]
+#[path = "address_tests.rs"]
+mod tests;

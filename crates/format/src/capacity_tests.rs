@@ -79,9 +79,13 @@ fn where_the_limits_lie() {
     assert_eq!(shard_segments_max(1, 5, 4 * largest), 2_399_416);
     assert_eq!(shard_segments_max(1, 32, 31 * largest), 471_550);
     assert_eq!(RECENT_SEGMENTS_MAX / ANEW_PART, 24);
-    // Recent segments bind where they are small: 24 of 128 blocks of payload, less 64 for indexes
+    // Recent segments bind where they are small: 24 of 128 blocks of payload, less 76 for indexes
     // and root.
-    assert_eq!(shard_segments_max(1, 2, 256), (24 * 128 - 64 - 12) * 102);
+    assert_eq!(shard_segments_max(1, 2, 256), (24 * 128 - 76) * 102);
+    // The same by zones: 32 rows of 4 data columns, two shards, five columns of a segment.
+    let small = shard_segments_max(2, 5, 32 * 4);
+    assert_eq!(small, (24 * 64 - 70) * 53);
+    assert_eq!(pool_zones_max(Scheme::new(4, 1).unwrap(), 2, 5, 128 << 10), 2 * 5 * u64::from(small));
     // What one shard can bear is for one shard, and a zone for each column.
     assert_eq!(
         pool_zones_max(Scheme::new(4, 1).unwrap(), 3, 5, 64 << 20),

@@ -153,3 +153,7 @@ impl DriveRecord {
         Ok(record)
     }
 }
+
+#[cfg(test)]
+#[path = "drive_tests.rs"]
+mod tests;

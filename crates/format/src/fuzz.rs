@@ -14,7 +14,7 @@ use crate::wire::Reader;
 use crate::{
     CheckpointRoot, DriveId, EventBlock, FORMAT_VERSION, FormatError, Header, PoolKey, Scheme, Superblock,
     UnverifiedHeader, UnverifiedSuperblock, VolumeRecord, decode_entries, decode_layers, decode_live,
-    decode_segments, encode_entries, encode_layers, encode_live, encode_segments,
+    decode_lost, decode_segments, encode_entries, encode_layers, encode_live, encode_lost, encode_segments,
 };
 
 ::fuzz::target!(superblock, |bytes| {
@@ -120,13 +120,15 @@ fn check_items(bytes: &[u8]) {
 ::fuzz::target!(catalogue, |bytes| {
     let [kind, rest @ ..] = bytes else { return };
     let block = block_of(rest);
-    match kind % 3 {
+    match kind % 4 {
         0 => again(&sealed_block(&block, b"GVOL"), VolumeRecord::decode, VolumeRecord::encode),
         1 => again(&sealed_block(&block, b"GEVT"), EventBlock::decode, EventBlock::encode),
+        3 => again(&sealed_block(&block, b"GLST"), decode_lost, |lost| encode_lost(lost)),
         _ => {
             let _ = VolumeRecord::decode(rest);
             let _ = EventBlock::decode(rest);
             let _ = CheckpointRoot::decode(rest);
+            let _ = decode_lost(rest);
             if let Some(scheme) = str::from_utf8(rest).ok().and_then(|text| text.parse::<Scheme>().ok()) {
                 assert_eq!(scheme.to_string().parse(), Ok(scheme));
             }

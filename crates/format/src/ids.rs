@@ -162,3 +162,7 @@ identity!(
     /// Identity of a drive within its pool, random, given when it joins.
     DriveId
 );
+
+#[cfg(test)]
+#[path = "ids_tests.rs"]
+mod tests;

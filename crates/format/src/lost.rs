@@ -3,7 +3,8 @@
 //! A reader needs none of it: reading a listed block gives an error with or without the list. It keeps the status of the pool
 //! honest over openings, until the blocks are overwritten.
 
-use crate::limits::BLOCK;
+use crate::error::assert_storable;
+use crate::limits::{BLOCK, COLUMNS_MAX, LAYER_BLOCKS_MAX, ROWS_MAX};
 use crate::wire::{Reader, Writer};
 use crate::{Address, FORMAT_VERSION, FormatError, LayerBlock, LayerId};
 
@@ -24,9 +25,31 @@ pub struct LostBlock {
     pub address: Address,
 }
 
+impl LostBlock {
+    /// Checks the demands of the format on an entry: encoding asserts them, decoding refuses what
+    /// breaks them.
+    fn check(&self) -> Result<(), FormatError> {
+        if self.layer.get() == 0 || self.block.get() >= LAYER_BLOCKS_MAX {
+            return Err(FormatError::Invalid("lost block"));
+        }
+        if self.address.column().index() >= COLUMNS_MAX || self.address.row().get() >= ROWS_MAX {
+            return Err(FormatError::Invalid("address of a lost block"));
+        }
+        Ok(())
+    }
+}
+
 /// A block of the list. Give at most [`LOST_PER_BLOCK`].
+///
+/// # Panics
+/// If there are more, or one breaks a demand of the format.
 pub fn encode_lost(lost: &[LostBlock]) -> Vec<u8> {
     assert!(lost.len() <= LOST_PER_BLOCK, "lost blocks of a block");
+    lost.iter().for_each(|one| assert_storable(one.check()));
+    write_lost(lost)
+}
+
+fn write_lost(lost: &[LostBlock]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BLOCK);
     let mut out = Writer::new(&mut bytes);
     out.u32(MAGIC);
@@ -48,7 +71,7 @@ pub fn encode_lost(lost: &[LostBlock]) -> Vec<u8> {
 /// # Errors
 /// When it is none that a writer stores.
 pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
-    let mut input = Reader::of(block, MAGIC)?;
+    let mut input = Reader::of_block_with(block, MAGIC)?;
     let count = input.u32()? as usize;
     if count > LOST_PER_BLOCK {
         return Err(FormatError::Invalid("number of lost blocks"));
@@ -60,7 +83,9 @@ pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
         let block = LayerBlock::new(input.u64()?);
         let address =
             Address::from_bits(input.u64()?).ok_or(FormatError::Invalid("address of a lost block"))?;
-        Ok(LostBlock { layer, block, address })
+        let lost = LostBlock { layer, block, address };
+        lost.check()?;
+        Ok(lost)
     };
     (0..count).map(one).collect()
 }
@@ -68,6 +93,7 @@ pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::assert_both;
     use crate::{Column, Row, SegmentId};
 
     fn lost(count: usize) -> Vec<LostBlock> {
@@ -95,6 +121,20 @@ mod tests {
         assert_eq!(decode_lost(&bytes), Err(FormatError::Invalid("number of lost blocks")));
         assert_eq!(decode_lost(&[0; BLOCK]), Err(FormatError::NotOurs));
         assert_eq!(decode_lost(&bytes[..8]), Err(FormatError::Truncated));
+    }
+
+    #[test]
+    fn entries_lie_within_the_limits() {
+        let check = |accepted, layer, block, column: usize, row| {
+            let address = Address::new(SegmentId::new(1), Column::new(column as u8), Row::new(row));
+            let lost = vec![LostBlock { layer: LayerId::new(layer), block: LayerBlock::new(block), address }];
+            assert_both(accepted, &lost, &write_lost(&lost), || encode_lost(&lost), decode_lost);
+        };
+        check(true, 16, LAYER_BLOCKS_MAX - 1, COLUMNS_MAX - 1, ROWS_MAX - 1);
+        check(false, 16, LAYER_BLOCKS_MAX, 0, 0);
+        check(false, 16, 0, COLUMNS_MAX, 0);
+        check(false, 16, 0, 0, ROWS_MAX);
+        check(false, 0, 0, 0, 0);
     }
 
     #[test]

@@ -216,3 +216,14 @@ fn header_blocks_are_1_to_8() {
         assert_eq!(parsed(blocks), Err(FormatError::Invalid("header length")), "{blocks}");
     }
 }
+
+#[test]
+fn a_record_has_header_and_payload_blocks() {
+    let write = Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count: 1000 };
+    let (header, _) = written(&place(), &[write], 1000);
+    assert_eq!((header.header_blocks, header.payload_blocks(), header.blocks()), (2, 1000, 1002));
+    // 96 bytes in front, 4 for each block.
+    for (items, payload, blocks) in [(0, 0, 1), (0, 1000, 1), (0, 1001, 2), (4000, 0, 1), (4001, 0, 2)] {
+        assert_eq!(header_blocks_for(items, payload), blocks, "{items} {payload}");
+    }
+}

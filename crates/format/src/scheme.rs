@@ -96,3 +96,7 @@ impl fmt::Debug for Scheme {
         write!(f, "Scheme({self})")
     }
 }
+
+#[cfg(test)]
+#[path = "scheme_tests.rs"]
+mod tests;

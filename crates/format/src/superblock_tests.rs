@@ -136,3 +136,11 @@ fn a_fork_is_told_from_an_old_state_however_many_openings_later() {
     old.lineage[0].nonce += 1;
     assert!(!newer.accounts_for(&old, drive));
 }
+
+#[test]
+fn drives_are_found_by_number_and_keys_are_not_shown() {
+    let superblock = sample();
+    assert_eq!(superblock.drive(DriveIndex::new(4)), superblock.drives.get(4));
+    assert_eq!(superblock.drive(DriveIndex::new(5)), None);
+    assert_eq!(format!("{:?}", superblock.key), "PoolKey(..)");
+}

@@ -223,3 +223,28 @@ fn entries_that_no_writer_stores_are_refused() {
     bytes[15] = 1;
     assert_eq!(MapEntry::from_bytes(bytes), None);
 }
+
+#[test]
+fn columns_hold_what_was_written_to_them() {
+    let zone = Some((DriveIndex::new(1), ZoneIndex::new(2)));
+    let misses = SegmentColumn { zone, missing_from: Row::new(9) };
+    assert!(misses.holds(Row::new(8)) && !misses.holds(Row::new(9)));
+    let whole = SegmentColumn::whole(DriveIndex::new(1), ZoneIndex::new(2));
+    assert!(whole.holds(Row::new(ROWS_MAX - 1)) && !SegmentColumn::hole().holds(Row::new(0)));
+    assert!(!SegmentColumn { zone: None, missing_from: Row::new(9) }.holds(Row::new(0)));
+    let segment = segment(1, 5);
+    assert_eq!(segment.column(Column::new(4)), segment.columns.get(4));
+    assert_eq!(segment.column(Column::new(5)), None);
+}
+
+#[test]
+fn tables_are_counted_and_recent_segments_bounded() {
+    assert_eq!(TableCounts { segments: 3, live: 50, layers: 700 }.total(), 753);
+    assert_eq!([2, 5, 32].map(segments_per_block), [102, 53, 10]);
+    // Three quarters of 2 MiB, 32 bytes and 12 for each column: 192 at most.
+    assert_eq!(recent_segments_max(1, 2), 192);
+    assert_eq!(recent_segments_max(0, 2), 192);
+    assert_eq!(recent_segments_max(20, 32), 192);
+    assert_eq!(recent_segments_max(21, 32), 1_572_864 / 408 / 21);
+    assert_eq!(recent_segments_max(64, 32), 60);
+}
