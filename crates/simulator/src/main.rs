@@ -5,11 +5,14 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use simulator::swarm::{Operations, Stats, run_seed};
 use simulator::sweep::{
-    ALL, DamageCounts, Swath, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_full_hosts,
+    ALL, DamageCounts, Swath, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_forks,
+    sweep_full_hosts,
 };
 
 /// What the sweep over damaged pages is called among the operations.
 const DAMAGE: &str = "Damage";
+/// What the sweep over halves of a pool that were used apart is called.
+const FORK: &str = "Fork";
 
 /// Simulated drives, power cuts and faults against the storage engine.
 #[derive(Parser)]
@@ -90,7 +93,7 @@ fn say_what_the_engine_says() {
 fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let start = Instant::now();
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
-    let (mut sum, mut damage) = (Swath::default(), DamageCounts::default());
+    let (mut sum, mut damage, mut forks) = (Swath::default(), DamageCounts::default(), 0);
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
         let options = SweepOptions { outcomes, ..SweepOptions::new(scheme, drives) };
         for operation in ALL {
@@ -103,16 +106,21 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
             println!("{options} {DAMAGE}: {counts:?}");
             damage.add(&counts);
         }
+        if is_wanted(FORK) {
+            let pairs = sweep_forks(&options).map_err(anyhow::Error::msg)?;
+            println!("{options} {FORK}: {pairs} pairs of halves used apart");
+            forks += pairs;
+        }
     }
     anyhow::ensure!(
-        sum.cuts + damage.pages > 0,
-        "there is no such operation; they are {ALL:?}, and {DAMAGE}"
+        sum.cuts + damage.pages + forks > 0,
+        "there is no such operation; they are {ALL:?}, {DAMAGE} and {FORK}"
     );
     let Swath { cuts, failures, full_hosts } = sum;
     let (pages, seconds) = (damage.pages, start.elapsed().as_secs_f64());
     println!(
         "sweep: {cuts} power cuts, {failures} failures of writes and flushes, {full_hosts} full hosts, {pages} damaged \
-         pages in {seconds:.1} s, nothing lost"
+         pages, {forks} forks in {seconds:.1} s, nothing lost"
     );
     Ok(())
 }

@@ -9,6 +9,7 @@ mod end;
 mod errors;
 mod excess;
 mod extras;
+mod halves;
 mod members;
 mod opening;
 mod plan;
@@ -110,7 +111,7 @@ pub fn run_seed(seed: u64, operations: Operations, verbose: bool) -> Result<Stat
     let extra = Random::new(mix(seed ^ 0xE87A));
     let mut plan = plan::plan(&random, &later);
     if operations == Operations::All {
-        plan::add_extras(&mut plan, &extra);
+        plan::add_extras(&mut plan, &Random::new(mix(seed ^ 0x91A7)));
     }
     if verbose {
         println!("{plan:?}");
@@ -180,6 +181,9 @@ impl Life {
             Ended::Done(Err(error)) => return Err(format!("create: {error:?}")),
             Ended::Cut => return Err("create ran into a power cut".into()),
         }
+        if self.plan.extras.as_ref().is_some_and(|extras| extras.remembers) {
+            self.machine.memory.ask();
+        }
         for victim in &self.plan.victims {
             if let Some(disk) = self.machine.disks.get(*victim) {
                 disk.set_faults(self.plan.faults);
@@ -195,7 +199,8 @@ impl Life {
             }
             self.check()?;
         }
-        self.clone().end()
+        self.clone().end()?;
+        self.use_halves_apart()
     }
 
     /// Opens, verifies, works, and ends one way or another.

@@ -7,6 +7,7 @@
 
 mod damage;
 mod failing;
+mod fork;
 mod full;
 mod members;
 mod operation;
@@ -18,6 +19,7 @@ use format::DriveState;
 
 pub use self::damage::{DamageCounts, sweep_damage};
 pub use self::failing::sweep_failures;
+pub use self::fork::sweep_forks;
 pub use self::full::sweep_full_hosts;
 pub use self::operation::{ALL, Swept};
 use self::operation::{SECTOR, parsed};

@@ -9,7 +9,9 @@ use reactor::{Buffer, Reactor, Span};
 use crate::model::content;
 use crate::run::{Ended, Machine, Setup};
 use crate::swarm::{Operations, run_seed};
-use crate::sweep::{ALL, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_full_hosts};
+use crate::sweep::{
+    ALL, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_forks, sweep_full_hosts,
+};
 
 /// Seeds that failed once, kept so that they never do again.
 const REGRESSIONS: [u64; 1] = [12_338];
@@ -178,6 +180,16 @@ fn every_operation_survives_a_full_host() {
         }
     }
     assert!(full_hosts > 0, "nothing asks for space: the sweep means nothing");
+}
+
+#[test]
+fn halves_that_were_used_apart_are_never_put_together() {
+    for (scheme, drives) in [("1+1", 2), ("2+2", 4)] {
+        match sweep_forks(&SweepOptions::new(scheme, drives)) {
+            Ok(pairs) => assert!(pairs > 0, "{scheme} bears that half of {drives} drives are missing"),
+            Err(message) => panic!("{message}"),
+        }
+    }
 }
 
 #[test]

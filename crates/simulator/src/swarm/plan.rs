@@ -99,6 +99,10 @@ pub(super) struct Extras {
     pub(super) sizes_at_limits: bool,
     /// A pool that was closed may be opened again by the same process.
     pub(super) reopens: bool,
+    /// In the end two halves of the drives are opened apart from each other, so often each.
+    pub(super) halves: Option<[u64; 2]>,
+    /// The newest state is kept beside the drives, and openings of an older one are refused.
+    pub(super) remembers: bool,
 }
 
 /// A seed's plan.
@@ -247,6 +251,8 @@ pub(super) fn add_extras(plan: &mut Plan, random: &Random) {
         retunes: random.once_in(2),
         sizes_at_limits: random.once_in(3),
         reopens: random.once_in(2),
+        halves: random.once_in(2).then(|| [random.between(1, 20), random.between(1, 20)]),
+        remembers: random.once_in(2),
     };
     if excess == Some(Extra::LoseTooMany) {
         // What a drive forgot or garbled before cannot be told from what is lost with the others.

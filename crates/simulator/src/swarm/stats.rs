@@ -47,6 +47,8 @@ pub struct Stats {
     pub excess_damage: u64,
     /// Reads of damaged pools that were answered with an error.
     pub unreadable: u64,
+    /// Pools of which two halves were used apart.
+    pub used_apart: u64,
 }
 
 impl Stats {
@@ -74,5 +76,6 @@ impl Stats {
         self.excess_losses += other.excess_losses;
         self.excess_damage += other.excess_damage;
         self.unreadable += other.unreadable;
+        self.used_apart += other.used_apart;
     }
 }

@@ -1,0 +1,79 @@
+//! The last of a life: two halves of the drives are used apart from each other, and must not be put together any more.
+
+use std::rc::Rc;
+
+use engine::ErrorKind;
+use format::DriveState;
+
+use super::Life;
+use crate::disk::Faults;
+use crate::run::Ended;
+
+impl Life {
+    /// Opens each half of the drives as often as the plan says, if the scheme bears that the other is missing; then both together.
+    pub(super) fn use_halves_apart(self: &Rc<Self>) -> Result<(), String> {
+        let Some(extras) = &self.plan.extras else { return Ok(()) };
+        // What a drive forgot or garbled would be missed together with the other half.
+        let keeps_all = Faults { stall: 0, fail_write: 0, ..self.plan.faults } == Faults::default();
+        let Some(openings) = extras.halves.filter(|_| keeps_all) else { return Ok(()) };
+        let members = self.machine.members();
+        let is_settled = |state| matches!(state, DriveState::Online | DriveState::Removed);
+        let online = (0..members.len())
+            .filter(|index| members.get(*index).is_some_and(|member| member.state == DriveState::Online));
+        let online: Vec<usize> = online.collect();
+        let (first, second) = online.split_at(online.len() / 2);
+        let is_borne = second.len() <= self.plan.parity() && first.len() as u64 >= self.data_columns();
+        if !is_borne || !members.iter().all(|member| is_settled(member.state)) {
+            return Ok(());
+        }
+        self.count(|stats| stats.used_apart += 1);
+        for disk in &self.machine.disks {
+            disk.set_faults(Faults::default());
+            disk.plug_in();
+        }
+        let [of_first, of_second] = openings;
+        (0..of_first).try_for_each(|_| self.open_half(first))?;
+        if extras.remembers {
+            self.give(second);
+            self.must_be_refused(ErrorKind::Stale, "the half that was not used last")?;
+        }
+        self.machine.accepts_stale.set(true);
+        (0..of_second).try_for_each(|_| self.open_half(second))?;
+        self.give(&online);
+        self.must_be_refused(ErrorKind::NotAPool, &format!("halves that were opened {openings:?} times"))?;
+        // Either is as it was left.
+        [first, second].into_iter().try_for_each(|half| self.open_half(half))
+    }
+
+    fn must_be_refused(&self, kind: ErrorKind, what: &str) -> Result<(), String> {
+        match self.machine.boot(async || self.machine.open().await.map(|_| ())) {
+            Ended::Done(Err(error)) if error.kind() == kind => Ok(()),
+            Ended::Done(result) => Err(format!("{what}: {result:?}")),
+            Ended::Cut => Err("nobody cuts the power".into()),
+        }
+    }
+
+    /// Opens the pool with a half of its drives, and closes it or leaves it as it is.
+    fn open_half(&self, half: &[usize]) -> Result<(), String> {
+        self.give(half);
+        let opened = self.machine.boot(async || {
+            self.retune();
+            let (pool, _) = self.machine.open().await?;
+            if self.extra.once_in(2) { pool.close().await } else { Ok(()) }
+        });
+        match self.extra.once_in(2) {
+            true => self.machine.kill(),
+            false => self.machine.cut_power(),
+        }
+        match opened {
+            Ended::Done(result) => result.map_err(|error| format!("drives {half:?} alone: {error:?}")),
+            Ended::Cut => Err("nobody cuts the power".into()),
+        }
+    }
+
+    /// The machine has just these drives.
+    fn give(&self, drives: &[usize]) {
+        let mut absent = self.machine.absent.borrow_mut();
+        absent.iter_mut().enumerate().for_each(|(index, absent)| *absent = !drives.contains(&index));
+    }
+}
