@@ -159,7 +159,8 @@ impl Machine {
         &self.setup.scheme
     }
 
-    fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
+    /// The drives that are there, as the engine takes them.
+    pub fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
         let present = self.disks.iter().zip(self.absent.borrow().clone()).filter(|(_, absent)| !absent);
         present.map(|(disk, _)| disk.source()).collect()
     }
