@@ -4,8 +4,10 @@
 //! is not, if whoever started it is killed in between.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -55,7 +57,8 @@ impl Place {
         }
         let place = std::env::temp_dir().join(format!("gabion-bench-{}-{name}", std::process::id()));
         std::fs::write(&note, place.display().to_string()).map_err(|error| at(&note, error))?;
-        std::fs::create_dir(&place).map_err(|error| at(&place, error))?;
+        // What is there already was made by somebody else: its sockets would be his.
+        DirBuilder::new().mode(0o700).create(&place).map_err(|error| at(&place, error))?;
         Ok(Self(place))
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use export::nbd::{Limits, Server};
 use export::{MemoryExports, MemoryVolume};
-use reactor::{Backend, Clock, Listener, Platform, Reactor, SystemClock};
+use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, SystemClock};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -39,7 +39,7 @@ fn main() -> Outcome {
     reactor.run(async {
         let listener = match at.parse::<SocketAddr>() {
             Ok(address) => Listener::bind_tcp(&platform, address)?,
-            Err(_) => Listener::bind_unix(&platform, &at)?,
+            Err(_) => Listener::bind_unix(&platform, &at, Access::OWNER)?,
         };
         let server = Server::new(exports, Limits::default());
         let listening = server.clone();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -58,6 +59,10 @@ fn what_was_kept_is_found_and_an_interrupted_run_leaves_nothing() {
     assert!(said.contains("4k random read, one drive lost"), "{said}");
     assert!(said.contains("gabion serve --socket"), "{said}");
     assert!(directory.join("results/report.json").exists());
+    for made in ["", "drives", "results"] {
+        let mode = std::fs::metadata(directory.join(made)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{made}");
+    }
 
     let output = run(&mut quickstart(&directory, &[]));
     assert_eq!(output.status.code(), Some(1));
@@ -81,6 +86,19 @@ fn what_was_kept_is_found_and_an_interrupted_run_leaves_nothing() {
     assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
     assert!(said.contains("took away what an earlier run") && said.contains("interrupted"), "{said}");
     assert!(!directory.exists(), "{said}");
+}
+
+#[test]
+fn a_directory_in_which_others_may_write_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("shared");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let output = run(&mut quickstart(&directory, &[]));
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("other users may write in it"), "{said}");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
 }
 
 #[test]

@@ -50,7 +50,9 @@ pub use error::{IoError, IoErrorKind};
 pub use executor::{Reactor, Rest, Task, Yield};
 pub use file::{DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file};
 pub use memory::{Memory, MemoryDrive};
-pub use net::{DetachedStream, Listener, NetError, NetErrorKind, Peer, Stream};
+pub use net::{
+    Access, DetachedStream, Listener, NetError, NetErrorKind, Peer, SocketFile, Stream, bind_unix,
+};
 pub use patience::Patience;
 pub use platform::{Backend, Platform, PlatformError, UnknownBackend};
 pub use prefetch::prefetch;

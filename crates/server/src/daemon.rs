@@ -56,7 +56,8 @@ pub fn serve(config: &Config) -> Result<()> {
 async fn run(config: &Config) -> Result<()> {
     // Before anything that takes long, so that a signal meanwhile is not lost.
     let mut signals = Signals::listen()?;
-    let (socket, listener) = patiently(|| ApiSocket::bind(&config.socket)).await?;
+    let access = config.export_access()?;
+    let (socket, listener) = patiently(|| ApiSocket::bind(&config.socket, access)).await?;
     let (services, state_lock) = start(config).await?;
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(answer(listener, services.clone(), stopped));

@@ -4,12 +4,13 @@
 //! only one daemon uses a state directory.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use reactor::Access;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -104,8 +105,7 @@ impl State {
             )
             .hint("--state-dir names another directory")
         };
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(directory).map_err(|error| failed("make files", error))?;
+        Access::OWNER.make_directories(directory).map_err(|error| failed("make files", error))?;
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         let lock = options.open(directory.join("lock")).map_err(|error| failed("make files", error))?;

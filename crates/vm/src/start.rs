@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::Mode;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 
@@ -153,6 +154,8 @@ pub fn write_seed(store: &Store, machine: &Machine) -> Result<Option<PathBuf>> {
 fn spawn((command, environment): Invocation<'_>, log: &Path) -> Result<Child> {
     let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(log);
     let file = file.map_err(|error| Error::file(log, &error))?;
+    // QEMU gives its sockets and the log of the console no modes of its own.
+    let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let spawned = Command::new(&command.program)
         .args(&command.arguments)
         .envs(environment.iter().cloned())
@@ -162,6 +165,7 @@ fn spawn((command, environment): Invocation<'_>, log: &Path) -> Result<Child> {
         // What is typed at this terminal is not for the machine.
         .process_group(0)
         .spawn();
+    rustix::process::umask(umask);
     spawned.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             Error::new(ErrorKind::NotFound, format!("there is no '{}' on the PATH", command.program))
@@ -238,5 +242,24 @@ fn tie_one(thread: u32, cpus: &CpuList) -> Result<()> {
             Err(Error::new(ErrorKind::Invalid, format!("a machine cannot run on processors {cpus}: {error}"))
                 .hint("'gabion vm topology' shows those that there are; --pin chooses"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_qemu_makes_is_its_users_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let made = home.path().join("made");
+        let arguments = vec!["-c".into(), "umask; : > \"$0\"".into(), made.clone().into_os_string()];
+        let command = crate::qemu::Command { program: "sh".into(), arguments };
+        let before = rustix::process::umask(Mode::empty());
+        let mut child = spawn((&command, &[]), &home.path().join("log")).unwrap();
+        let after = rustix::process::umask(before);
+        assert!(child.wait().unwrap().success());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&made).unwrap().permissions());
+        assert_eq!((mode & 0o777, after), (0o600, Mode::empty()));
     }
 }

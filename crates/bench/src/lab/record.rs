@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use reactor::Access;
 use serde::{Deserialize, Serialize};
 
 use super::LabError;
@@ -96,7 +97,7 @@ impl Lab {
     /// Writes it down, so that a crash leaves the old record or the new one.
     pub(super) fn save(&self) -> Result<(), LabError> {
         let home = home(&self.name);
-        std::fs::create_dir_all(&home).map_err(|error| LabError::file(&home, error))?;
+        Access::OWNER.make_directories(&home).map_err(|error| LabError::file(&home, error))?;
         let (file, new) = (home.join(FILE), home.join("lab.json.new"));
         let bytes = serde_json::to_vec_pretty(self)
             .map_err(|source| LabError::Record { path: file.clone(), source })?;

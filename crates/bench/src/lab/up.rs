@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use reactor::Access;
 use rustix::fs::FallocateFlags;
 use rustix::mount::MountFlags;
 use serde::{Deserialize, Serialize};
@@ -122,7 +123,7 @@ fn room(plan: &LabPlan) -> Result<(), LabError> {
 
 fn make(plan: &LabPlan, lab: &mut Lab, stop: &AtomicBool) -> Result<(), LabError> {
     let directory = lab.directory.clone();
-    std::fs::create_dir_all(&directory).map_err(|error| LabError::file(&directory, error))?;
+    Access::OWNER.make_directories(&directory).map_err(|error| LabError::file(&directory, error))?;
     if lab.in_memory {
         mount_memory(&directory, u64::from(plan.drives) * plan.drive_bytes)?;
     }

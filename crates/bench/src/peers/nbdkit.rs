@@ -1,5 +1,7 @@
 //! nbdkit with its file plugin: each drive exported by itself, through the page cache, which the plugin cannot leave out.
 
+use reactor::Access;
+
 use crate::leftover::Place;
 use crate::load::Target;
 use crate::program::{Server, command};
@@ -30,7 +32,7 @@ impl Nbdkit {
         let place = Place::new(wish.folder, &self.given.name)?;
         // One server shows the files of a folder, by their names.
         let (drives, socket) = (place.path().join("drives"), place.path().join("nbd.sock"));
-        std::fs::create_dir(&drives)?;
+        Access::OWNER.make_directories(&drives)?;
         let mut spots = Vec::new();
         for (number, drive) in wish.drives.iter().enumerate() {
             std::os::unix::fs::symlink(drive, drives.join(format!("d{number}")))?;

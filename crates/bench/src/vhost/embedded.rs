@@ -16,7 +16,7 @@ use engine::{AttachedVolume, DriveSource, NewVolume};
 use export::vhost::{Disk, Server};
 use export::{Extent, OpenError, VolumeError, VolumeErrorKind};
 use futures_channel::oneshot;
-use reactor::{Backend, Clock, Listener, Platform, Reactor, Remote, Span, SystemClock};
+use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Span, SystemClock};
 
 use super::VhostError;
 use super::usage::Worker;
@@ -180,7 +180,8 @@ async fn serve_here(
         pool.create_volume_as(&name, wanted).await?;
         let volume = pool.open_volume(&name).await?;
         let place = Place { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
-        let listener = Listener::bind_unix(&platform(), &place.socket).map_err(std::io::Error::other)?;
+        let listener =
+            Listener::bind_unix(&platform(), &place.socket, Access::OWNER).map_err(std::io::Error::other)?;
         let reactors = place.reactors.clone();
         let server = Server::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
         Reactor::current().spawn(server.listen(listener)).detach();

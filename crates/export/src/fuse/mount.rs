@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use reactor::Access;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -71,13 +72,13 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    /// Mounts a file at `place`, whose directory is made if need be.
+    /// Mounts a file at `place`, whose directory is made with the rights of `access` if it does not exist.
     ///
     /// # Errors
     /// When something is in the way, or the system does not let us.
-    pub(super) fn new(place: &Path, name: &str, read_only: bool) -> Result<Self, MountError> {
+    pub(super) fn new(place: &Path, access: Access, name: &str, read_only: bool) -> Result<Self, MountError> {
         clear(place)?;
-        make_place(place)?;
+        make_place(place, access)?;
         let mounted = mount(place, name, read_only);
         if mounted.is_err() {
             forget_place(place);
@@ -186,9 +187,10 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 }
 
 /// Makes the empty file that is mounted on. One that is there already is ours, if it is empty.
-fn make_place(place: &Path) -> Result<(), MountError> {
+fn make_place(place: &Path, access: Access) -> Result<(), MountError> {
     if let Some(directory) = place.parent() {
-        std::fs::create_dir_all(directory)
+        access
+            .make_directories(directory)
             .map_err(|error| MountError::io("make the directory", directory, &error))?;
     }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(place) {

@@ -23,21 +23,21 @@ fn mounts_are_found_by_their_place() {
 fn what_lies_at_a_place_is_left_alone_unless_it_is_ours() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("deep/er/file");
-    make_place(&place).unwrap();
+    make_place(&place, Access::OWNER).unwrap();
     // One that a daemon has left behind.
-    make_place(&place).unwrap();
+    make_place(&place, Access::OWNER).unwrap();
     clear(&place).unwrap();
     forget_place(&place);
     assert!(!place.exists());
     std::fs::write(&place, "precious").unwrap();
-    assert_eq!(make_place(&place).unwrap_err().kind(), MountErrorKind::Occupied);
+    assert_eq!(make_place(&place, Access::OWNER).unwrap_err().kind(), MountErrorKind::Occupied);
     forget_place(&place);
     assert_eq!(std::fs::read(&place).unwrap(), b"precious");
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(directory.path().join("elsewhere"), &link).unwrap();
-    assert_eq!(make_place(&link).unwrap_err().kind(), MountErrorKind::Occupied);
+    assert_eq!(make_place(&link, Access::OWNER).unwrap_err().kind(), MountErrorKind::Occupied);
     let below = place.join("file");
-    let refusal = make_place(&below).unwrap_err();
+    let refusal = make_place(&below, Access::OWNER).unwrap_err();
     assert!(refusal.to_string().contains("cannot make the directory"), "{refusal}");
 }
 

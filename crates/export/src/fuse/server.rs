@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use fuser::{Config, Notifier, Session, SessionACL};
-use reactor::Home;
+use reactor::{Access, Home};
 
 use super::credit::Credit;
 use super::file::File;
@@ -28,6 +28,8 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 pub struct Options {
     /// Where it is seen.
     pub place: PathBuf,
+    /// The users who may enter the directory that is made for it.
+    pub access: Access,
     /// What the table of mounts calls it.
     pub name: String,
     /// Refuse writes.
@@ -56,11 +58,11 @@ impl Server {
     /// # Errors
     /// When it cannot be mounted there.
     pub fn start<V: Volume + 'static>(file: Home<File<V>>, options: Options) -> Result<Self, MountError> {
-        let Options { place, name, read_only, opens } = options;
+        let Options { place, access, name, read_only, opens } = options;
         let (credit, opens) = (Arc::new(Credit::default()), Arc::new(Opens::new(opens)));
         let since = SystemTime::now();
         let kernel = Kernel { file, credit: credit.clone(), opens: opens.clone(), read_only, since };
-        let mut mount = Mount::new(&place, &name, read_only)?;
+        let mut mount = Mount::new(&place, access, &name, read_only)?;
         let Some(device) = mount.take_device() else { unreachable!("a new mount has its device") };
         let served = serve(kernel, device, &place);
         if served.is_err() {

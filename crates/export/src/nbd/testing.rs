@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use reactor::{Backend, Clock, Listener, Platform, Reactor, Stream, SystemClock};
+use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Stream, SystemClock};
 
 /// Runs `test` on each backend, with both ends of a connection.
 pub(super) fn on_each_backend<F: Future<Output = ()>>(test: impl Fn(Stream, Stream) -> F) {
@@ -14,7 +14,7 @@ pub(super) fn on_each_backend<F: Future<Output = ()>>(test: impl Fn(Stream, Stre
         reactor.run(async {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("socket");
-            let listener = Listener::bind_unix(&platform, &path).unwrap();
+            let listener = Listener::bind_unix(&platform, &path, Access::OWNER).unwrap();
             let client = Stream::connect_unix(&platform, &path).await.unwrap();
             test(client, listener.accept().await.unwrap()).await;
         });

@@ -6,20 +6,23 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use reactor::Access;
+
 use super::error::{DeviceError, DeviceErrorKind};
 
 /// Where links of ours lead.
 const TARGETS: &str = "/dev/ublkb";
 
-/// Makes a link, in place of one that leads to another device.
+/// Makes a link, in place of one that leads to another device. Its directory is made with the rights of `access` if it does
+/// not exist.
 ///
 /// # Errors
 /// When something else is there, or the system does not let us.
-pub(super) fn make(link: &Path, device: &Path) -> Result<(), DeviceError> {
+pub(super) fn make(link: &Path, access: Access, device: &Path) -> Result<(), DeviceError> {
     let failed =
         |doing: &str, error: &io::Error| DeviceError::system(&format!("{doing} {}", link.display()), error);
     if let Some(above) = link.parent() {
-        std::fs::create_dir_all(above).map_err(|error| failed("make the directory of", &error))?;
+        access.make_directories(above).map_err(|error| failed("make the directory of", &error))?;
     }
     match std::fs::read_link(link) {
         Ok(target) if target.to_string_lossy().starts_with(TARGETS) => {
@@ -51,8 +54,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let link = home.path().join("fast/vm01");
         let [first, second] = ["/dev/ublkb0", "/dev/ublkb1"].map(Path::new);
-        make(&link, first).unwrap();
-        make(&link, second).unwrap();
+        make(&link, Access::OWNER, first).unwrap();
+        make(&link, Access::OWNER, second).unwrap();
         assert_eq!(std::fs::read_link(&link).unwrap(), second);
         remove(&link, first);
         assert!(link.is_symlink(), "that is another one's");
@@ -63,7 +66,7 @@ mod tests {
                 "file" => std::fs::write(&link, "precious").unwrap(),
                 _ => symlink("/dev/sda", &link).unwrap(),
             }
-            let refused = make(&link, first).unwrap_err();
+            let refused = make(&link, Access::OWNER, first).unwrap_err();
             assert_eq!(refused.kind(), DeviceErrorKind::Occupied);
             std::fs::remove_file(&link).unwrap();
         }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use reactor::{Backend, Home, IoError, Platform, Reactor, Remote};
+use reactor::{Access, Backend, Home, IoError, Platform, Reactor, Remote};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -51,6 +51,8 @@ pub struct Options {
     pub mark: u64,
     /// A link to it is made here.
     pub link: PathBuf,
+    /// The users who may enter the directory that is made for the link.
+    pub access: Access,
     /// Refuse writes.
     pub read_only: bool,
     /// Bytes.
@@ -128,7 +130,7 @@ impl<V: Volume + 'static> Server<V> {
         let server = Self::new(control, info.id, &options.link);
         let started = server.start_queues(&info, source, reactors).and_then(|()| {
             server.control.start(info.id).map_err(|error| DeviceError::kernel("start a device", error))?;
-            link::make(&server.link, &server.path())
+            link::make(&server.link, options.access, &server.path())
         });
         if let Err(error) = started {
             server.end();
@@ -155,7 +157,7 @@ impl<V: Volume + 'static> Server<V> {
         if size != options.size {
             server.resized(options.size);
         }
-        if let Err(error) = link::make(&server.link, &shown) {
+        if let Err(error) = link::make(&server.link, options.access, &shown) {
             // Whoever uses the device does so already.
             tracing::warn!(%error, "there is no link to a device");
         }

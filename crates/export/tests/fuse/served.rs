@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use export::MemoryVolume;
 use export::fuse::{self, MountError, MountErrorKind, Options, Server};
 use futures_channel::oneshot;
-use reactor::{Clock, Home, ParkDriver, Reactor, SystemClock};
+use reactor::{Access, Clock, Home, ParkDriver, Reactor, SystemClock};
 use tempfile::TempDir;
 
 /// Longer than anything takes, on any machine.
@@ -65,7 +65,9 @@ impl Served {
         let (reactor, (volume, file)) = start_reactor(sector);
         let opens = Arc::new(AtomicU64::new(0));
         let place = directory.path().join("pool/a volume");
-        let options = Options { place, name: "pool/a volume".into(), read_only, opens: opens.clone() };
+        let access = Access::OWNER;
+        let options =
+            Options { place, access, name: "pool/a volume".into(), read_only, opens: opens.clone() };
         let server = Arc::new(applies(Server::start(file, options))?);
         Some(Self { server, volume, opens, _reactor: reactor, directory })
     }

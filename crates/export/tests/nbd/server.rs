@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use export::nbd::{End, Limits, Reserve, Stop, accept, serve_connection};
 use export::{MemoryExports, MemoryVolume};
-use reactor::{Backend, Clock, Listener, Platform, Reactor, Remote, Stream, SystemClock};
+use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Stream, SystemClock};
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -188,7 +188,7 @@ fn run(
     let reactor = Reactor::new(platform.clone(), clock);
     FIXTURE.set(Some(fixture.clone()));
     reactor.run(async {
-        let local = Listener::bind_unix(&platform, path).unwrap();
+        let local = Listener::bind_unix(&platform, path, Access::OWNER).unwrap();
         let tcp = Listener::bind_tcp(&platform, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let address = tcp.local_address().unwrap();
         for listener in [local, tcp] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use export::nbd::{End, Limits, Server as NbdServer};
 use export::{MemoryExports, MemoryVolume};
-use reactor::{Backend, Clock, Listener, Platform, Reactor, SystemClock};
+use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, SystemClock};
 
 use crate::client::*;
 use crate::server::{PATIENCE, on_each_backend, with_limits};
@@ -158,7 +158,7 @@ fn start(
         exports.insert("disk", "", &disk);
         reactor.run(async {
             let server = NbdServer::new(exports, limits);
-            let listener = Listener::bind_unix(&platform, &at).unwrap();
+            let listener = Listener::bind_unix(&platform, &at, Access::OWNER).unwrap();
             let listening = server.clone();
             reactor.spawn(async move { listening.listen(listener).await }).detach();
             ready.send(()).unwrap();

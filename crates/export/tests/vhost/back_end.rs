@@ -11,7 +11,7 @@ use std::time::Duration;
 use export::vhost::{Disk, Server};
 use export::{Extent, MemoryVolume, OpenError, OpenErrorKind, Volume, VolumeError};
 use futures_channel::oneshot;
-use reactor::{Backend, Clock, Home, Listener, Platform, Reactor, Remote, Span, SystemClock};
+use reactor::{Access, Backend, Clock, Home, Listener, Platform, Reactor, Remote, Span, SystemClock};
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
@@ -216,7 +216,7 @@ impl BackEnd {
         let server = on(&remotes[0], move |reactor| {
             let volume = Rc::new(MemoryVolume::new(inside.options.size, inside.options.sector));
             inside.home.set(Home::settle(reactor, volume)).ok().unwrap();
-            let listener = Listener::bind_unix(&inside.platform(), &bound).unwrap();
+            let listener = Listener::bind_unix(&inside.platform(), &bound, Access::OWNER).unwrap();
             let server = Server::new(inside);
             reactor.spawn(server.clone().listen(listener)).detach();
             Home::settle(reactor, server)

@@ -2,6 +2,8 @@
 //!
 //! Always true: only a directory that a quickstart made, which its marker tells, is ever taken away.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -53,11 +55,14 @@ impl Place {
             std::fs::remove_dir_all(&directory)
                 .with_context(|| format!("taking away what is left in {}", directory.display()))?;
         }
-        std::fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+        private_directories()
+            .create(&directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        check_private(&directory)?;
         let place = Self { directory, kept: false };
         place.mark(false)?;
         for folder in ["drives", "results"] {
-            std::fs::create_dir(place.path(folder)).with_context(|| place.show(folder))?;
+            private_directories().create(place.path(folder)).with_context(|| place.show(folder))?;
         }
         Ok((place, found))
     }
@@ -118,6 +123,27 @@ impl Drop for Place {
             eprintln!("gabion: {} is left behind: {error}", self.directory.display());
         }
     }
+}
+
+/// Makes directories that only this user may enter: the sockets in them give access to data.
+fn private_directories() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder
+}
+
+/// Refuses a directory in which another user could put something in the place of a socket or a drive.
+fn check_private(directory: &Path) -> Result<()> {
+    let metadata = std::fs::symlink_metadata(directory)
+        .with_context(|| format!("looking at {}", directory.display()))?;
+    let is_own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+    if is_own && metadata.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let message = format!("{} exists, and other users may write in it", directory.display());
+    Err(Error::new(ErrorKind::Denied, message)
+        .hint("choose another place with --dir, or 'chmod 700' this one if it is yours")
+        .into())
 }
 
 fn look(directory: &Path, fresh: bool) -> Result<Found> {

@@ -109,7 +109,12 @@ impl Home {
     }
 
     pub(crate) fn start_with(&self, more: &[&str]) -> Daemon<'_> {
-        let mut child = self.serve(more).stderr(Stdio::piped()).spawn().unwrap();
+        self.start_by(self.serve(more))
+    }
+
+    /// Starts a daemon by this command, and waits until it has opened what it opens.
+    pub(crate) fn start_by(&self, mut serve: Command) -> Daemon<'_> {
+        let mut child = serve.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let (ready, readiness) = mpsc::channel();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -1,6 +1,7 @@
 //! The real daemon as a child process, driven by the real command line, on file drives.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
+mod access;
 mod bad_input;
 mod commands;
 mod config;

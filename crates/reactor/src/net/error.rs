@@ -7,8 +7,12 @@ use rustix::io::Errno;
 /// The kinds of failure that callers tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NetErrorKind {
-    /// Somebody listens there already, or a file of that name is no socket.
+    /// Another process listens there, or is about to.
     InUse,
+    /// A file of that name is no socket.
+    NotASocket,
+    /// The path is longer than the 107 bytes that a socket's may have.
+    PathTooLong,
     /// Nobody listens there.
     Refused,
     /// The path, address or network does not exist here.
@@ -35,6 +39,7 @@ impl NetError {
         use NetErrorKind as Kind;
         let kind = match errno {
             Errno::ADDRINUSE => Kind::InUse,
+            Errno::NAMETOOLONG => Kind::PathTooLong,
             Errno::CONNREFUSED => Kind::Refused,
             Errno::NOENT | Errno::NOTDIR | Errno::ADDRNOTAVAIL | Errno::NETUNREACH => Kind::NotFound,
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Kind::Denied,
@@ -42,6 +47,10 @@ impl NetError {
             _ => Kind::Other,
         };
         Self { kind, address: address.to_string(), operation, source: errno.into() }
+    }
+
+    pub(super) fn with_kind(self, kind: NetErrorKind) -> Self {
+        Self { kind, ..self }
     }
 
     /// The kind, for control flow.

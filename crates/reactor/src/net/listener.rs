@@ -1,26 +1,23 @@
 //! Sockets that take connections.
 //!
-//! Always true: a Unix socket's file is replaced only if nobody listens behind it, and removed only by whom it belongs
-//! to. Two processes that start at once cannot both get the name.
+//! Always true: a dropped listener ends its accept, and removes the file of a Unix socket.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
+use super::access::Access;
 use super::error::NetError;
 use super::stream::Stream;
+use super::unix::{BACKLOG, SocketFile, bind_unix};
 use crate::operation::{Accepted, Operation};
 use crate::target::Target;
 use crate::{IoError, IoErrorKind, Platform};
-
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
 
 /// A socket that takes connections on one reactor.
 pub struct Listener {
@@ -49,16 +46,20 @@ impl Listener {
         Self::new(platform, bind().map_err(failed)?, None).map_err(failed)
     }
 
-    /// Listens for connections of this machine's processes at `path`. A file left there by a listener that is gone is
-    /// replaced.
+    /// Listens at `path` for connections of this machine's processes, of those users whom `access` admits. A file left
+    /// there by a listener that is gone is replaced.
     ///
     /// # Errors
-    /// When somebody listens there, or something other than a socket lies there.
-    pub fn bind_unix(platform: &Rc<Platform>, path: impl AsRef<Path>) -> Result<Self, NetError> {
+    /// As [`bind_unix`].
+    pub fn bind_unix(
+        platform: &Rc<Platform>,
+        path: impl AsRef<Path>,
+        access: Access,
+    ) -> Result<Self, NetError> {
         let path = path.as_ref();
-        let failed = |errno| NetError::new(errno, path.display(), "listen on");
-        let (socket, file) = bind_path(path).map_err(failed)?;
-        Self::new(platform, socket, Some(file)).map_err(failed)
+        let (socket, file) = bind_unix(path, access)?;
+        Self::new(platform, socket, Some(file))
+            .map_err(|errno| NetError::new(errno, path.display(), "listen on"))
     }
 
     fn new(platform: &Rc<Platform>, socket: OwnedFd, file: Option<SocketFile>) -> Result<Self, Errno> {
@@ -97,7 +98,7 @@ impl Listener {
 
     /// Where it listens, if that is a Unix socket.
     pub fn path(&self) -> Option<&Path> {
-        self.file.as_ref().map(|file| file.path.as_path())
+        self.file.as_ref().map(SocketFile::path)
     }
 }
 
@@ -110,69 +111,6 @@ impl Drop for Listener {
     }
 }
 
-/// The file of a Unix socket, which goes with its listener.
-struct SocketFile {
-    path: PathBuf,
-    /// Device and inode: another listener may have put its own there.
-    identity: (u64, u64),
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if identity(&self.path) == Ok(self.identity) {
-            // Somebody else's removal would do as well.
-            let _ = rustix::fs::unlink(&self.path);
-        }
-    }
-}
-
-fn identity(path: &Path) -> Result<(u64, u64), Errno> {
-    let stat = rustix::fs::lstat(path)?;
-    Ok((stat.st_dev, stat.st_ino))
-}
-
 fn new_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-}
-
-/// A socket that listens at `path`, and its file.
-fn bind_path(path: &Path) -> Result<(OwnedFd, SocketFile), Errno> {
-    let address = SocketAddrUnix::new(path)?;
-    let socket = new_socket(AddressFamily::UNIX)?;
-    // From the look at what is there until we listen, nobody else may look: a bound socket that does not listen yet
-    // looks like one left behind.
-    let _guard = lock_directory(path)?;
-    match rustix::net::bind(&socket, &address) {
-        Err(Errno::ADDRINUSE) if is_left_behind(path, &address)? => {
-            rustix::fs::unlink(path)?;
-            rustix::net::bind(&socket, &address)?;
-        }
-        result => result?,
-    }
-    let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
-    rustix::net::listen(&socket, BACKLOG)?;
-    Ok((socket, file))
-}
-
-/// Keeps other processes that do the same from the directory of `path`, until the descriptor is closed.
-fn lock_directory(path: &Path) -> Result<OwnedFd, Errno> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(directory, flags, Mode::empty())?;
-    rustix::fs::flock(&directory, FlockOperation::LockExclusive)?;
-    Ok(directory)
-}
-
-/// True if `path` is a socket behind which nobody listens.
-fn is_left_behind(path: &Path, address: &SocketAddrUnix) -> Result<bool, Errno> {
-    let stat = rustix::fs::lstat(path)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
-        return Ok(false);
-    }
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let probe = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    Ok(rustix::net::connect(&probe, address) == Err(Errno::CONNREFUSED))
 }

@@ -34,7 +34,7 @@ fn bytes_arrive_in_order_over_tcp_and_unix() {
     let directory = tempfile::tempdir().unwrap();
     on_each_backend(async |platform, _| {
         let path = directory.path().join("socket");
-        let local = Listener::bind_unix(&platform, &path).unwrap();
+        let local = Listener::bind_unix(&platform, &path, Access::OWNER).unwrap();
         assert_eq!((local.path(), local.local_address()), (Some(path.as_path()), None));
         let client = Stream::connect_unix(&platform, &path).await.unwrap();
         let server = local.accept().await.unwrap();
@@ -228,8 +228,8 @@ fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
         // The standard library's listener leaves its file.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let listener = Listener::bind_unix(&platform, &path).unwrap();
-        let refused = Listener::bind_unix(&platform, &path).err().unwrap();
+        let listener = Listener::bind_unix(&platform, &path, Access::OWNER).unwrap();
+        let refused = Listener::bind_unix(&platform, &path, Access::OWNER).err().unwrap();
         assert_eq!(refused.kind(), NetErrorKind::InUse);
         assert!(refused.address().ends_with("socket"));
         // The refusal did no harm.
@@ -241,13 +241,50 @@ fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
 }
 
 #[test]
+fn nobody_who_locks_the_directory_keeps_a_socket_from_being_bound() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("socket");
+    // Any user who may read the directory can do this.
+    let directory = std::fs::File::open(home.path()).unwrap();
+    rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let (done, outcome) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(bind_unix(&path, Access::OWNER).map(drop)));
+    let bound = outcome.recv_timeout(std::time::Duration::from_secs(20));
+    bound.expect("bound while another process has the directory locked").unwrap();
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "neither socket nor lock is left");
+}
+
+#[test]
+fn of_two_that_bind_a_name_at_once_one_is_refused_and_none_waits() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("socket");
+    let lock = std::fs::File::create(home.path().join(".socket.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert_eq!(bind_unix(&path, Access::OWNER).unwrap_err().kind(), NetErrorKind::InUse);
+    drop(lock);
+    // What a process that died left does no harm.
+    drop(bind_unix(&path, Access::OWNER).unwrap());
+    for _ in 0..50 {
+        drop(UnixListener::bind(&path).unwrap());
+        let bound: Vec<_> = std::thread::scope(|scope| {
+            let bind = || bind_unix(&path, Access::OWNER);
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let refused = bound.iter().filter_map(|bound| bound.as_ref().err());
+        assert!(refused.clone().all(|error| error.kind() == NetErrorKind::InUse), "{bound:?}");
+        assert_eq!(refused.count(), 3, "{bound:?}");
+    }
+}
+
+#[test]
 fn a_file_that_is_no_socket_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("precious");
     std::fs::write(&path, "data").unwrap();
     on_each_backend(async |platform, _| {
-        let refused = Listener::bind_unix(&platform, &path).err().unwrap();
-        assert_eq!(refused.kind(), NetErrorKind::InUse);
+        let refused = Listener::bind_unix(&platform, &path, Access::OWNER).err().unwrap();
+        assert_eq!(refused.kind(), NetErrorKind::NotASocket);
         assert_eq!(std::fs::read(&path).unwrap(), b"data");
     });
 }
@@ -257,9 +294,9 @@ fn a_listener_removes_its_own_file_only() {
     let directory = tempfile::tempdir().unwrap();
     on_each_backend(async |platform, _| {
         let path = directory.path().join("socket");
-        let listener = Listener::bind_unix(&platform, &path).unwrap();
+        let listener = Listener::bind_unix(&platform, &path, Access::OWNER).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let successor = Listener::bind_unix(&platform, &path).unwrap();
+        let successor = Listener::bind_unix(&platform, &path, Access::OWNER).unwrap();
         drop(listener);
         assert!(path.exists());
         drop(successor);
@@ -285,7 +322,8 @@ fn failures_are_told_apart() {
         let not_found = Stream::connect_unix(&platform, &missing).await.unwrap_err();
         assert_eq!(not_found.kind(), NetErrorKind::NotFound);
         let long = directory.path().join("x".repeat(200));
-        assert_eq!(Listener::bind_unix(&platform, long).err().unwrap().kind(), NetErrorKind::Other);
+        let refused = Listener::bind_unix(&platform, long, Access::OWNER).err().unwrap();
+        assert_eq!(refused.kind(), NetErrorKind::PathTooLong);
     });
 }
 
@@ -294,7 +332,7 @@ fn a_full_queue_of_connections_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     on_each_backend(async |platform, reactor| {
         let path = directory.path().join("socket");
-        let listener = Listener::bind_unix(&platform, &path).unwrap();
+        let listener = Listener::bind_unix(&platform, &path, Access::OWNER).unwrap();
         // A queue of one: the kernel lets one more in than it is told.
         rustix::net::listen(listener_fd(&listener), 0).unwrap();
         let clients: Vec<_> = (0..5)

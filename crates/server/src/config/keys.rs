@@ -72,7 +72,7 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "socket",
         value: "PATH",
-        help: "Unix socket of the API, for the other commands. Only its owner may use it.",
+        help: "Unix socket of the API, for the other commands. Only the daemon's user may connect to it (mode 0600).",
         example: "/tmp/elsewhere/gabion.sock",
         set: |config, text| set(&mut config.socket, path(text)),
         show: |config| shown_path(&config.socket),
@@ -85,6 +85,19 @@ pub const KEYS: &[Key] = &[
         example: "/tmp/elsewhere/state",
         set: |config, text| set(&mut config.state_dir, path(text)),
         show: |config| shown_path(&config.state_dir),
+    },
+    Key {
+        section: "daemon",
+        name: "export_group",
+        value: "GROUP",
+        help: "Group of the host, by name or number, whose members may use exports: sockets of NBD and vhost-user get mode \
+               0660, directories that are made for exports 0750. Without it only the daemon's user may: 0600 and 0700.",
+        example: "disk",
+        set: |config, text| set(&mut config.export_group, group(text).map(Some)),
+        show: |config| match &config.export_group {
+            Some(group) => Shown::Text(group.clone()),
+            None => Shown::Unset("only the daemon's user may use exports"),
+        },
     },
     Key {
         section: "daemon",
@@ -331,6 +344,15 @@ fn path(text: &str) -> Result<PathBuf, String> {
 
 fn shown_path(path: &std::path::Path) -> Shown {
     Shown::Text(path.to_string_lossy().into_owned())
+}
+
+fn group(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b":,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("'{text}' is not the name or number of a group"))
+    }
 }
 
 fn level(text: &str) -> Result<String, String> {

@@ -5,6 +5,7 @@
 
 mod error;
 mod file;
+mod groups;
 mod keys;
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reactor::Backend;
+use reactor::{Access, Backend};
 
 pub use error::ConfigError;
 pub use keys::{KEYS, Key};
@@ -41,6 +42,7 @@ pub enum LogFormat {
 pub struct Config {
     pub socket: PathBuf,
     pub state_dir: PathBuf,
+    pub export_group: Option<String>,
     pub log_level: String,
     pub log_format: LogFormat,
     pub threads: Option<usize>,
@@ -75,6 +77,7 @@ impl Config {
             fuse_directory: places.runtime.join(places.fuse_name),
             ublk_directory: places.runtime.join(places.ublk_name),
             state_dir: places.state,
+            export_group: None,
             log_level: "info".into(),
             log_format: LogFormat::Text,
             threads: None,
@@ -139,6 +142,16 @@ impl Config {
     /// The settings as a file that has them, with every key explained.
     pub fn to_file(&self) -> String {
         file::render(self)
+    }
+
+    /// The users who may use exports.
+    ///
+    /// # Errors
+    /// `Invalid` when this host has no such group.
+    pub(crate) fn export_access(&self) -> crate::Result<Access> {
+        self.export_group
+            .as_deref()
+            .map_or(Ok(Access::OWNER), |group| groups::find(group).map(Access::with_group))
     }
 
     /// The threads that the reactors run on.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use export::fuse::{File, MountError, MountErrorKind, Options, Server, clear};
-use reactor::{Home, Reactor};
+use reactor::{Access, Home, Reactor};
 
 use super::queues::reactors_of;
 use super::table::{Active, Manner, Name};
@@ -19,6 +19,7 @@ use crate::reactors::{Reactors, call_resident};
 /// The files that are served.
 pub(super) struct Fuse {
     directory: PathBuf,
+    access: Access,
     reactors: Arc<Reactors>,
     served: Mutex<BTreeMap<Name, Served>>,
 }
@@ -30,8 +31,8 @@ struct Served {
 }
 
 impl Fuse {
-    pub(super) fn new(config: &Config, reactors: Arc<Reactors>) -> Self {
-        Self { directory: config.fuse_directory.clone(), reactors, served: Mutex::default() }
+    pub(super) fn new(config: &Config, access: Access, reactors: Arc<Reactors>) -> Self {
+        Self { directory: config.fuse_directory.clone(), access, reactors, served: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Served>> {
@@ -73,7 +74,8 @@ impl Fuse {
         let reactor = reactor.unwrap_or_else(|| self.reactors.next());
         let file = reactor.call(settle).await?;
         let (place, opens) = (self.path(name), active.connections.clone());
-        let options = Options { place, name: name.to_string(), read_only, opens };
+        let access = self.access;
+        let options = Options { place, access, name: name.to_string(), read_only, opens };
         let there = file.clone();
         match blocking(move || Server::start(there, options)).await? {
             Ok(server) => {

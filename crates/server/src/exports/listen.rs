@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use reactor::{Listener, NetError, NetErrorKind, Reactor};
+use reactor::{Access, Listener, NetError, NetErrorKind, Reactor};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::reactors;
@@ -23,19 +23,20 @@ pub(crate) struct Purpose {
     pub(crate) flag: &'static str,
 }
 
-/// Listens on a Unix socket, whose directory is made if need be. Runs on a reactor.
+/// Listens on a Unix socket for the users whom `access` admits. The socket's directory is made for the same users if it
+/// does not exist. Runs on a reactor.
 ///
 /// # Errors
 /// When somebody serves there, or there is no place for it.
-pub(crate) async fn listen_unix(path: &Path, purpose: Purpose) -> Result<Listener> {
+pub(crate) async fn listen_unix(path: &Path, access: Access, purpose: Purpose) -> Result<Listener> {
     let platform = reactors::platform();
     if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory).map_err(|error| {
+        access.make_directories(directory).map_err(|error| {
             let message = format!("cannot make the directory {}: {error}", directory.display());
             Error::new(ErrorKind::Io, message).hint(format!("{} names another place", purpose.flag))
         })?;
     }
-    patiently(|| Listener::bind_unix(&platform, path)).await.map_err(|error| explain(&error, purpose))
+    patiently(|| Listener::bind_unix(&platform, path, access)).await.map_err(|error| explain(&error, purpose))
 }
 
 /// Listens for connections over TCP. Runs on a reactor.
@@ -67,6 +68,7 @@ fn explain(error: &NetError, purpose: Purpose) -> Error {
     let source = std::error::Error::source(error).map(|source| format!(" ({source})")).unwrap_or_default();
     let (kind, reason) = match error.kind() {
         NetErrorKind::InUse => (ErrorKind::Busy, "another daemon may serve there; "),
+        NetErrorKind::NotASocket => (ErrorKind::Busy, "the file there is no socket; "),
         NetErrorKind::Denied => (ErrorKind::Denied, ""),
         _ => (ErrorKind::Io, ""),
     };

@@ -59,13 +59,14 @@ impl Exports {
             let manner = Manner { protocol, read_only, queues, reactors };
             table.insert(Name { pool, volume }, Entry { manner, active: Err(waiting()) });
         }
-        let nbd = Nbd::start(config, reactors, &table).await?;
-        let vhost = Vhost::new(config, reactors.clone());
-        let fuse = Fuse::new(config, reactors.clone());
+        let access = config.export_access()?;
+        let nbd = Nbd::start(config, access, reactors, &table).await?;
+        let vhost = Vhost::new(config, access, reactors.clone());
+        let fuse = Fuse::new(config, access, reactors.clone());
         for name in table.names(Protocol::Fuse) {
             fuse.clear(&name).await;
         }
-        let ublk = Ublk::new(config, reactors.clone());
+        let ublk = Ublk::new(config, access, reactors.clone());
         ublk.clear(&table.names(Protocol::Ublk)).await;
         Ok(Arc::new(Self {
             table,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use export::nbd::{Limits, Server, Stop, accept};
 use export::{ListedExport, OpenError, OpenErrorKind, OpenExport};
-use reactor::{Home, Listener, Reactor, Remote, Stream};
+use reactor::{Access, Home, Listener, Reactor, Remote, Stream};
 
 use super::listen::{Purpose, listen_tcp, listen_unix};
 use super::table::{Active, Entry, Name, Table};
@@ -78,7 +78,12 @@ impl Nbd {
     ///
     /// # Errors
     /// When an address cannot be had.
-    pub(super) async fn start(config: &Config, reactors: &Reactors, table: &Arc<Table>) -> Result<Self> {
+    pub(super) async fn start(
+        config: &Config,
+        access: Access,
+        reactors: &Reactors,
+        table: &Arc<Table>,
+    ) -> Result<Self> {
         let mut servers = Vec::new();
         for remote in reactors.all() {
             let table = table.clone();
@@ -92,16 +97,16 @@ impl Nbd {
         let mut nbd =
             Self { servers, acceptor: None, socket: config.nbd_socket.clone(), addresses: Vec::new() };
         if let Some(first) = reactors.all().first() {
-            nbd.listen(first, config).await?;
+            nbd.listen(first, config, access).await?;
         }
         Ok(nbd)
     }
 
-    async fn listen(&mut self, reactor: &Remote, config: &Config) -> Result<()> {
+    async fn listen(&mut self, reactor: &Remote, config: &Config, access: Access) -> Result<()> {
         let (socket, listen, servers) =
             (config.nbd_socket.clone(), config.nbd_listen.clone(), self.servers.clone());
         let start = move || async move {
-            let listeners = bind(socket.as_deref(), &listen).await?;
+            let listeners = bind(socket.as_deref(), &listen, access).await?;
             let addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::local_address).collect();
             let stop = Stop::default();
             let deal = Rc::new(Deal { servers, next: Cell::new(0) });
@@ -208,10 +213,10 @@ impl Deal {
     }
 }
 
-async fn bind(socket: Option<&Path>, listen: &[SocketAddr]) -> Result<Vec<Listener>> {
+async fn bind(socket: Option<&Path>, listen: &[SocketAddr], access: Access) -> Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     if let Some(path) = socket {
-        listeners.push(listen_unix(path, Purpose { protocol: "NBD", flag: "--nbd-socket" }).await?);
+        listeners.push(listen_unix(path, access, Purpose { protocol: "NBD", flag: "--nbd-socket" }).await?);
     }
     for address in listen {
         listeners.push(listen_tcp(*address, Purpose { protocol: "NBD", flag: "--nbd-listen" }).await?);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use export::ublk::{DeviceError, DeviceErrorKind, Options, QUEUES_MAX, Server, Source, clear};
-use reactor::Platform;
+use reactor::{Access, Platform};
 
 use super::queues::{check_queues, chosen_reactors, reactors_of};
 use super::table::{Active, Manner, Name};
@@ -19,6 +19,7 @@ use crate::reactors::{self, Reactors};
 /// The devices that are served.
 pub(super) struct Ublk {
     directory: PathBuf,
+    access: Access,
     reactors: Arc<Reactors>,
     /// What the marks of this daemon's devices begin with.
     family: u32,
@@ -50,12 +51,12 @@ impl Source for DeviceVolume {
 }
 
 impl Ublk {
-    pub(super) fn new(config: &Config, reactors: Arc<Reactors>) -> Self {
+    pub(super) fn new(config: &Config, access: Access, reactors: Arc<Reactors>) -> Self {
         let state = std::fs::canonicalize(&config.state_dir).unwrap_or_else(|_| config.state_dir.clone());
         // The marks of other programs are mostly small numbers.
         let family = hash(state.as_os_str().as_encoded_bytes()) | 1;
         let directory = config.ublk_directory.clone();
-        Self { directory, reactors, family, served: Mutex::default() }
+        Self { directory, access, reactors, family, served: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Served>> {
@@ -123,6 +124,7 @@ impl Ublk {
         let options = Options {
             mark: self.mark(name),
             link: self.link(name),
+            access: self.access,
             read_only: manner.read_only,
             size: active.volume.size(),
             sector: active.volume.sector(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use export::OpenError;
 use export::vhost::{Disk, QUEUES_MAX, Server};
-use reactor::{Home, Platform, Reactor, Remote, Task};
+use reactor::{Access, Home, Platform, Reactor, Remote, Task};
 
 use super::listen::{Purpose, listen_unix};
 use super::queues::{check_queues, chosen_reactors, reactors_of};
@@ -31,6 +31,7 @@ const PURPOSE: Purpose = Purpose { protocol: "vhost-user", flag: "--vhost-direct
 /// The disks of virtual machines that are served.
 pub(super) struct Vhost {
     directory: PathBuf,
+    access: Access,
     reactors: Arc<Reactors>,
     /// How long a queue without requests is polled.
     poll: Duration,
@@ -108,9 +109,10 @@ impl Disk for MachineDisk {
 }
 
 impl Vhost {
-    pub(super) fn new(config: &Config, reactors: Arc<Reactors>) -> Self {
+    pub(super) fn new(config: &Config, access: Access, reactors: Arc<Reactors>) -> Self {
         let directory = config.vhost_directory.clone();
-        Self { directory, reactors, poll: config.poll, gather: config.gather, served: Mutex::default() }
+        let (poll, gather) = (config.poll, config.gather);
+        Self { directory, access, reactors, poll, gather, served: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Home<Local>>> {
@@ -156,11 +158,11 @@ impl Vhost {
             return Err(Error::new(ErrorKind::Internal, "the daemon runs no reactor"));
         };
         let (name_of_it, manner, active) = (name.clone(), manner.clone(), active.clone());
-        let (poll, gather) = (self.poll, self.gather);
+        let (poll, gather, access) = (self.poll, self.gather, self.access);
         let (disk, path) =
             (MachineDisk { name: name_of_it, manner, active, reactors, poll, gather }, self.path(name));
         let start = move || async move {
-            let listener = listen_unix(&path, PURPOSE).await?;
+            let listener = listen_unix(&path, access, PURPOSE).await?;
             let reactor = Reactor::current();
             let server = Server::new(Arc::new(disk));
             let listening = reactor.spawn(server.clone().listen(listener));

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use engine::CreateOptions;
 use format::Scheme;
 use format::limits::{DRIVES_MAX, SHARDS_MAX};
-use reactor::DriveOptions;
+use reactor::{Access, DriveOptions};
 
 use super::slot::{Status, Transition};
 use super::{OpenPool, Pools};
@@ -174,7 +174,7 @@ async fn make_files(pool: &str, request: &FileDrives, progress: &Progress) -> Re
         (0..request.count).map(|index| directory.join(format!("{pool}-{index}.drive"))).collect();
     let make = move || {
         let mut files = NewFiles { paths: Vec::new(), kept: false };
-        std::fs::create_dir_all(&directory).map_err(|error| {
+        Access::OWNER.make_directories(&directory).map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot make the directory {}: {error}", directory.display()))
                 .hint("give a directory that the daemon may write in")
         })?;

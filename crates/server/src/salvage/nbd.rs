@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use export::nbd::{Limits, Server};
 use export::{ListedExport, OpenError, OpenErrorKind, OpenExport};
-use reactor::{Home, Reactor};
+use reactor::{Access, Home, Reactor};
 
 use super::volume::ReadOnlyVolume;
 use crate::error::Result;
