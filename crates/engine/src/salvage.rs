@@ -1,4 +1,4 @@
-//! Salvage: reads what is left of a pool, whether it can be opened or not.
+//! Salvage: reads the remains of a pool, whether it can be opened or not.
 //!
 //! Parts of the pool's maps, tables and catalogue may be unreadable, more drives may be missing than the scheme bears, and records of
 //! the log may be lost. Always true: no byte is written to any drive; a block that cannot be read is an error that names the place, and
@@ -30,13 +30,13 @@ use crate::pool::{DriveSource, Shared, Tuning, Wanted, assemble, gather, plan_sh
 use crate::shard::{Candidate, Purpose, SalvageShard};
 use crate::space::Space;
 
-/// How a pool is salvaged.
+/// Options of [`salvage`].
 #[derive(Clone, Copy, Debug)]
 pub struct SalvageOptions {
-    /// Blocks are read that may be older than the newest write of them, or deleted since. The log is searched for blocks whose place
-    /// is not known otherwise.
+    /// Reads blocks that may be older than the newest write of them, or deleted since. The log is searched for blocks whose map entry
+    /// is unknown.
     pub accept_stale: bool,
-    /// Memory for the map, in bytes, all shards together. What is replayed of the log comes on top of it.
+    /// Memory for the map, in bytes, all shards together. The replayed log needs more.
     pub map_bytes: u64,
 }
 
@@ -46,7 +46,7 @@ impl Default for SalvageOptions {
     }
 }
 
-/// What is left of a pool, on the reactor that [`salvage`] ran on.
+/// The remains of a pool, on the reactor that [`salvage`] ran on.
 pub struct Salvage {
     superblock: Superblock,
     accept_stale: bool,
@@ -108,7 +108,7 @@ impl Salvage {
         self.superblock.scheme
     }
 
-    /// What was found when the pool was looked at.
+    /// The state of the pool, and the reasons why it cannot be opened.
     pub fn report(&self) -> &SalvageReport {
         &self.report
     }

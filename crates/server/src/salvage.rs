@@ -1,4 +1,4 @@
-//! A pool that is salvaged: what is left of it is listed, read and served read-only, without a daemon.
+//! A pool that is salvaged: listed, read and served read-only without a daemon.
 //!
 //! Always true: drives are opened read-only, and nothing is written to them.
 
@@ -33,13 +33,13 @@ pub struct Salvage {
 pub struct SalvagedExtent {
     /// Its length in bytes.
     pub length: u64,
-    /// What is known of it.
+    /// Its state.
     pub state: ExtentState,
     /// True if newer data may have been written there, or it may have been deleted since.
     pub stale: bool,
 }
 
-/// What is known of a stretch of a volume.
+/// The state of a stretch of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentState {
     /// It reads as zeros.
@@ -50,7 +50,7 @@ pub enum ExtentState {
     Lost,
 }
 
-/// What was read of a range of a volume.
+/// The result of a read.
 #[derive(Clone, Debug)]
 pub struct ReadPart {
     /// The bytes; zeros where they cannot be read.
@@ -60,7 +60,7 @@ pub struct ReadPart {
 }
 
 impl Salvage {
-    /// Looks at the pool on these drives. Takes long if a large map is read, or the log is searched.
+    /// Opens the pool on these drives. Takes long if the log is searched.
     ///
     /// # Errors
     /// When a drive cannot be read or is in use, or no superblock can be read.
@@ -83,19 +83,22 @@ impl Salvage {
         }
     }
 
-    /// What was found. It is not known yet what of the volumes can be read.
+    /// The report on the pool. Its volumes have no figures yet: see [`Salvage::survey`].
     pub fn report(&self) -> &Salvaged {
         &self.report
     }
 
-    /// Looks what of a volume can be read: by the map and the drives that are there, or by reading every block (`verify`). Bytes of the
-    /// volume that were looked at are counted in `passed`.
+    /// Finds the ranges of a volume that can be read: by the map and the drives that are present, or by reading every block
+    /// (`verify`). Counts the bytes that were looked at in `passed`.
     ///
     /// # Errors
     /// `NotFound`.
     pub async fn survey(&self, name: &str, verify: bool, passed: Arc<AtomicU64>) -> Result<SalvagedVolume> {
         let survey = move |volume: Rc<engine::SalvageVolume>| async move {
-            let found = volume.survey(verify, |bytes| drop(passed.fetch_add(bytes, Ordering::Relaxed))).await;
+            let count = |bytes| {
+                passed.fetch_add(bytes, Ordering::Relaxed);
+            };
+            let found = volume.survey(verify, count).await;
             let info = volume_of(volume.info());
             Ok(SalvagedVolume {
                 readable_bytes: found.readable,
@@ -109,7 +112,7 @@ impl Salvage {
         self.with(name, survey).await
     }
 
-    /// What is known of a volume from `offset` on: of at least a part of it.
+    /// The extents of a volume from `offset` on, or the first of them if there are many.
     ///
     /// # Errors
     /// `NotFound`.

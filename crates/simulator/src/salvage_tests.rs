@@ -1,4 +1,4 @@
-//! Pools of which more is lost than the scheme bears: `check` and salvage tell what is left, and give out nothing wrong.
+//! Pools with more damage than the scheme survives: `check` and salvage find all that is left, and give out no wrong data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ const ZONES: u64 = 2 * SUPERBLOCK_SLOT / BLOCK;
 /// The values that each block of a volume has had, the newest last.
 type History = BTreeMap<String, Vec<Vec<u64>>>;
 
-/// A pool with volumes, snapshots and a clone, and what they hold.
+/// A pool with volumes, snapshots and a clone, and the data that was written to them.
 struct Scene {
     machine: Rc<Machine>,
     history: History,
@@ -29,7 +29,7 @@ struct Scene {
     clean: bool,
 }
 
-/// What was read of a pool.
+/// The result of reading a whole pool.
 struct Seen {
     /// Blocks that could not be read, by volume.
     failed: BTreeMap<String, BTreeSet<u64>>,

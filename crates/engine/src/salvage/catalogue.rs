@@ -94,6 +94,8 @@ impl SalvageCatalogue {
     fn find_volumes(&mut self, shards: &[Rc<SalvageShard>], stale: &BTreeSet<u64>) {
         let layers: BTreeMap<LayerId, Option<LayerId>> =
             self.records.values().map(|record| (record.layer, record.parent)).collect();
+        let of_stale = self.records.iter().filter(|(number, _)| stale.contains(number));
+        let stale_layers: BTreeSet<LayerId> = of_stale.map(|(_, record)| record.layer).collect();
         let catalogue_stale = shards.first().is_none_or(|shard| shard.is_stale());
         let mut names = BTreeSet::new();
         for (number, record) in &self.records {
@@ -102,7 +104,10 @@ impl SalvageCatalogue {
             }
             let slices = Slices::of(record.spread, shards.len());
             let mut holders = slices.holders().filter_map(|shard| shards.get(shard));
-            let is_stale = catalogue_stale || stale.contains(number) || holders.any(|shard| shard.is_stale());
+            let chain = chain_of(record.layer, &layers, !self.lost.is_empty());
+            // An older record of a layer below may name another parent.
+            let of_stale = chain.layers.iter().any(|layer| stale_layers.contains(layer));
+            let is_stale = catalogue_stale || of_stale || holders.any(|shard| shard.is_stale());
             let name = match names.insert(record.name.clone()) {
                 true => record.name.clone(),
                 false => format!("{}#{number}", record.name),
@@ -110,7 +115,7 @@ impl SalvageCatalogue {
             self.volumes.push(Rc::new(KnownVolume {
                 name,
                 record: record.clone(),
-                chain: chain_of(record.layer, &layers, !self.lost.is_empty()),
+                chain,
                 slices,
                 stale: is_stale,
             }));

@@ -1,4 +1,4 @@
-//! What was found when a pool was looked at, in words.
+//! The report on a pool that is salvaged, and findings about lost metadata in words.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::volume::Slices;
 /// Ranges that one finding names at most.
 const RANGES_MAX: u64 = 256;
 
-/// What was found when a pool was looked at to be salvaged.
+/// The report on a pool that is salvaged.
 #[derive(Clone, Debug, Default)]
 pub struct SalvageReport {
     /// True if the pool was closed in order.

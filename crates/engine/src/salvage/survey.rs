@@ -1,4 +1,4 @@
-//! What of a volume can be read, from its beginning to its end.
+//! Finds the ranges of a volume that can be read, from its beginning to its end.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -9,9 +9,9 @@ use reactor::Reactor;
 use super::catalogue::KnownVolume;
 use crate::shard::{BlockState, Look, SalvageShard, StateRun};
 
-/// Blocks that are looked at side by side with others of the same volume: 1 GiB.
+/// Blocks of a window, 1 GiB: windows of one volume are surveyed concurrently.
 const WINDOW: u64 = 1 << 18;
-/// Windows that are looked at side by side.
+/// Windows that are surveyed concurrently.
 const WINDOWS: usize = 16;
 
 /// A range of bytes of a volume.
@@ -23,16 +23,16 @@ pub struct ByteRange {
     pub length: u64,
 }
 
-/// What of a volume or snapshot can be read, in bytes.
+/// The readable and the lost bytes of a volume or snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeSurvey {
     /// Data that can be read and is the newest.
     pub readable: u64,
     /// Data that can be read and may be older than the newest write, or deleted since. It is read only if that was accepted.
     pub stale: u64,
-    /// The length of the ranges that cannot be read. What they held is not known: parts of them may have been holes.
+    /// The length of the ranges that cannot be read. Parts of them may have been holes.
     pub lost: u64,
-    /// Those ranges, in order.
+    /// The ranges that cannot be read, in order.
     pub lost_ranges: Vec<ByteRange>,
     /// The ranges that may be stale, in order; holes included.
     pub stale_ranges: Vec<ByteRange>,
@@ -45,7 +45,7 @@ pub(crate) struct Walk<'a> {
     looks: &'a [Look],
     next: u64,
     end: u64,
-    /// What is known of each shard from some block of it on.
+    /// The states of blocks that each shard has told.
     ahead: Vec<Ahead>,
 }
 
@@ -56,7 +56,7 @@ struct Ahead {
 }
 
 impl<'a> Walk<'a> {
-    /// Over blocks `first..end`. `looks` says for each shard how it is found out what can be read.
+    /// A walk over blocks `first..end`. `looks` has the way to find unreadable blocks for each shard.
     pub(crate) fn new(
         shards: &'a [Rc<SalvageShard>],
         volume: &'a KnownVolume,
@@ -68,7 +68,7 @@ impl<'a> Walk<'a> {
         Self { shards, volume, looks, next: first, end, ahead }
     }
 
-    /// The next blocks that are alike, and the first of them. Neighbours may be alike.
+    /// The next run of blocks in the same state, and its first block. Neighbouring runs may have the same state.
     pub(crate) async fn next(&mut self) -> Option<(u64, StateRun)> {
         if self.next >= self.end {
             return None;
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
         Some((first, StateRun { blocks: self.next - first, ..run }))
     }
 
-    /// What begins at a block of a shard. Each time a block behind the one before.
+    /// The run that begins at a block of a shard. The blocks must rise from call to call.
     async fn run_at(&mut self, shard: usize, local: u64) -> Option<StateRun> {
         let end = self.volume.slices.local_bound(shard, self.end).max(local + 1);
         let (of, look) = (self.shards.get(shard)?, self.looks.get(shard)?);
@@ -160,7 +160,7 @@ fn append(ranges: &mut Vec<ByteRange>, range: ByteRange) {
     }
 }
 
-/// Looks at a whole volume. `passed` is told of bytes of it that were looked at.
+/// Surveys a whole volume. `passed` is called with the number of bytes that were looked at since the last call.
 pub(crate) async fn survey(
     shards: &Rc<[Rc<SalvageShard>]>,
     volume: &Rc<KnownVolume>,

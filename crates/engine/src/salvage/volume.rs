@@ -11,8 +11,9 @@ use super::survey::{VolumeSurvey, Walk, survey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::{BlockState, Look};
 
-/// Runs of a volume that one call of [`SalvageVolume::extents`] gives at most.
-const EXTENTS_MAX: usize = 1024;
+/// Runs of blocks that one call of [`SalvageVolume::extents`] looks at, and the bytes that it covers at least.
+const STEPS: u32 = 4096;
+const TOLD_MIN: u64 = 64 << 20;
 
 /// A volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub struct SalvageVolume {
     index: usize,
 }
 
-/// What is known of a stretch of a volume.
+/// The state of a stretch of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SalvageState {
     /// It reads as zeros.
@@ -53,7 +54,7 @@ pub enum SalvageState {
 pub struct SalvageExtent {
     /// Bytes.
     pub length: u64,
-    /// What is known of it. Damage that only reading shows is not.
+    /// Its state. Damage that only a read shows is not in it.
     pub state: SalvageState,
     /// True if newer data may have been written there, or it may have been deleted since.
     pub stale: bool,
@@ -163,7 +164,7 @@ impl SalvageVolume {
         lost
     }
 
-    /// What is known of a range, in order. The lengths add up to `length`, or to less where there is much to tell.
+    /// The extents of a range, in order. Their lengths add up to `length`, or to less, but to 64 MiB at least, if there are many.
     ///
     /// # Errors
     /// `Invalid` beyond the end.
@@ -174,10 +175,11 @@ impl SalvageVolume {
         let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
         let mut walk = Walk::new(&self.salvage.shards, volume, &looks, first, end);
         let mut extents: Vec<SalvageExtent> = Vec::new();
-        let mut told = offset;
-        while extents.len() < EXTENTS_MAX
+        let (mut told, mut steps) = (offset, 0);
+        while (steps < STEPS || told - offset < TOLD_MIN)
             && let Some((block, run)) = walk.next().await
         {
+            steps += 1;
             let until = ((block + run.blocks) * BLOCK as u64).min(offset + length);
             let state = match run.state {
                 BlockState::Hole => SalvageState::Hole,
@@ -194,8 +196,8 @@ impl SalvageVolume {
         Ok(extents)
     }
 
-    /// Looks at the whole volume. With `read`, every block is read; else damage is counted only as far as the map and the drives that
-    /// are there tell of it. `passed` is told of bytes that were looked at.
+    /// Surveys the whole volume. With `read`, every block is read; otherwise a block counts as readable if enough of its row lies on
+    /// drives that are present. `passed` is called with the number of bytes that were looked at since the last call.
     pub async fn survey(&self, read: bool, passed: impl FnMut(u64)) -> VolumeSurvey {
         let looks = self.looks(if read { Look::Read } else { Look::Drives });
         survey(&self.salvage.shards, self.known(), &looks.into(), passed).await

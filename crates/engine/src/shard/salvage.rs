@@ -1,4 +1,4 @@
-//! A shard that is only looked at, and of which parts may be unreadable.
+//! A read-only view of a shard of which parts may be unreadable.
 //!
 //! The verifier and salvage use it. Always true: nothing is written; an entry whose map node, layer table or segment cannot be read is
 //! unknown, never a hole; bytes that do not match the CRC of their entry are never given out (R1).
@@ -103,7 +103,7 @@ pub(crate) struct SalvageShard {
     merged: RefCell<BTreeMap<LayerId, LayerId>>,
 }
 
-/// How a shard is looked at.
+/// The use of a [`SalvageShard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To verify it: all of the map is kept in memory, and the live counts are followed where they can be.
@@ -198,7 +198,7 @@ impl SalvageShard {
         self.lost.iter().any(LostPart::makes_stale)
     }
 
-    /// The parts that could not be read so far.
+    /// The parts that could not be read up to now.
     pub(crate) fn lost(&self) -> Vec<LostPart> {
         self.lost.iter().cloned().chain(self.nodes.borrow().values().cloned()).collect()
     }
@@ -267,8 +267,7 @@ impl SalvageShard {
         entries
     }
 
-    /// What a chain of layers, from the top down, shows from `block` on: the entries of a leaf, or one entry for all blocks of a
-    /// stretch. Unknown below the last layer if the chain is `open`, that is, goes on below it where nobody knows.
+    /// The entries that a chain of layers shows from `block` on. Below the last layer of an open chain, entries are unknown.
     pub(crate) async fn stretch(&self, chain: &Chain, block: u64) -> Stretch {
         let mut shown = if chain.open { MapEntry::UNKNOWN } else { MapEntry::ABSENT };
         let mut end = LAYER_BLOCKS_MAX.max(block + 1);
@@ -321,11 +320,11 @@ impl SalvageShard {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) layers: Vec<LayerId>,
-    /// Further layers may lie below, which nobody knows.
+    /// Unknown layers may lie below.
     pub(crate) open: bool,
 }
 
-/// What a chain of layers shows as a block.
+/// The entry that a chain of layers shows for a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
     /// The layer that has the entry.

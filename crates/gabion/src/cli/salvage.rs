@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-/// Read what is left of a pool that cannot be opened, without writing a byte
+/// Read the remains of a pool that cannot be opened, without writing a byte
 ///
 /// Works with fewer drives than the pool needs, with damaged maps, tables and records of volumes, and with a log of which a part is
 /// lost. Lists the volumes and snapshots that are left, and how much of each can be read. The pool must not be open. Needs no daemon.

@@ -16,7 +16,7 @@ use crate::failure::Outcome;
 use crate::image::{Interrupt, salvage_image};
 use crate::output;
 
-/// Reads what is left of a pool.
+/// Runs `gabion salvage`.
 ///
 /// # Errors
 /// When nothing can be read, or an image cannot be written.
@@ -107,7 +107,7 @@ async fn write(
     Ok(if whole && all_found { Outcome::Done } else { Outcome::Unwell })
 }
 
-/// The volumes to be written, and where to.
+/// The volumes to be written, with the paths of their images.
 fn wanted(found: &Salvaged, arguments: &SalvageArgs, target: &Path) -> Result<Vec<(String, PathBuf)>> {
     if let Some(name) = &arguments.volume {
         // The pool's name may stand before it, as with other commands.
@@ -126,7 +126,7 @@ fn wanted(found: &Salvaged, arguments: &SalvageArgs, target: &Path) -> Result<Ve
     Ok(names.map(|name| (name.clone(), target.join(format!("{name}.img")))).collect())
 }
 
-/// A line that says what is going on, until it is dropped.
+/// A line on the terminal that shows the current step, until it is dropped.
 struct Spinner(ProgressBar);
 
 impl Spinner {

@@ -22,7 +22,7 @@ use super::{Beside, Interrupt, of_file};
 /// Pieces that are read side by side.
 const PIECES: usize = 8;
 
-/// What a copy has come to so far.
+/// The progress of a copy.
 #[derive(Default)]
 struct Copy {
     written: u64,
@@ -135,7 +135,7 @@ async fn copy(
     Ok(done)
 }
 
-/// What became of a piece: the bytes that were written, and the ranges that cannot be read.
+/// The result of a piece: the bytes that were written, and the ranges that cannot be read.
 type Piece = Result<(u64, Vec<UnreadableRange>)>;
 
 async fn end_one(reading: &mut JoinSet<Piece>, done: &mut Copy, counted: &Counted) -> Result<()> {

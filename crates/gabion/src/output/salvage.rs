@@ -1,4 +1,4 @@
-//! What is left of a pool that is salvaged.
+//! The remains of a pool that is salvaged.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::time::length;
 /// Problems and ranges of one volume that are shown one by one.
 const SHOWN: usize = 20;
 
-/// The list of what is left.
+/// The list of volumes, with the problems of the pool.
 pub(crate) fn salvaged(found: &Salvaged) -> String {
     let mut lines = vec![headline(found)];
     for drive in found.drives.iter().filter(|drive| !drive.present) {
@@ -52,7 +52,7 @@ fn headline(found: &Salvaged) -> String {
     )
 }
 
-/// What to know before the data is used.
+/// Notes on the list.
 fn advice(found: &Salvaged) -> Vec<String> {
     let mut lines = Vec::new();
     let stale = found.volumes.iter().any(|volume| volume.stale || volume.stale_bytes > 0);
@@ -82,7 +82,7 @@ fn shortened(lines: impl ExactSizeIterator<Item = String>, what: &str) -> Vec<St
     shown
 }
 
-/// What became of one image.
+/// The result of one image.
 pub(crate) fn salvaged_image(image: &SalvagedImage) -> String {
     let mut lines = vec![format!(
         "{}: {} of {} written in {}",
@@ -111,14 +111,14 @@ pub(crate) fn salvaged_image(image: &SalvagedImage) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where a volume is served.
+/// The URI of a volume.
 #[derive(Serialize)]
 pub(crate) struct SalvageUri {
     volume: String,
     uri: String,
 }
 
-/// Where the volumes are served.
+/// The URIs of the volumes.
 pub(crate) fn salvage_uris(found: &Salvaged, socket: &Path) -> Vec<SalvageUri> {
     let uri = |volume: &SalvagedVolume| SalvageUri {
         volume: volume.name.clone(),

@@ -22,6 +22,7 @@ mod nbd;
 mod pools;
 mod restart;
 mod root;
+mod salvage;
 mod snapshots;
 #[path = "../../../export/src/vhost/testing.rs"]
 mod testing;

@@ -1,4 +1,4 @@
-//! What is left of a pool that is salvaged. Not part of the API: `gabion salvage` prints it.
+//! The remains of a pool that is salvaged. Not part of the API: `gabion salvage` prints them.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ pub struct SalvagedVolume {
     pub stale_ranges: Vec<ByteRange>,
 }
 
-/// What is left of a pool.
+/// The remains of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Salvaged {
     /// The pool's name.
@@ -107,13 +107,13 @@ pub struct SalvagedImage {
     pub written_bytes: u64,
     /// Bytes that could not be read: holes in the image.
     pub lost_bytes: u64,
-    /// Those ranges, with the reason for the beginning of each.
+    /// The ranges that could not be read, with the reason for the beginning of each.
     pub lost: Vec<UnreadableRange>,
     /// Bytes in ranges that may be older than the newest write.
     pub stale_bytes: u64,
-    /// Those ranges.
+    /// The ranges that may be older than the newest write.
     pub stale_ranges: Vec<ByteRange>,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 

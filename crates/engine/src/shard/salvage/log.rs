@@ -93,7 +93,7 @@ async fn scan(
     record: &SegmentRecord,
 ) -> Scanned {
     let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
-    let mut scanned = Scanned::default();
+    let (mut scanned, mut looked_behind) = (Scanned::default(), false);
     loop {
         let next = reader.next().await;
         if let Ok(Some(found)) = next {
@@ -106,7 +106,9 @@ async fn scan(
         } else if !reader.can_see().await {
             scanned.lost.push(LostPart::new(Part::LogEnd(id, row), None, None));
         }
-        scanned.durable = scanned.durable.max(reader.durable_behind().await);
+        if !std::mem::replace(&mut looked_behind, true) {
+            scanned.durable = reader.durable_behind().await;
+        }
         if !reader.resume().await {
             return scanned;
         }

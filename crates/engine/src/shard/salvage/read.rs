@@ -1,4 +1,4 @@
-//! Reads what a chain of layers shows: each block that can be read, and an error for each other one.
+//! Reads blocks through a chain of layers: gives each block that can be read, and an error for each other one.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Place};
 use crate::map::{Load, Stretch};
 use crate::rows::Run;
 
-/// Blocks in a row that cannot be read.
+/// A run of blocks that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct LostRun {
     /// The first.
@@ -22,7 +22,7 @@ pub(crate) struct LostRun {
     pub(crate) error: Error,
 }
 
-/// Blocks in a row, as far as the map and the drives that are there tell.
+/// A run of blocks in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateRun {
     /// Their number.
@@ -32,7 +32,7 @@ pub(crate) struct StateRun {
     pub(crate) stale: bool,
 }
 
-/// What is known of a block.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
     /// It reads as zeros.
@@ -43,10 +43,10 @@ pub(crate) enum BlockState {
     Lost,
 }
 
-/// How it is found out whether a block can be read.
+/// The way to find out whether a block can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// From the drives that are there. A block that is damaged counts as readable.
+    /// By the drives that are present. A block that is damaged counts as readable.
     Drives,
     /// By reading it.
     Read,
@@ -154,7 +154,7 @@ impl SalvageShard {
         read.map(|_| ())
     }
 
-    /// Takes drives that are gone out of use, so that nobody waits for them again. The verifier tries every block.
+    /// Takes drives that are gone out of use, so that no read waits for them again. The verifier tries every block.
     pub(super) fn settle_reads(&self) {
         let gone = std::mem::take(&mut *self.rows.gone.borrow_mut());
         for (drive, error) in gone.into_iter().filter(|_| self.purpose == Purpose::Read) {
@@ -253,7 +253,7 @@ fn crc_of(entry: MapEntry) -> u32 {
     }
 }
 
-/// How many of these blocks are alike: lie one below the other, or are not stored.
+/// The number of leading blocks that lie one below the other, or that are all not stored.
 fn run_of(shown: &[Shown]) -> usize {
     let Some(first) = shown.first() else { return 0 };
     let is_next = |(down, shown): &(u32, &Shown)| match (first.entry.address(), shown.entry.address()) {
