@@ -1,14 +1,19 @@
 //! The offline verifier: a whole pool, read-only, every invariant that its bytes can show.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 
 use crate::error::Result;
-use crate::pool::{DriveFindings, DriveSource, Shared, Tuning, assemble, plan_shard};
-use crate::shard::{Candidate, verify_shard};
+use crate::pool::{DriveFindings, DriveSource, LostRange, Shared, Tuning, Wanted, gather, plan_shard};
+use crate::salvage::{SalvageCatalogue, describe, describe_catalogue, survey};
+use crate::shard::{Candidate, Look, LostCells, SalvageShard, verify_shard};
 use crate::space::Space;
+
+/// Ranges of bytes that one finding names at most.
+const RANGES_MAX: usize = 256;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,11 +35,14 @@ pub struct Finding {
     pub drive: Option<u16>,
     /// What and where.
     pub message: String,
+    /// Bytes of volumes that are lost with it, as far as it tells: the first of them if they are many. Snapshots and clones show them
+    /// too; [`CheckReport::lost`] has all.
+    pub lost: Vec<LostRange>,
 }
 
 impl Finding {
     pub(crate) fn new(kind: FindingKind, drive: Option<DriveIndex>, message: String) -> Self {
-        Self { kind, drive: drive.map(DriveIndex::get), message }
+        Self { kind, drive: drive.map(DriveIndex::get), message, lost: Vec::new() }
     }
 }
 
@@ -70,12 +78,17 @@ pub struct CheckReport {
     pub damaged_superblocks: Vec<String>,
     /// What is wrong; empty for a sound pool.
     pub findings: Vec<Finding>,
+    /// Bytes of volumes and snapshots that cannot be read, by name.
+    pub lost: Vec<LostRange>,
+    /// True if records of the log are lost: every block may be older than the newest write of it.
+    pub stale: bool,
 }
 
-/// Verifies the pool on `drives`, which nobody has open, without writing a byte. Runs on a reactor.
+/// Verifies the pool on `drives`, which nobody has open, without writing a byte. Parts that cannot be read are findings, and all
+/// others are verified. Runs on a reactor.
 ///
 /// # Errors
-/// When there is no pool, too many drives are missing, or its tables cannot be read at all.
+/// When there is no pool, or its drives contradict one another.
 pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     let mut behind = BTreeSet::new();
     loop {
@@ -87,12 +100,22 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     }
 }
 
+/// The parts of a pool that were verified.
+#[derive(Default)]
+struct Verified {
+    shards: Vec<Rc<SalvageShard>>,
+    /// How it is known of each shard which blocks can be read.
+    looks: Vec<Look>,
+    layers: BTreeMap<LayerId, u64>,
+    lost: Vec<(usize, LostCells)>,
+}
+
 /// Verifies the pool without the drives that are known to be behind; gives others that are.
 async fn check_without(
     drives: &[Arc<dyn DriveSource>],
     behind: &BTreeSet<DriveIndex>,
 ) -> Result<std::result::Result<CheckReport, BTreeSet<DriveIndex>>> {
-    let assembled = assemble(drives, behind).await?;
+    let assembled = gather(drives, Wanted::InUse(behind)).await?;
     let superblock = &assembled.superblock;
     let mut report = CheckReport {
         pool: superblock.pool,
@@ -100,12 +123,14 @@ async fn check_without(
         clean: superblock.clean,
         missing: missing(superblock, &assembled.sources),
         damaged_superblocks: assembled.found.damaged_superblocks.clone(),
-        findings: drive_findings(&assembled.found),
+        findings: assembled.found.findings(),
         ..CheckReport::default()
     };
+    if let Err(error) = assembled.check_enough() {
+        report.findings.push(Finding::new(FindingKind::Lost, None, error.to_string()));
+    }
     let mut zones = BTreeMap::new();
-    let mut volumes = Vec::new();
-    let mut layers: BTreeMap<LayerId, u64> = BTreeMap::new();
+    let mut verified = Verified::default();
     // Nobody decides by it: nothing is written.
     let space = Arc::new(Space::new(superblock.shards.len(), 0));
     let shared = Shared { space, repair: Arc::default(), scrub: Arc::default() };
@@ -123,44 +148,81 @@ async fn check_without(
                 report.findings.push(Finding::new(FindingKind::Inconsistent, Some(drive), message));
             }
         }
-        let found = verify_shard(&candidate).await?;
-        found.layers.iter().for_each(|(layer, blocks)| *layers.entry(*layer).or_default() += blocks);
+        let Some((found, shard)) = verify_shard(&candidate).await else { continue };
+        found.layers.iter().for_each(|(layer, blocks)| *verified.layers.entry(*layer).or_default() += blocks);
         report.meta_blocks += found.meta_blocks;
         report.segments += found.segments;
         report.empty_segments += found.empty_segments;
         report.rows += found.rows;
         report.records += found.records;
         report.findings.extend(found.findings);
-        volumes.extend(found.volumes);
+        verified.lost.extend(found.lost.into_iter().map(|lost| (index, lost)));
+        verified.looks.push(Look::Known(found.lost_cells));
+        verified.shards.push(Rc::new(shard));
     }
-    report.volumes = volumes.len() as u64;
-    let owned: BTreeSet<LayerId> = volumes.iter().map(|volume| volume.layer).collect();
-    for (layer, blocks) in layers {
-        if layer < LayerId::FIRST_USER {
-            report.meta_blocks += blocks;
-        } else {
-            report.data_blocks += blocks;
-            if !owned.contains(&layer) {
-                let message = format!("layer {layer} with {blocks} blocks belongs to no volume");
-                report.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
-            }
-        }
-    }
+    report_contents(&mut report, verified).await;
     Ok(Ok(report))
 }
 
-/// What superblocks and sizes of drives tell.
-fn drive_findings(found: &DriveFindings) -> Vec<Finding> {
-    let damaged = |message: String| Finding::new(FindingKind::Damaged, None, message);
-    let stale = found.stale.iter().map(|path| {
-        damaged(format!("{path} holds an old copy of itself: an opening takes it as missing and rebuilds it"))
-    });
-    let shrunk = found.shrunk.iter().map(|drive| {
-        damaged(format!("{drive} is smaller than when it joined the pool: an opening takes it as missing"))
-    });
-    let copies =
-        found.copies.iter().map(|path| damaged(format!("{path} is a copy of another drive of the pool")));
-    stale.chain(shrunk).chain(copies).collect()
+/// Reports what of volumes there is, and what of them is lost.
+async fn report_contents(report: &mut CheckReport, verified: Verified) {
+    let shards: Rc<[Rc<SalvageShard>]> = verified.shards.into();
+    let catalogue = SalvageCatalogue::read(&shards).await;
+    report.volumes = catalogue.records.len() as u64;
+    report.stale = shards.iter().any(|shard| shard.is_stale());
+    let owned: BTreeSet<LayerId> = catalogue.records.values().map(|record| record.layer).collect();
+    for (layer, blocks) in verified.layers {
+        if layer < LayerId::FIRST_USER {
+            report.meta_blocks += blocks;
+            continue;
+        }
+        report.data_blocks += blocks;
+        if !owned.contains(&layer) && catalogue.lost.is_empty() && !report.stale {
+            let message = format!("layer {layer} with {blocks} blocks belongs to no volume");
+            report.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
+        }
+    }
+    for (index, shard) in shards.iter().enumerate() {
+        report.findings.extend(shard.lost().iter().map(|lost| describe(lost, index, &catalogue)));
+    }
+    report.findings.extend(describe_catalogue(&catalogue, &shards));
+    for (shard, LostCells { mut finding, blocks }) in verified.lost {
+        let ranges = blocks.into_iter().flat_map(|(layer, run)| catalogue.ranges(shard, layer, run));
+        finding.lost = ranges.take(RANGES_MAX).collect();
+        report.findings.push(finding);
+    }
+    if report.findings.iter().all(|finding| finding.kind != FindingKind::Lost) {
+        return;
+    }
+    let looks: Rc<[Look]> = verified.looks.into();
+    for volume in &catalogue.volumes {
+        let found = survey(&shards, volume, &looks, |_| ()).await;
+        report.lost.extend(found.lost_ranges.into_iter().map(|range| LostRange {
+            volume: volume.name.clone(),
+            offset: range.offset,
+            length: range.length,
+        }));
+    }
+}
+
+impl DriveFindings {
+    /// What superblocks and sizes of drives tell.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let damaged = |message: String| Finding::new(FindingKind::Damaged, None, message);
+        let stale = self.stale.iter().map(|path| {
+            damaged(format!(
+                "{path} holds an old copy of itself: an opening takes it as missing and rebuilds it"
+            ))
+        });
+        let shrunk = self.shrunk.iter().map(|drive| {
+            damaged(format!(
+                "{drive} is smaller than when it joined the pool: an opening takes it as missing"
+            ))
+        });
+        let copies =
+            self.copies.iter().map(|path| damaged(format!("{path} is a copy of another drive of the pool")));
+        stale.chain(shrunk).chain(copies).collect()
+    }
 }
 
 fn missing(superblock: &Superblock, sources: &[Option<Arc<dyn DriveSource>>]) -> Vec<String> {

@@ -22,6 +22,7 @@ mod map;
 mod pool;
 mod repair;
 mod rows;
+mod salvage;
 mod scrub;
 mod segments;
 mod shard;
@@ -42,6 +43,10 @@ pub use pool::{
     check_name, create, erase, identify, open,
 };
 pub use repair::{RepairLimits, RepairState, RepairStatus, UsersLately};
+pub use salvage::{
+    ByteRange, Salvage, SalvageExtent, SalvageOptions, SalvageReport, SalvageState, SalvageVolume,
+    SalvageVolumeInfo, SalvagedDrive, UnreadableRange, VolumeSurvey, salvage,
+};
 pub use scrub::ScrubStatus;
 pub use segments::Fullness;
 pub use shard::ShardCounters;

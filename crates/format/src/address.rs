@@ -86,6 +86,8 @@ pub enum Slot {
     Absent,
     /// Reads as zeros, whatever lies below.
     Zero,
+    /// Not known, because the map node that holds the entry cannot be read. In memory only.
+    Unknown,
     /// Stored at `address`, with CRC32C `crc`.
     Block {
         /// Where it lies.
@@ -97,10 +99,13 @@ pub enum Slot {
 
 impl MapEntry {
     const ZERO_BITS: u64 = 1;
+    const UNKNOWN_BITS: u64 = 2;
     /// Nothing here.
     pub const ABSENT: Self = Self { bits: 0, crc: 0, spare: 0 };
     /// Reads as zeros.
     pub const ZERO: Self = Self { bits: Self::ZERO_BITS, crc: 0, spare: 0 };
+    /// Not known, because the map node that holds the entry cannot be read. In memory only: decoding refuses it.
+    pub const UNKNOWN: Self = Self { bits: Self::UNKNOWN_BITS, crc: 0, spare: 0 };
     /// Bytes of a stored entry.
     pub const BYTES: usize = 16;
 
@@ -114,6 +119,7 @@ impl MapEntry {
         match Address::from_bits(self.bits) {
             Some(address) => Slot::Block { address, crc: self.crc },
             None if self.bits == Self::ZERO_BITS => Slot::Zero,
+            None if self.bits == Self::UNKNOWN_BITS => Slot::Unknown,
             None => Slot::Absent,
         }
     }
@@ -128,8 +134,17 @@ impl MapEntry {
         self.bits == 0
     }
 
+    /// True if the entry is [`MapEntry::UNKNOWN`].
+    pub const fn is_unknown(self) -> bool {
+        self.bits == Self::UNKNOWN_BITS
+    }
+
     /// The stored form.
+    ///
+    /// # Panics
+    /// If the entry is unknown.
     pub fn to_bytes(self) -> [u8; 16] {
+        assert!(!self.is_unknown(), "an unknown entry is never stored");
         let number = u128::from(self.bits) | u128::from(self.crc) << 64 | u128::from(self.spare) << 96;
         number.to_le_bytes()
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use project::{files, read, root, sources};
 
 /// The pages that tell of the code.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "README.md",
     "crates/export/comparison/README.md",
     "docs/performance.md",
@@ -24,6 +24,7 @@ const PAGES: [&str; 14] = [
     "docs/exports.md",
     "docs/format.md",
     "docs/invariants.md",
+    "docs/salvage.md",
     "docs/testing.md",
     "docs/vm.md",
 ];

@@ -25,6 +25,7 @@ mod panics;
 mod pools;
 mod reactors;
 mod request;
+pub mod salvage;
 mod sizes;
 mod state;
 pub mod wire;

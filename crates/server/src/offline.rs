@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use format::limits::BLOCK_BYTES;
@@ -9,6 +10,7 @@ use reactor::{Backend, DriveOptions, Remote};
 
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
+use crate::pools::lost_shown;
 use crate::reactors::{Reactors, Settings};
 use crate::wire::{CheckFinding, CheckReport, Damage, IdentifiedDrive};
 use crate::{identify, panics};
@@ -26,15 +28,7 @@ pub fn identify(drives: Vec<PathBuf>) -> Result<Vec<IdentifiedDrive>> {
 /// # Errors
 /// When a drive cannot be read or is in use, or the drives hold no pool that could be verified.
 pub fn check(drives: &[PathBuf]) -> Result<CheckReport> {
-    let look = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
-    let mut opened = Vec::new();
-    for path in drives {
-        let drive = OpenDrive::open(path, look).map_err(|error| match error.kind() {
-            ErrorKind::Busy => error.hint("close its pool first: 'gabion pool close POOL'"),
-            _ => error,
-        })?;
-        opened.push(drive);
-    }
+    let opened = open_to_look(drives)?;
     let started = Instant::now();
     let sources = as_sources(&opened);
     let report = on_a_reactor(|reactor| async move {
@@ -43,21 +37,49 @@ pub fn check(drives: &[PathBuf]) -> Result<CheckReport> {
     Ok(to_wire(report, started.elapsed()))
 }
 
+/// Opens drives that nobody has open, read-only.
+///
+/// # Errors
+/// When a drive cannot be read or is in use.
+pub(crate) fn open_to_look(drives: &[PathBuf]) -> Result<Vec<Arc<OpenDrive>>> {
+    let look = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+    let open = |path: &PathBuf| {
+        OpenDrive::open(path, look).map_err(|error| match error.kind() {
+            ErrorKind::Busy => error.hint("close its pool first: 'gabion pool close POOL'"),
+            _ => error,
+        })
+    };
+    drives.iter().map(open).collect()
+}
+
+/// Starts one reactor.
+///
+/// # Errors
+/// When no I/O can be started at all.
+pub(crate) fn start_reactor() -> Result<Reactors> {
+    panics::install();
+    let settings = Settings { cores: vec![None], poll: Duration::ZERO, backend: Backend::Auto };
+    Reactors::start(&settings).map_err(|error| cannot_start(error.to_string()))
+}
+
+fn cannot_start(error: String) -> Error {
+    Error::new(ErrorKind::Internal, format!("cannot start: {error}"))
+}
+
 /// Runs work with one reactor that is there for it alone.
 fn on_a_reactor<T, F: Future<Output = Result<T>>>(work: impl FnOnce(Remote) -> F) -> Result<T> {
-    panics::install();
-    let cannot = |error: String| Error::new(ErrorKind::Internal, format!("cannot start: {error}"));
-    let settings = Settings { cores: vec![None], poll: Duration::ZERO, backend: Backend::Auto };
-    let reactors = Reactors::start(&settings).map_err(|error| cannot(error.to_string()))?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().build().map_err(|error| cannot(error.to_string()))?;
+    let reactors = start_reactor()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|error| cannot_start(error.to_string()))?;
     let result = runtime.block_on(work(reactors.next()));
     reactors.stop();
     result
 }
 
-fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
-    let finding = |finding: engine::Finding| CheckFinding {
+/// A finding as it is printed.
+pub(crate) fn to_wire_finding(finding: engine::Finding) -> CheckFinding {
+    CheckFinding {
         damage: match finding.kind {
             engine::FindingKind::Damaged => Damage::Repairable,
             engine::FindingKind::Lost => Damage::Lost,
@@ -65,7 +87,11 @@ fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
         },
         drive: finding.drive,
         message: finding.message,
-    };
+        lost: finding.lost.iter().map(lost_shown).collect(),
+    }
+}
+
+fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
     CheckReport {
         pool: report.name,
         id: report.pool.to_string(),
@@ -81,7 +107,9 @@ fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
         records: report.records,
         incomplete: report.incomplete,
         damaged_superblocks: report.damaged_superblocks,
-        findings: report.findings.into_iter().map(finding).collect(),
+        findings: report.findings.into_iter().map(to_wire_finding).collect(),
+        lost: report.lost.iter().map(lost_shown).collect(),
+        stale: report.stale,
         seconds: took.as_secs_f64(),
     }
 }

@@ -83,7 +83,7 @@ struct State {
 }
 
 /// A copy of the durable pages of a drive.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Image(BTreeMap<u64, Page>);
 
 /// A simulated drive.

@@ -32,6 +32,8 @@ mod returns_tests;
 #[cfg(test)]
 mod safety_tests;
 #[cfg(test)]
+mod salvage_tests;
+#[cfg(test)]
 mod schedule_tests;
 #[cfg(test)]
 mod scrub_tests;

@@ -171,7 +171,8 @@ impl Machine {
         self.tuning.get()
     }
 
-    fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
+    /// The drives that are there, as the engine takes them.
+    pub fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
         let present = self.disks.iter().zip(self.absent.borrow().clone()).filter(|(_, absent)| !absent);
         present.map(|(disk, _)| disk.source()).collect()
     }

@@ -16,6 +16,7 @@
 mod checkpoint;
 mod evict;
 mod family;
+mod loss;
 mod node;
 mod promise;
 mod shortcut;
@@ -29,6 +30,7 @@ use reactor::WaitList;
 
 pub(crate) use checkpoint::NodeImage;
 pub(crate) use family::ChainPins;
+pub(crate) use loss::Stretch;
 pub(crate) use node::NodeRef;
 use node::{Node, Nodes};
 pub(crate) use walk::Pins;
@@ -50,7 +52,7 @@ struct Layer {
 }
 
 /// A node that must be read before the walk can go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Load {
     /// The layer.
     pub(crate) layer: LayerId,
@@ -63,6 +65,8 @@ pub(crate) struct Load {
 /// A shard's map.
 pub(crate) struct Map {
     layers: BTreeMap<LayerId, Layer>,
+    /// The entry of every block of a layer that is not among these.
+    unlisted: MapEntry,
     nodes: Nodes,
     /// Nodes wanted in memory at most; passed when nothing can be evicted.
     budget: usize,
@@ -90,6 +94,7 @@ impl Map {
         let budget = budget.clamp(64, usize::MAX / 2);
         Self {
             layers: BTreeMap::new(),
+            unlisted: MapEntry::ABSENT,
             nodes: Nodes::default(),
             budget,
             dirty_max,

@@ -12,7 +12,7 @@ use super::{LEVEL_BITS, Layer, Load, Map, Node, NodeRef, height_for, index_at, s
 pub(crate) type Pins = SmallVec<[NodeRef; 2]>;
 
 /// Where a walk towards a block ends.
-enum Reached {
+pub(super) enum Reached {
     /// The node that was asked for: mostly a leaf.
     Node(NodeRef),
     /// No node exists below `level`: the whole subtree reads as this.
@@ -191,7 +191,7 @@ impl Map {
     }
 
     /// The node in memory with this level and index.
-    fn find(&self, layer: LayerId, level: u8, index: u64) -> Option<NodeRef> {
+    pub(super) fn find(&self, layer: LayerId, level: u8, index: u64) -> Option<NodeRef> {
         let layer = self.layers.get(&layer)?;
         let mut at = layer.root?;
         if index >> (LEVEL_BITS * u32::from(layer.height.checked_sub(1 + level)?)) != 0 {
@@ -235,14 +235,14 @@ impl Map {
         at
     }
 
-    fn reach(&mut self, layer: LayerId, block: u64) -> Reached {
+    pub(super) fn reach(&mut self, layer: LayerId, block: u64) -> Reached {
         self.descend(layer, block, 0)
     }
 
     /// Goes down towards `block` as far as the node of level `to`.
     fn descend(&mut self, layer: LayerId, block: u64, to: u8) -> Reached {
         let Some(tree) = self.layers.get(&layer) else {
-            return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
+            return Reached::Nothing { level: u8::MAX, entry: self.unlisted };
         };
         if tree.height == 0 || height_for(block) > tree.height {
             // Nothing from here to the end of the address space, or to where the tree would have to grow.
@@ -340,12 +340,11 @@ impl Map {
 
     /// Makes sure that the layer exists and its tree has at least `height` levels.
     fn grow(&mut self, layer: LayerId, height: u8) {
-        let tree = self.layers.entry(layer).or_insert(Layer {
-            height: 0,
-            root: None,
-            root_entry: MapEntry::ABSENT,
-            stored: 0,
-        });
+        let empty = match self.unlisted.is_unknown() {
+            true => self.unknown_layer(),
+            false => Layer { height: 0, root: None, root_entry: MapEntry::ABSENT, stored: 0 },
+        };
+        let tree = self.layers.entry(layer).or_insert(empty);
         if tree.height == 0 {
             tree.height = height;
         }
@@ -376,7 +375,7 @@ impl Map {
             node.parent = Some(root);
             self.nodes[root].set_child(0, Some(old_root));
         }
-        if old_entry.address().is_some() || old_root.is_some_and(|old| self.nodes[old].dirty.is_some()) {
+        if !old_entry.is_absent() || old_root.is_some_and(|old| self.nodes[old].dirty.is_some()) {
             // M1, M2: the new root is stored nowhere yet.
             self.touch(root);
         }
@@ -385,12 +384,12 @@ impl Map {
 
 /// The slot in its parent of the node with this index.
 #[allow(clippy::cast_possible_truncation)]
-fn slot_of_index(index: u64) -> usize {
+pub(super) fn slot_of_index(index: u64) -> usize {
     index as usize % NODE_ENTRIES
 }
 
 /// End of the subtree that an entry of a node of `level` covers around `block`.
-fn subtree_end(block: u64, level: u8) -> u64 {
+pub(super) fn subtree_end(block: u64, level: u8) -> u64 {
     match 1u64.checked_shl(LEVEL_BITS * u32::from(level)) {
         Some(size) => (block | (size - 1)).saturating_add(1),
         None => u64::MAX,

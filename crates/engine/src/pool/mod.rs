@@ -25,7 +25,7 @@ pub(crate) use create::{check_zones, prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
 pub(crate) use journal::Journal;
 pub use memory::{StateMemory, StateStamp};
-pub(crate) use open::{DriveFindings, Shared, assemble, plan_shard};
+pub(crate) use open::{Assembled, DriveFindings, Shared, Wanted, assemble, gather, plan_shard};
 pub use open::{OpenOptions, OpenReport, open};
 pub(crate) use superblocks::{DriveSuperblock, OnDrive, read_superblocks};
 

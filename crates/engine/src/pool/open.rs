@@ -112,6 +112,25 @@ pub(crate) async fn assemble(
     drives: &[Arc<dyn DriveSource>],
     behind: &BTreeSet<DriveIndex>,
 ) -> Result<Assembled> {
+    let assembled = gather(drives, Wanted::InUse(behind)).await?;
+    assembled.check_enough()?;
+    Ok(assembled)
+}
+
+/// The drives of a pool that are put in order.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// Those that an opening uses: not those that are out of use, hold an old copy, have shrunk, or are in this set.
+    InUse(&'a BTreeSet<DriveIndex>),
+    /// All that belong to the pool. Whatever is read from them must be verified.
+    All,
+}
+
+/// As [`assemble`], however few drives there are.
+///
+/// # Errors
+/// When there is no pool, or the drives contradict one another.
+pub(crate) async fn gather(drives: &[Arc<dyn DriveSource>], wanted: Wanted<'_>) -> Result<Assembled> {
     let mut read = Vec::new();
     for source in drives {
         read.push((source.path(), read_superblocks(&*source.open()).await));
@@ -132,18 +151,24 @@ pub(crate) async fn assemble(
         };
         // A drive that missed anything that was relied on is not called online by the newest state (C1): one that is,
         // and holds the state before, merely was not reached by the last publish.
-        let may_be_used = record.state.is_in_use() || record.state == DriveState::Missing;
+        let may_be_used = match wanted {
+            Wanted::InUse(_) => record.state.is_in_use() || record.state == DriveState::Missing,
+            Wanted::All => record.state != DriveState::Removed,
+        };
         if !may_be_used || !superblock.accounts_for(theirs, *drive) {
             continue;
         }
         let (path, size) = (source.path(), source.open().properties().size);
         if size < record.size {
             found.shrunk.push(format!("{path} ({size} of {} bytes)", record.size));
-            continue;
         }
-        if theirs.stamp().is_before(&record.confirmed) || behind.contains(&index) {
-            found.stale.push(path);
+        let is_behind = matches!(wanted, Wanted::InUse(behind) if behind.contains(&index));
+        let is_stale = size >= record.size && (theirs.stamp().is_before(&record.confirmed) || is_behind);
+        if is_stale {
+            found.stale.push(path.clone());
             stale.push(Stale { index, held: theirs.stamp(), source: source.clone() });
+        }
+        if matches!(wanted, Wanted::InUse(_)) && (is_stale || size < record.size) {
             continue;
         }
         if *other_is_damaged {
@@ -157,7 +182,6 @@ pub(crate) async fn assemble(
         held.get_mut(place).into_iter().for_each(|into| *into = theirs.stamp());
     }
     found.uncertain = intact == 0 && !found.damaged_superblocks.is_empty();
-    check_enough(&superblock, &sources, &found)?;
     Ok(Assembled { superblock, sources, slots, held, stale, found })
 }
 
@@ -220,7 +244,17 @@ fn check_known(superblock: &Superblock, known: Option<StateStamp>) -> Result<()>
     Err(Error::new(ErrorKind::Stale, message))
 }
 
-/// Refuses a pool of which more is missing than its scheme bears.
+impl Assembled {
+    /// Refuses a pool of which more is missing than its scheme bears.
+    ///
+    /// # Errors
+    /// `NotAPool`, with the drives that are missing.
+    pub(crate) fn check_enough(&self) -> Result<()> {
+        check_enough(&self.superblock, &self.sources, &self.found)
+    }
+}
+
+/// See [`Assembled::check_enough`].
 fn check_enough(
     superblock: &Superblock,
     sources: &[Option<Arc<dyn DriveSource>>],
@@ -523,6 +557,7 @@ pub(crate) fn plan_shard(
         identity: Identity { pool: superblock.pool, key: superblock.key, shard },
         geometry,
         record: superblock.shards.get(index).cloned().unwrap_or_default(),
+        clean: superblock.clean,
         drives: sources.to_vec(),
         tuning,
         map_nodes: usize::try_from(map_nodes).unwrap_or(usize::MAX),

@@ -130,6 +130,37 @@ impl<'a> HeaderReader<'a> {
         newest
     }
 
+    /// Moves on to the next row behind the current one at which a header of one block is found. False if there is none.
+    pub(super) async fn resume(&mut self) -> bool {
+        let mut row = self.row.plus(1);
+        while row.get() < self.record.rows {
+            let count = READ_AHEAD.min(self.record.rows - row.get());
+            if let Some(cells) = self.first_column(row, count).await {
+                let rows = (row.get()..).map(Row::new).zip(cells.as_slice().chunks(BLOCK));
+                let found = rows.into_iter().find(|(row, block)| self.durable_in(*row, block).is_some());
+                if let Some((found, _)) = found {
+                    self.row = found;
+                    return true;
+                }
+            }
+            row = row.plus(count);
+        }
+        self.row = row;
+        false
+    }
+
+    /// The row at which the next record starts, if it lies within the segment.
+    pub(super) fn row(&self) -> Option<Row> {
+        Some(self.row).filter(|row| row.get() < self.record.rows)
+    }
+
+    /// True if a header in the current row could be read: the first column gives its cell, or enough others give theirs.
+    pub(super) async fn can_see(&self) -> bool {
+        let piece = self.rows.read_piece(self.id, self.row, 1).await;
+        let readable = piece.span.cells.iter().filter(|(column, _)| piece.cell(*column, 0).is_some());
+        piece.cell(0, 0).is_some() || readable.count() >= usize::from(self.record.scheme.data())
+    }
+
     /// Some cells of the first column; `None` if too few columns are there.
     async fn first_column(&self, row: Row, count: u32) -> Option<Buffer> {
         let buffer = Buffer::new(count as usize * BLOCK);

@@ -21,6 +21,7 @@ mod read;
 mod rebuild;
 mod repair;
 mod replay;
+mod salvage;
 mod scan;
 mod scrub;
 mod start;
@@ -41,8 +42,9 @@ use smallvec::SmallVec;
 
 pub(crate) use contents::{Above, Around, Below};
 pub(crate) use repair::Completeness;
+pub(crate) use salvage::{BlockState, Chain, Look, LostPart, Part, Purpose, SalvageShard, StateRun};
 pub(crate) use start::{Candidate, Examination, ShardPlan};
-pub(crate) use verify::verify_shard;
+pub(crate) use verify::{LostCells, verify_shard};
 
 use crate::control::ControlLink;
 use crate::error::{Error, Result};

@@ -109,6 +109,7 @@ impl Shard {
             }
         };
         let Slot::Block { address, crc } = entry.slot() else {
+            assert!(!entry.is_unknown(), "R1: a map in service knows each of its entries");
             into.zero();
             return Ok(());
         };
@@ -189,6 +190,7 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
     let mut pieces: SmallVec<[Piece<'a>; 8]> = SmallVec::new();
     for (at, entry) in entries.iter().enumerate() {
         let Some(address) = entry.address() else {
+            assert!(!entry.is_unknown(), "R1: a map in service knows each of its entries");
             into.slice(at * BLOCK..(at + 1) * BLOCK).zero();
             continue;
         };
@@ -212,7 +214,7 @@ fn crcs_of(entries: &[MapEntry], piece: &Piece<'_>) -> SmallVec<[u32; 64]> {
     let run = entries.iter().skip(piece.at).take(piece.run.count as usize);
     run.map(|entry| match entry.slot() {
         Slot::Block { crc, .. } => crc,
-        Slot::Absent | Slot::Zero => 0,
+        Slot::Absent | Slot::Zero | Slot::Unknown => 0,
     })
     .collect()
 }

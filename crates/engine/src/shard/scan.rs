@@ -37,16 +37,9 @@ pub(crate) struct Examined {
 
 /// Finds and completes the log behind `shard`'s checkpoint. The segments it lists are in `rows` already.
 ///
-/// With `read_only`, incomplete cells are counted and left as they are.
-///
 /// # Errors
 /// `Corrupt` if a record that was durable cannot be read; I/O errors of drives beyond what the scheme bears.
-pub(crate) async fn examine(
-    rows: &Rows,
-    identity: &Identity,
-    shard: &ShardRecord,
-    read_only: bool,
-) -> Result<Examined> {
+pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecord) -> Result<Examined> {
     let mut found = Vec::new();
     let mut durable = Sequence::default();
     for (id, from, record) in &shard.recent {
@@ -72,7 +65,7 @@ pub(crate) async fn examine(
             break;
         }
         if sequence > durable {
-            match complete(rows, &record, read_only, &mut failed).await {
+            match complete(rows, &record, false, &mut failed).await {
                 Some(cells) => completed.extend(cells),
                 None => break,
             }
@@ -94,7 +87,7 @@ pub(crate) async fn examine(
 }
 
 /// Ends every listed segment after the last record that was taken from it.
-fn cut_segments(rows: &Rows, shard: &ShardRecord, records: &[Found]) {
+pub(super) fn cut_segments(rows: &Rows, shard: &ShardRecord, records: &[Found]) {
     let mut segments = rows.segments.borrow_mut();
     for (id, from, _) in &shard.recent {
         let taken = records.iter().filter(|record| record.header.place.segment == *id);
@@ -121,8 +114,9 @@ async fn scan_segment(
 }
 
 /// Verifies a record whole and writes the cells that are not as they should be. Gives which; `None` if the record
-/// cannot be had. A drive that does not take its cell is out of use, as it would be in service.
-async fn complete(
+/// cannot be had. A drive that does not take its cell is out of use, as it would be in service. With `read_only`, the cells are
+/// left as they are.
+pub(super) async fn complete(
     rows: &Rows,
     record: &Found,
     read_only: bool,

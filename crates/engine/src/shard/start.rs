@@ -6,13 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::{
-    Address, CheckpointRoot, DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, SegmentState, ShardRecord,
-    ZoneIndex,
+    Address, CheckpointRoot, DriveIndex, LayerEntry, MapEntry, Row, SegmentId, SegmentRecord, SegmentState,
+    ShardRecord, ZoneIndex,
 };
 use reactor::{Home, Reactor, WaitList};
 
 use super::headers::Found;
 use super::replay::replay_record;
+use super::salvage::{LostPart, examine_left};
 use super::scan::{Examined, examine};
 use super::tables::{LoadedTables, StoredTables};
 use super::{Shard, heal, locks, repair, scrub, volumes};
@@ -43,6 +44,8 @@ pub(crate) struct ShardPlan {
     pub(crate) geometry: Geometry,
     /// What the superblock says of the shard.
     pub(crate) record: ShardRecord,
+    /// The pool was closed in order: nothing is to be replayed.
+    pub(crate) clean: bool,
     /// The drives; `None` for those that may not be used.
     pub(crate) drives: Vec<Option<Arc<dyn DriveSource>>>,
     pub(crate) tuning: Tuning,
@@ -66,14 +69,18 @@ pub(crate) struct ShardPlan {
 pub(crate) struct Candidate {
     plan: ShardPlan,
     rows: Rc<Rows>,
-    loaded: RefCell<Option<(CheckpointRoot, LoadedTables)>>,
+    /// The tables, and their root where that can be read.
+    loaded: RefCell<Option<(Option<CheckpointRoot>, LoadedTables)>>,
     examined: RefCell<Option<Examined>>,
+    /// The parts that could not be read, of a shard that is only looked at.
+    lost: RefCell<Vec<LostPart>>,
 }
 
 /// The parts of a shard that is not in service.
 pub(super) struct Dismantled {
-    pub(super) ledger: Ledger,
     pub(super) rows: Rc<Rows>,
+    pub(super) layers: Vec<LayerEntry>,
+    pub(super) lost: Vec<LostPart>,
     pub(super) records: Vec<Found>,
     pub(super) tables: StoredTables,
     /// Cells that a crash left unwritten and the next opening will write.
@@ -100,10 +107,11 @@ pub(crate) struct Examination {
 }
 
 impl Candidate {
-    /// Looks at a shard on this reactor: loads its tables, finds the end of its log and completes its last rows.
+    /// Looks at a shard on this reactor: loads its tables, finds the end of its log and completes its last rows. With `read_only`,
+    /// nothing is written, and parts that cannot be read are noted.
     ///
     /// # Errors
-    /// `Corrupt` if what was durable cannot be read.
+    /// `Corrupt` if what was durable cannot be read; never with `read_only`.
     pub(crate) async fn examine(plan: ShardPlan, read_only: bool) -> Result<(Rc<Self>, Examination)> {
         let drives = plan.drives.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
         let rows = Rc::new(Rows::new(Drives::new(drives), Segments::new(plan.geometry)));
@@ -115,8 +123,14 @@ impl Candidate {
         for (_, _, segment) in &mut record.recent {
             *segment = to_its_end(segment, plan.geometry);
         }
-        let loaded = load_tables(&rows, &plan).await?;
-        let examined = examine(&rows, &plan.identity, &record, read_only).await?;
+        let mut lost = Vec::new();
+        let (loaded, examined) = if read_only {
+            let loaded = load_tables_left(&rows, &plan, &mut lost).await;
+            (loaded, examine_left(&rows, &plan.identity, &record, plan.clean, &mut lost).await)
+        } else {
+            let loaded = load_tables(&rows, &plan).await?.map(|(root, loaded)| (Some(root), loaded));
+            (loaded, examine(&rows, &plan.identity, &record).await?)
+        };
         let report = Examination {
             record: ShardRecord { recent: rows.segments.borrow().recent(), ..plan.record.clone() },
             zones: rows.segments.borrow().zones(),
@@ -126,25 +140,30 @@ impl Candidate {
             failed: examined.failed.clone(),
             behind: examined.behind.clone(),
         };
-        let candidate =
-            Self { plan, rows, loaded: RefCell::new(loaded), examined: RefCell::new(Some(examined)) };
+        let (loaded, examined) = (RefCell::new(loaded), RefCell::new(Some(examined)));
+        let candidate = Self { plan, rows, loaded, examined, lost: RefCell::new(lost) };
         Ok((Rc::new(candidate), report))
     }
 
-    /// Takes the candidate apart: for the verifier, which looks on without bringing it into service.
+    /// Takes the candidate apart: for the verifier and for salvage, which look on without bringing it into service.
     pub(super) fn dismantle(&self) -> Option<Dismantled> {
         let examined = self.examined.take()?;
-        let mut map = Map::new(usize::MAX, usize::MAX);
-        let tables = match self.loaded.take() {
-            Some((_, loaded)) => {
-                loaded.layers.iter().for_each(|layer| map.restore_layer(layer));
-                loaded.stored
-            }
-            None => StoredTables::default(),
+        let (layers, tables) = match self.loaded.take() {
+            Some((_, loaded)) => (loaded.layers, loaded.stored),
+            None => (Vec::new(), StoredTables::default()),
         };
-        let ledger = Ledger::new(map, self.rows.clone());
         let incomplete = examined.completed.into_iter().collect();
-        Some(Dismantled { ledger, rows: self.rows.clone(), records: examined.records, tables, incomplete })
+        let (rows, lost) = (self.rows.clone(), self.lost.take());
+        Some(Dismantled { rows, layers, lost, records: examined.records, tables, incomplete })
+    }
+
+    /// Map nodes that the shard may keep in memory.
+    pub(super) fn map_nodes(&self) -> usize {
+        self.plan.map_nodes
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        self.plan.identity
     }
 
     /// The shard with its map as of the checkpoint: it can be told of lost drives, and does nothing before [`Candidate::resume`].
@@ -201,7 +220,8 @@ impl Candidate {
         let (tables, anchor) = match self.loaded.take() {
             Some((root, loaded)) => {
                 loaded.layers.iter().for_each(|layer| map.restore_layer(layer));
-                (loaded.stored, (plan.record.root, root.sequence))
+                let sequence = root.map_or(plan.record.checkpointed, |root| root.sequence);
+                (loaded.stored, (plan.record.root, sequence))
             }
             None => (StoredTables::default(), (MapEntry::ABSENT, plan.record.checkpointed)),
         };
@@ -350,4 +370,24 @@ async fn load_tables(rows: &Rc<Rows>, plan: &ShardPlan) -> Result<Option<(Checkp
         Ok(())
     };
     StoredTables::load(rows, plan.record.root, plan.geometry.table_width, restore).await.map(Some)
+}
+
+/// As [`load_tables`], as far as the tables can be read.
+async fn load_tables_left(
+    rows: &Rc<Rows>,
+    plan: &ShardPlan,
+    lost: &mut Vec<LostPart>,
+) -> Option<(Option<CheckpointRoot>, LoadedTables)> {
+    if plan.record.root.is_absent() {
+        return None;
+    }
+    let restore = |id: SegmentId, record: SegmentRecord| {
+        let mut segments = rows.segments.borrow_mut();
+        if !segments.contains(id) {
+            segments.restore(id, record, None::<Row>);
+        }
+    };
+    let left = StoredTables::load_left(rows, plan.record.root, plan.geometry.table_width, restore).await;
+    lost.extend(left.lost);
+    Some((left.root, LoadedTables { layers: left.layers, stored: left.stored }))
 }

@@ -3,6 +3,8 @@
 //! The segment table is stored anew each time: what a recovery needs to find it (root, index, segment table) then lies
 //! in segments that the superblocks list. The other tables, found through it, are stored only where they changed.
 
+mod salvage;
+
 use std::cell::RefCell;
 use std::hash::Hasher;
 use std::rc::Rc;

@@ -4,21 +4,19 @@
 //! two owners, live counts are the number of owners (S1), every owned block has its CRC, every written row is a codeword.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use codec::crc32c;
 use format::limits::BLOCK;
-use format::{Address, Column, DriveIndex, LayerId, MapEntry, Row, SegmentId, Slot, VolumeRecord};
+use format::{Address, Column, DriveIndex, LayerId, MapEntry, Row, SegmentId, Slot};
 use reactor::Buffer;
-use smallvec::SmallVec;
 
-use super::replay::replay_record;
-use super::start::{Candidate, Dismantled};
-use super::walk::walk_map;
+use super::salvage::{Purpose, SalvageShard, rest_of_leaf};
+use super::start::Candidate;
 use crate::check::{Finding, FindingKind};
-use crate::error::Result;
-use crate::ledger::Ledger;
-use crate::rows::{Piece, Rows, Run};
+use crate::map::Stretch;
+use crate::rows::{Piece, Rows};
 
 /// Rows that are verified in one go.
 const ROWS_AT_ONCE: u32 = 64;
@@ -27,6 +25,10 @@ const ROWS_AT_ONCE: u32 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct ShardFindings {
     pub(crate) findings: Vec<Finding>,
+    /// Blocks of layers that are lost, with what is lost in each case.
+    pub(crate) lost: Vec<LostCells>,
+    /// The cells that cannot be read and are referred to.
+    pub(crate) lost_cells: BTreeSet<Address>,
     /// Data blocks of each layer.
     pub(crate) layers: BTreeMap<LayerId, u64>,
     /// Map nodes and table blocks.
@@ -39,14 +41,23 @@ pub(crate) struct ShardFindings {
     pub(crate) empty_segments: u64,
     /// Records behind the checkpoint.
     pub(crate) records: u64,
-    /// Volume records, of shard 0.
-    pub(crate) volumes: Vec<VolumeRecord>,
+}
+
+/// Blocks of a column of a segment that its rows do not give back.
+#[derive(Debug)]
+pub(crate) struct LostCells {
+    /// The finding that names them.
+    pub(crate) finding: Finding,
+    /// Runs of blocks of layers.
+    pub(crate) blocks: Vec<(LayerId, Range<u64>)>,
 }
 
 /// What is known of the cells before they are read.
 struct Known<'a> {
     owners: &'a Owners,
     incomplete: &'a BTreeSet<Address>,
+    /// Blocks that were found to be unreadable before.
+    reported: BTreeSet<Address>,
 }
 
 /// Who owns a cell.
@@ -59,95 +70,80 @@ enum Owner {
     Table,
 }
 
-/// Verifies a shard that was examined read-only.
-///
-/// # Errors
-/// When the map cannot be read at all; what can be passed over is a finding instead.
-pub(crate) async fn verify_shard(candidate: &Rc<Candidate>) -> Result<ShardFindings> {
+/// Verifies a shard that was examined read-only, as far as it can be read; gives what is left of it. `None` if it was taken apart
+/// before.
+pub(crate) async fn verify_shard(candidate: &Rc<Candidate>) -> Option<(ShardFindings, SalvageShard)> {
     let mut found = ShardFindings::default();
-    let Some(parts) = candidate.dismantle() else { return Ok(found) };
-    for record in &parts.records {
-        replay_record(&parts.ledger, &parts.rows, record).await?;
-    }
-    found.records = parts.records.len() as u64;
-    let owners = collect_owners(&parts, &mut found).await?;
-    check_counts(&parts.rows, &owners, &mut found);
-    let ids: Vec<SegmentId> = parts.rows.segments.borrow().ids().collect();
+    let shard = SalvageShard::of(candidate, Purpose::Verify).await?;
+    found.records = shard.records();
+    let owners = collect_owners(&shard, &mut found).await;
+    check_counts(&shard, &owners, &mut found);
+    let reported = shard.lost().iter().filter_map(|lost| lost.address()).collect();
+    let known = Known { owners: &owners, incomplete: &shard.incomplete, reported };
+    let ids: Vec<SegmentId> = shard.rows.segments.borrow().ids().collect();
     for id in ids {
-        let known = Known { owners: &owners, incomplete: &parts.incomplete };
-        verify_segment(&parts.rows, id, &known, &mut found).await;
+        verify_segment(&shard.rows, id, &known, &mut found).await;
     }
-    Ok(found)
+    Some((found, shard))
 }
 
 /// Walks every tree and table; every pointer found is an owner.
-async fn collect_owners(parts: &Dismantled, found: &mut ShardFindings) -> Result<Owners> {
+async fn collect_owners(shard: &SalvageShard, found: &mut ShardFindings) -> Owners {
     let mut owners = Owners::new();
-    let layers = parts.ledger.map.borrow().layer_ids();
+    let layers = shard.ledger.map.borrow().layer_ids();
     for layer in layers {
-        let blocks = collect_layer(&parts.ledger, &parts.rows, layer, &mut owners, found).await?;
-        let stored = parts.ledger.map.borrow().stored(layer);
-        if stored != blocks {
+        let blocks = collect_layer(shard, layer, &mut owners, found).await;
+        let stored = shard.ledger.map.borrow().stored(layer);
+        if stored != blocks && shard.is_counted() {
             let message = format!("layer {layer} is said to store {stored} blocks and stores {blocks}");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
         }
         found.layers.insert(layer, blocks);
     }
-    let nodes = parts.ledger.map.borrow().stored_nodes();
+    let nodes = shard.ledger.map.borrow().stored_nodes();
     for (layer, entry) in nodes {
         own(&mut owners, entry, Owner::Node(layer), found);
         found.meta_blocks += 1;
     }
-    for entry in parts.tables.pointers() {
+    for (layer, entry) in shard.lost_nodes() {
+        own(&mut owners, entry, Owner::Node(layer), found);
+    }
+    for entry in shard.tables.pointers() {
         if entry.address().is_some() {
             own(&mut owners, entry, Owner::Table, found);
             found.meta_blocks += 1;
         }
     }
-    Ok(owners)
+    owners
 }
 
 async fn collect_layer(
-    ledger: &Ledger,
-    rows: &Rows,
+    shard: &SalvageShard,
     layer: LayerId,
     owners: &mut Owners,
     found: &mut ShardFindings,
-) -> Result<u64> {
-    let end = format::limits::LAYER_BLOCKS_MAX;
+) -> u64 {
     let (mut next, mut blocks) = (0, 0);
-    while let Some(leaf) = walk_map(ledger, rows, |map| map.next_leaf(layer, next, end)).await? {
-        let count = format::NODE_ENTRIES as u64 - leaf % format::NODE_ENTRIES as u64;
-        let mut entries = SmallVec::new();
+    while next < format::limits::LAYER_BLOCKS_MAX {
+        let leaf = match shard.stretch_of(layer, next).await {
+            Stretch::Leaf => next,
+            Stretch::Same { until, .. } => {
+                next = until;
+                continue;
+            }
+        };
+        let count = rest_of_leaf(leaf);
         let length = usize::try_from(count).unwrap_or(usize::MAX);
-        walk_map(ledger, rows, |map| map.lookup(layer, leaf, length, &mut entries)).await?;
+        let entries = shard.entries_of(layer, leaf, length).await;
         for (block, entry) in (leaf..).zip(entries.iter()) {
             if entry.address().is_some() {
                 own(owners, *entry, Owner::Block(layer, block), found);
                 blocks += 1;
-                if layer == LayerId::SYSTEM {
-                    read_volume(rows, *entry, block, found).await;
-                }
             }
         }
         next = leaf + count;
     }
-    Ok(blocks)
-}
-
-async fn read_volume(rows: &Rows, entry: MapEntry, block: u64, found: &mut ShardFindings) {
-    let Slot::Block { address, crc } = entry.slot() else { return };
-    let buffer = Buffer::new(BLOCK);
-    if rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.is_err() {
-        return;
-    }
-    match VolumeRecord::decode(buffer.as_slice()) {
-        Ok(record) => found.volumes.push(record),
-        Err(error) => {
-            let message = format!("catalogue record {block}: {error}");
-            found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
-        }
-    }
+    blocks
 }
 
 fn own(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFindings) {
@@ -159,46 +155,109 @@ fn own(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFind
 }
 
 /// Compares the live counts with the owners (S1).
-fn check_counts(rows: &Rows, owners: &Owners, found: &mut ShardFindings) {
-    let segments = rows.segments.borrow();
+fn check_counts(shard: &SalvageShard, owners: &Owners, found: &mut ShardFindings) {
+    let segments = shard.rows.segments.borrow();
     let mut counts: BTreeMap<SegmentId, u32> = BTreeMap::new();
+    let mut nowhere: BTreeMap<SegmentId, Vec<(Address, Owner)>> = BTreeMap::new();
     for (address, (_, owner)) in owners {
-        *counts.entry(address.segment()).or_default() += 1;
-        let record = segments.contains(address.segment()).then(|| segments.record(address.segment()));
-        if record.is_none_or(|record| {
-            address.row().get() >= record.rows || address.column().get() >= record.scheme.data()
-        }) {
+        let id = address.segment();
+        *counts.entry(id).or_default() += 1;
+        let record = segments.contains(id).then(|| segments.record(id));
+        let exists = record.is_some_and(|record| {
+            address.row().get() < record.rows && address.column().get() < record.scheme.data()
+        });
+        if exists {
+            continue;
+        }
+        found.lost_cells.insert(*address);
+        // Of a map whose newest part is missing, entries may lead to segments that are gone.
+        if shard.is_counted() {
             let message = format!("S1: {address} is referred to by {owner:?} and does not exist");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
+        } else {
+            nowhere.entry(id).or_default().push((*address, *owner));
         }
+    }
+    for (id, cells) in nowhere {
+        let message =
+            format!("{} blocks in segment {id} are lost: the place of the segment is not known", cells.len());
+        let finding = Finding::new(FindingKind::Lost, None, message);
+        found.lost.push(LostCells { finding, blocks: blocks_of(cells.iter()) });
     }
     for id in segments.ids() {
         let (said, is) = (segments.live(id), counts.get(&id).copied().unwrap_or(0));
         found.segments += 1;
         found.empty_segments += u64::from(is == 0);
-        if said != is {
+        if said != is && shard.is_counted() {
             let message = format!("S1: segment {id} is said to hold {said} live blocks and holds {is}");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
         }
     }
 }
 
+/// The blocks of layers that own cells, in runs.
+fn blocks_of<'a>(cells: impl Iterator<Item = &'a (Address, Owner)>) -> Vec<(LayerId, Range<u64>)> {
+    let mut blocks: Vec<(LayerId, u64)> = cells
+        .filter_map(|(_, owner)| match owner {
+            Owner::Block(layer, block) => Some((*layer, *block)),
+            Owner::Node(_) | Owner::Table => None,
+        })
+        .collect();
+    blocks.sort_unstable();
+    let mut runs: Vec<(LayerId, Range<u64>)> = Vec::new();
+    for (layer, block) in blocks {
+        match runs.last_mut() {
+            Some((of, run)) if *of == layer && run.end == block => run.end += 1,
+            _ => runs.push((layer, block..block + 1)),
+        }
+    }
+    runs
+}
+
 /// Reads all of a segment that was written and verifies it, row by row.
 async fn verify_segment(rows: &Rows, id: SegmentId, known: &Known<'_>, found: &mut ShardFindings) {
     let record = rows.segments.borrow().record(id);
     let mut row = 0;
+    let mut lost = Vec::new();
     while row < record.rows {
         let count = ROWS_AT_ONCE.min(record.rows - row);
         let piece = rows.read_piece(id, Row::new(row), count).await;
         for index in 0..count {
-            verify_row(rows, &piece, index, known, found);
+            verify_row(rows, &piece, index, known, found, &mut lost);
         }
         found.rows += u64::from(count);
         row += count;
     }
+    lost.sort_unstable_by_key(|(address, _)| *address);
+    for cells in lost.chunk_by(|(one, _), (next, _)| one.column() == next.column()) {
+        found.lost.extend(lost_in_column(rows, cells));
+    }
 }
 
-fn verify_row(rows: &Rows, piece: &Piece, index: u32, known: &Known<'_>, found: &mut ShardFindings) {
+/// The finding that blocks of a column of a segment are lost.
+fn lost_in_column(rows: &Rows, cells: &[(Address, Owner)]) -> Option<LostCells> {
+    let (address, owner) = cells.first()?;
+    let drive = rows.segments.borrow().cell(*address).map(|cell| cell.drive);
+    let message = match cells.len() - 1 {
+        0 => format!("{address} ({owner:?}) is lost: its row does not give it back"),
+        more => format!(
+            "{address} ({owner:?}) and {more} more below it are lost: their rows do not give them back"
+        ),
+    };
+    Some(LostCells {
+        finding: Finding::new(FindingKind::Lost, drive, message),
+        blocks: blocks_of(cells.iter()),
+    })
+}
+
+fn verify_row(
+    rows: &Rows,
+    piece: &Piece,
+    index: u32,
+    known: &Known<'_>,
+    found: &mut ShardFindings,
+    lost: &mut Vec<(Address, Owner)>,
+) {
     let span = &piece.span;
     let scheme = rows.segments.borrow().scheme(span.id);
     let row = span.row.plus(index);
@@ -223,12 +282,15 @@ fn verify_row(rows: &Rows, piece: &Piece, index: u32, known: &Known<'_>, found: 
         let index = index as usize;
         let back =
             rows.rebuild_cell(scheme, Column::new(column), &span.cells, index, block.as_mut_slice(), accept);
-        let fate = match (back, incomplete) {
-            (true, _) => Fate::Back,
-            (false, true) => Fate::Undecided,
-            (false, false) => Fate::Lost,
-        };
-        report_block(rows, address, drive, *owner, fate, found);
+        if !back {
+            found.lost_cells.insert(address);
+        }
+        match (back, incomplete) {
+            (true, _) => report_block(rows, address, drive, *owner, Fate::Back, found),
+            (false, true) => report_block(rows, address, drive, *owner, Fate::Undecided, found),
+            (false, false) if known.reported.contains(&address) => {}
+            (false, false) => lost.push((address, *owner)),
+        }
     }
     for column in piece.unreadable.iter().filter(|(_, at)| *at == index).map(|(column, _)| *column) {
         let address = Address::new(span.id, Column::new(column), row);
@@ -267,7 +329,6 @@ enum Fate {
     Back,
     /// They would have, once its row was complete: nobody was promised it, and the next opening may drop its record.
     Undecided,
-    Lost,
 }
 
 /// Reports a block that is not what its owner expects. One on a drive that is not in use is no damage.
@@ -291,10 +352,6 @@ fn report_block(
                 "{address} ({owner:?}) is damaged; it was never flushed, and the next opening decides on it"
             );
             Finding::new(FindingKind::Damaged, drive, message)
-        }
-        (Fate::Lost, _) => {
-            let message = format!("{address} ({owner:?}) is lost: its row does not give it back");
-            Finding::new(FindingKind::Lost, drive, message)
         }
     };
     found.findings.push(finding);

@@ -110,7 +110,7 @@ pub(super) async fn pin_leaves(
 }
 
 /// Reads a node into the map, or waits for whoever is reading it.
-async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Result<()> {
+pub(super) async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Result<()> {
     let begun = ledger.map.borrow_mut().begin_load(load);
     let entry = match begun {
         None => return Ok(()),
@@ -142,6 +142,10 @@ pub(super) async fn read_entry(rows: &Rows, entry: MapEntry) -> Result<Buffer> {
     let Slot::Block { address, crc } = entry.slot() else {
         return Err(Error::corrupt("a pointer to nothing", Place::default(), None));
     };
+    if !rows.segments.borrow().contains(address.segment()) {
+        let place = Place { address: Some(address), ..Place::default() };
+        return Err(Error::corrupt("a pointer leads to an unknown segment", place, None));
+    }
     let buffer = Buffer::new(BLOCK);
     let _pin = rows.pin(address.segment());
     rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.map(|_| buffer)

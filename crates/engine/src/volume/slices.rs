@@ -68,7 +68,7 @@ impl Slices {
     }
 
     /// The volume's block that a block of a shard is, if the shard holds any.
-    pub(super) fn global_block(&self, shard: usize, block: u64) -> Option<u64> {
+    pub(crate) fn global_block(&self, shard: usize, block: u64) -> Option<u64> {
         let turn = self.turn(shard)?;
         Some((block / Self::BLOCKS * self.turns + turn) * Self::BLOCKS + block % Self::BLOCKS)
     }
@@ -96,6 +96,11 @@ impl Slices {
                 std::cmp::Ordering::Equal => within,
                 std::cmp::Ordering::Greater => 0,
             }
+    }
+
+    /// The first block of the slice behind the one of the volume's block `block`.
+    pub(crate) fn end_of_slice(&self, block: u64) -> u64 {
+        (block / Self::BLOCKS + 1) * Self::BLOCKS
     }
 
     /// Cuts a range of blocks at slice borders, into pieces of at most `most` bytes.

@@ -7,6 +7,7 @@ mod lab;
 mod name;
 mod pool;
 mod quickstart;
+mod salvage;
 mod serve;
 mod vm;
 mod volume;
@@ -26,6 +27,7 @@ pub(crate) use lab::{LabCommand, LabUpArgs};
 pub(crate) use name::VolumeName;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
+pub(crate) use salvage::SalvageArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use vm::{CreateVmArgs, DiskWords, TemplateCommand, VmCommand};
 pub(crate) use volume::{ExportImageArgs, ImportArgs, Limit, ServiceArgs, VolumeCommand};
@@ -73,7 +75,7 @@ Exit status:
   0  done; for 'pool status' and 'check': all is well
   1  it failed
   2  the command line makes no sense
-  3  'pool status': a pool is degraded, failed or unavailable; 'check': damage was found
+  3  'pool status': a pool is degraded, failed or unavailable; 'check': damage was found; 'salvage': data is lost
 
 Environment:
   GABION_SOCKET and all settings of 'gabion serve' (see 'gabion serve --help'); NO_COLOR switches colours off.";
@@ -115,6 +117,9 @@ pub(crate) enum Command {
     ///
     /// Drives may be missing, as many as the pool bears: what they held is computed from the others and compared. If all of
     /// it could be, the pool is degraded but sound; with --json, 'sound' and 'degraded' say so.
+    ///
+    /// Maps, tables, records of volumes and of the log that cannot be read do not end the check: they are reported, with the ranges of
+    /// volumes that are lost with them, and everything else is verified. 'gabion salvage' reads what is left.
     #[command(after_long_help = "\
 Examples:
   gabion pool close fast
@@ -129,6 +134,7 @@ Exit status:
         #[arg(required = true, value_name = "DRIVE")]
         drives: Vec<PathBuf>,
     },
+    Salvage(SalvageArgs),
     #[command(subcommand)]
     Bench(BenchCommand),
     #[command(subcommand)]

@@ -16,6 +16,7 @@ pub(crate) mod image;
 pub(crate) mod lab;
 mod measuring;
 mod pool;
+mod salvage;
 mod scrub;
 mod serve;
 mod snapshot;
@@ -63,6 +64,7 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
             with_daemon(&global, async |setting| vm::run(&setting, &global, command).await)
         }
         Command::Check { drives } => check::run(&global, &drives),
+        Command::Salvage(arguments) => salvage::run(&global, arguments),
         Command::Bench(command) => bench::run(&global, &command),
         Command::Lab(command) => lab::run(&global, command),
         Command::Version => version::run(&global),

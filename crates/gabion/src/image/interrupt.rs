@@ -23,6 +23,16 @@ impl Interrupt {
         Ok(Self { signals: [listen(interrupt)?, listen(terminate)?, listen(hangup)?] })
     }
 
+    /// Waits for a signal.
+    pub(crate) async fn wait(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.signals;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+
     /// Does something, unless a signal came or comes: then it is dropped where it is.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ mod interrupt;
 mod nbd;
 mod program;
 mod progress;
+mod salvaged;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub(crate) use beside::Beside;
 pub(crate) use copy::{Copied, can_write, export, fill};
 pub(crate) use interrupt::Interrupt;
 pub(crate) use nbd::Place;
+pub(crate) use salvaged::salvage_image;
 
 /// The format that is copied without any other program.
 const RAW: &str = "raw";

@@ -84,6 +84,7 @@ fn every_command_has_a_manual() {
         &["drive", "identify"],
         &["export", "create"],
         &["check"],
+        &["salvage"],
         &["completions"],
     ] {
         let ran = run(command(path).arg("--help"));

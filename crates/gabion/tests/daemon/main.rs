@@ -23,6 +23,7 @@ mod nbd;
 mod pools;
 mod restart;
 mod root;
+mod salvage;
 mod snapshots;
 mod stale;
 #[path = "../../../export/src/vhost/testing.rs"]

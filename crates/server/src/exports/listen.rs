@@ -18,9 +18,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a socket is for, in words: who serves there, and the flag for another place.
 #[derive(Clone, Copy)]
-pub(super) struct Purpose {
-    pub(super) protocol: &'static str,
-    pub(super) flag: &'static str,
+pub(crate) struct Purpose {
+    pub(crate) protocol: &'static str,
+    pub(crate) flag: &'static str,
 }
 
 /// Listens on a Unix socket for the users whom `access` admits. The socket's directory is made for the same users if it
@@ -28,7 +28,7 @@ pub(super) struct Purpose {
 ///
 /// # Errors
 /// When somebody serves there, or there is no place for it.
-pub(super) async fn listen_unix(path: &Path, access: Access, purpose: Purpose) -> Result<Listener> {
+pub(crate) async fn listen_unix(path: &Path, access: Access, purpose: Purpose) -> Result<Listener> {
     let platform = reactors::platform();
     if let Some(directory) = path.parent() {
         access.make_directories(directory).map_err(|error| {

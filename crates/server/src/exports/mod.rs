@@ -23,6 +23,7 @@ use crate::request::shown;
 use crate::state::{RememberedExport, State};
 use crate::wire::{CreateExport, Export, ExportState, Protocol};
 use fuse::Fuse;
+pub(crate) use listen::{Purpose, listen_unix};
 use nbd::Nbd;
 use table::{Active, Entry, Manner, Name, Table};
 use ublk::Ublk;

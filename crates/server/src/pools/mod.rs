@@ -33,6 +33,7 @@ use crate::reactors::Reactors;
 use crate::state::State;
 use crate::wire;
 use slot::{Slot, Status};
+pub(crate) use status::{drive_state, lost_shown};
 
 /// The pools, by name.
 pub(crate) struct Pools {

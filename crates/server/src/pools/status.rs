@@ -101,7 +101,8 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
     }
 }
 
-fn lost_shown(range: &engine::LostRange) -> wire::LostRange {
+/// Lost bytes as the API has them.
+pub(crate) fn lost_shown(range: &engine::LostRange) -> wire::LostRange {
     let engine::LostRange { volume, offset, length } = range.clone();
     wire::LostRange { volume, offset, length }
 }
@@ -192,15 +193,19 @@ fn users_shown(users: UsersLately) -> wire::UsersLately {
     wire::UsersLately { operations: users.operations, p50_us: micros(users.p50), p99_us: micros(users.p99) }
 }
 
-fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
-    let state = |state| match state {
+/// A drive's state as the API has it.
+pub(crate) fn drive_state(state: Engine) -> DriveState {
+    match state {
         Engine::Online => DriveState::Online,
         Engine::Missing => DriveState::Missing,
         Engine::Failed => DriveState::Failed,
         Engine::Removed => DriveState::Removed,
         Engine::Leaving => DriveState::Leaving,
         Engine::Returning => DriveState::Returning,
-    };
+    }
+}
+
+fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
     let drive = |drive: &engine::DriveStatus| PoolDrive {
         pool: status.name.clone(),
         index: Some(drive.index),
@@ -208,7 +213,7 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
         path: drive.path.clone(),
         size: Some(drive.size),
         used: Some(u64::from(drive.zones - drive.free_zones.min(drive.zones)) * status.zone_bytes),
-        state: state(drive.state),
+        state: drive_state(drive.state),
         read_errors: Some(drive.errors.unreadable + drive.errors.wrong),
         wrong_reads: Some(drive.errors.wrong),
         last_error: Some(drive.errors.last).filter(|last| *last > 0),

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::LostRange;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -23,6 +25,9 @@ pub struct CheckFinding {
     pub drive: Option<u16>,
     /// What and where.
     pub message: String,
+    /// Bytes of volumes that are lost with it; the first of them if they are many.
+    #[serde(default)]
+    pub lost: Vec<LostRange>,
 }
 
 /// What the verifier saw of a pool.
@@ -59,6 +64,12 @@ pub struct CheckReport {
     pub damaged_superblocks: Vec<String>,
     /// What is wrong.
     pub findings: Vec<CheckFinding>,
+    /// Bytes of volumes and snapshots that cannot be read.
+    #[serde(default)]
+    pub lost: Vec<LostRange>,
+    /// True if records of the log are lost: every block may be older than the newest write of it.
+    #[serde(default)]
+    pub stale: bool,
     /// How long it took.
     pub seconds: f64,
 }

@@ -10,6 +10,7 @@ mod event;
 mod export;
 mod operation;
 mod pool;
+mod salvage;
 mod scrub;
 mod snapshot;
 mod volume;
@@ -26,6 +27,7 @@ pub use pool::{
     ClosePool, Counters, CreatePool, FileDrives, Health, LimitRepair, LostRange, OpenPool, OpenReport, Pool,
     PoolState, Problem, Repair, RepairState, Space, UsersLately,
 };
+pub use salvage::{ByteRange, Salvaged, SalvagedDrive, SalvagedImage, SalvagedVolume, UnreadableRange};
 pub use scrub::{ChangeScrub, Scrub, ScrubResult};
 pub use snapshot::{Change, Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage};
 pub use volume::{CreateVolume, ResizeVolume, Service, Volume};

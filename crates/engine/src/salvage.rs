@@ -1,0 +1,138 @@
+//! Salvage: reads the remains of a pool, whether it can be opened or not.
+//!
+//! Parts of the pool's maps, tables and catalogue may be unreadable, more drives may be missing than the scheme bears, and records of
+//! the log may be lost. Always true: no byte is written to any drive; a block that cannot be read is an error that names the place, and
+//! one that may be older than the newest write is given out only if that was accepted.
+//!
+//! Must not know: frontends.
+
+mod catalogue;
+mod report;
+mod survey;
+mod volume;
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use format::{PoolId, Scheme, Superblock};
+
+pub(crate) use catalogue::SalvageCatalogue;
+pub use report::{SalvageReport, SalvagedDrive};
+pub(crate) use report::{describe, describe_catalogue};
+pub(crate) use survey::survey;
+pub use survey::{ByteRange, VolumeSurvey};
+pub use volume::{SalvageExtent, SalvageState, SalvageVolume, SalvageVolumeInfo, UnreadableRange};
+
+use crate::check::{Finding, FindingKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::pool::{DriveSource, Shared, Tuning, Wanted, assemble, gather, plan_shard};
+use crate::shard::{Candidate, Purpose, SalvageShard};
+use crate::space::Space;
+
+/// Options of [`salvage`].
+#[derive(Clone, Copy, Debug)]
+pub struct SalvageOptions {
+    /// Reads blocks that may be older than the newest write of them, or deleted since. The log is searched for blocks whose map entry
+    /// is unknown.
+    pub accept_stale: bool,
+    /// Memory for the map, in bytes, all shards together. The replayed log needs more.
+    pub map_bytes: u64,
+}
+
+impl Default for SalvageOptions {
+    fn default() -> Self {
+        Self { accept_stale: false, map_bytes: Tuning::default().map_bytes }
+    }
+}
+
+/// The remains of a pool, on the reactor that [`salvage`] ran on.
+pub struct Salvage {
+    superblock: Superblock,
+    accept_stale: bool,
+    shards: Rc<[Rc<SalvageShard>]>,
+    catalogue: SalvageCatalogue,
+    report: SalvageReport,
+}
+
+/// Looks at the pool on `drives`, which nobody has open, as far as it can be read. Writes nothing. Runs on a reactor.
+///
+/// # Errors
+/// When no superblock can be read, or the drives were used apart from one another.
+pub async fn salvage(drives: &[Arc<dyn DriveSource>], options: &SalvageOptions) -> Result<Rc<Salvage>> {
+    let assembled = gather(drives, Wanted::All).await?;
+    let superblock = assembled.superblock.clone();
+    let mut problems = Vec::new();
+    if let Err(error) = assemble(drives, &BTreeSet::new()).await {
+        problems.push(Finding::new(FindingKind::Lost, None, error.to_string()));
+    }
+    // Nobody decides by it: nothing is written.
+    let space = Arc::new(Space::new(superblock.shards.len(), 0));
+    let shared = Shared { space, repair: Arc::default(), scrub: Arc::default() };
+    let tuning = Tuning { map_bytes: options.map_bytes, ..Tuning::default() };
+    let mut shards = Vec::new();
+    for index in 0..superblock.shards.len() {
+        let plan = plan_shard(&superblock, &assembled.sources, index, tuning, &shared);
+        let (candidate, _) = Candidate::examine(plan, true).await?;
+        let Some(shard) = SalvageShard::of(&candidate, Purpose::Read).await else {
+            return Err(Error::new(ErrorKind::Closed, "a shard is looked at once"));
+        };
+        if options.accept_stale {
+            shard.discover().await;
+            if shard.has_unknown() {
+                shard.search().await;
+            }
+        }
+        shards.push(Rc::new(shard));
+    }
+    let shards: Rc<[Rc<SalvageShard>]> = shards.into();
+    let catalogue = SalvageCatalogue::read(&shards).await;
+    let mut report = SalvageReport::of(&assembled, &shards, &catalogue);
+    report.problems.splice(0..0, problems);
+    Ok(Rc::new(Salvage { superblock, accept_stale: options.accept_stale, shards, catalogue, report }))
+}
+
+impl Salvage {
+    /// The pool's identity.
+    pub fn id(&self) -> PoolId {
+        self.superblock.pool
+    }
+
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        &self.superblock.name
+    }
+
+    /// The scheme of the pool's newest data.
+    pub fn scheme(&self) -> Scheme {
+        self.superblock.scheme
+    }
+
+    /// The state of the pool, and the reasons why it cannot be opened.
+    pub fn report(&self) -> &SalvageReport {
+        &self.report
+    }
+
+    /// The volumes and snapshots, by name.
+    pub fn volumes(&self) -> Vec<SalvageVolumeInfo> {
+        self.catalogue.volumes.iter().map(|volume| self.info(volume)).collect()
+    }
+
+    /// A volume or snapshot.
+    ///
+    /// # Errors
+    /// `NotFound`, with the reason if records of volumes cannot be read.
+    pub fn volume(self: &Rc<Self>, name: &str) -> Result<SalvageVolume> {
+        match self.catalogue.volumes.iter().position(|volume| volume.name == name) {
+            Some(index) => Ok(SalvageVolume::new(self.clone(), index)),
+            None => {
+                let what = if name.contains('@') { "snapshot" } else { "volume" };
+                let why = match self.catalogue.lost.is_empty() {
+                    true => "",
+                    false => ": records of volumes cannot be read",
+                };
+                Err(Error::new(ErrorKind::NotFound, format!("no {what} '{name}'{why}")))
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! A read-only view of a shard of which parts may be unreadable.
+//!
+//! The verifier and salvage use it. Always true: nothing is written; an entry whose map node, layer table or segment cannot be read is
+//! unknown, never a hole; bytes that do not match the CRC of their entry are never given out (R1).
+//!
+//! Must not know: volumes and their names.
+
+mod log;
+mod read;
+mod replay;
+mod search;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use format::limits::LAYER_BLOCKS_MAX;
+use format::{Address, LayerEntry, LayerId, MapEntry, NODE_ENTRIES, Row, SegmentId, Sequence};
+use smallvec::SmallVec;
+
+use super::headers::Found;
+use super::replay::replay_record;
+use super::start::Candidate;
+use super::tables::StoredTables;
+use super::walk::load_node;
+use crate::error::Error;
+use crate::ledger::Ledger;
+use crate::log::Identity;
+use crate::map::{Load, Map, Pins, Stretch};
+use crate::rows::Rows;
+pub(super) use log::examine_left;
+pub(crate) use read::{BlockState, Look, StateRun};
+
+/// Map nodes that are kept in memory at least: enough for all walks that run side by side.
+const NODES_MIN: usize = 1024;
+
+/// A part of a shard's metadata that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct LostPart {
+    pub(crate) part: Part,
+    /// The entry that leads to it, if it is a block.
+    pub(crate) entry: Option<MapEntry>,
+    /// The reason.
+    pub(crate) error: Option<Error>,
+}
+
+/// The kinds of [`LostPart`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The root of the checkpoint, and with it all tables.
+    Root,
+    /// A block of the segment table: the places of these segments.
+    Segments(Range<u32>),
+    /// A block of live counts.
+    Live(Range<u32>),
+    /// A block of the layer table.
+    Layers,
+    /// A node of a layer's map.
+    Node(Load),
+    /// Records of the log, the first and the last of them.
+    Records(Sequence, Sequence),
+    /// The header at this place of the log cannot be read: records may follow.
+    LogEnd(SegmentId, Row),
+    /// The header at this place of the log is authentic and invalid.
+    Header(SegmentId, Row),
+}
+
+impl LostPart {
+    pub(crate) fn new(part: Part, entry: Option<MapEntry>, error: Option<Error>) -> Self {
+        Self { part, entry, error }
+    }
+
+    /// The address at which it lies, if it is a block.
+    pub(crate) fn address(&self) -> Option<Address> {
+        self.entry.and_then(MapEntry::address)
+    }
+
+    /// True if data written since the last checkpoint may be missing because of it.
+    fn makes_stale(&self) -> bool {
+        matches!(self.part, Part::Records(..) | Part::LogEnd(..) | Part::Header(..))
+    }
+}
+
+/// See the module.
+pub(crate) struct SalvageShard {
+    identity: Identity,
+    purpose: Purpose,
+    pub(super) ledger: Ledger,
+    pub(super) rows: Rc<Rows>,
+    pub(super) tables: StoredTables,
+    /// Cells that a crash left unwritten and the next opening will write.
+    pub(super) incomplete: BTreeSet<Address>,
+    records: usize,
+    /// Parts that cannot be read, map nodes left out.
+    lost: Vec<LostPart>,
+    nodes: RefCell<BTreeMap<Load, LostPart>>,
+    /// The live counts of the segments follow the replay.
+    counted: bool,
+    /// Blocks that the headers of the log name, for entries that are unknown.
+    candidates: RefCell<BTreeMap<(LayerId, u64), (Sequence, MapEntry)>>,
+    /// Layers that were merged into others since the checkpoint.
+    merged: RefCell<BTreeMap<LayerId, LayerId>>,
+}
+
+/// The use of a [`SalvageShard`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To verify it: all of the map is kept in memory, and the live counts are followed where they can be.
+    Verify,
+    /// To read from it.
+    Read,
+}
+
+impl SalvageShard {
+    /// The shard behind a candidate that was examined read-only, with its log replayed; `None` if that was done before.
+    pub(crate) async fn of(candidate: &Candidate, purpose: Purpose) -> Option<Self> {
+        let parts = candidate.dismantle()?;
+        let nodes = match purpose {
+            Purpose::Verify => usize::MAX,
+            Purpose::Read => candidate.map_nodes().max(NODES_MIN),
+        };
+        let mut shard = Self {
+            identity: candidate.identity(),
+            purpose,
+            ledger: Ledger::new(Map::new(nodes, usize::MAX), parts.rows.clone()),
+            rows: parts.rows,
+            tables: parts.tables,
+            incomplete: parts.incomplete,
+            records: parts.records.len(),
+            lost: parts.lost,
+            nodes: RefCell::default(),
+            counted: false,
+            candidates: RefCell::default(),
+            merged: RefCell::default(),
+        };
+        shard.load_layers(nodes, &parts.layers);
+        if purpose == Purpose::Verify && shard.lost.is_empty() {
+            shard.counted = shard.replay_counted(&parts.records).await;
+            if shard.counted {
+                return Some(shard);
+            }
+            shard.load_layers(nodes, &parts.layers);
+        }
+        for record in &parts.records {
+            shard.replay(record).await;
+        }
+        Some(shard)
+    }
+
+    /// Starts with the map as the checkpoint stored it.
+    fn load_layers(&mut self, nodes: usize, layers: &[LayerEntry]) {
+        let mut map = Map::new(nodes, usize::MAX);
+        let mut known = BTreeSet::new();
+        for entry in layers {
+            let is_new = match entry {
+                LayerEntry::Layer(record) => known.insert(record.layer),
+                LayerEntry::Merged(_) => true,
+            };
+            if is_new {
+                map.restore_layer(entry);
+            }
+        }
+        if self.lacks_layers() {
+            map.lose_unlisted();
+        }
+        self.ledger = Ledger::new(map, self.rows.clone());
+        self.nodes.borrow_mut().clear();
+    }
+
+    /// Replays the log as an opening does. False if a node of the map cannot be read.
+    async fn replay_counted(&self, records: &[Found]) -> bool {
+        for record in records {
+            if replay_record(&self.ledger, &self.rows, record).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Records of the log that were replayed.
+    pub(crate) fn records(&self) -> u64 {
+        self.records as u64
+    }
+
+    /// True if the live counts of the segments can be compared with the map: all of it could be read.
+    pub(super) fn is_counted(&self) -> bool {
+        self.counted && self.nodes.borrow().is_empty()
+    }
+
+    /// True if a part of the layer table cannot be read.
+    fn lacks_layers(&self) -> bool {
+        self.lost.iter().any(|lost| matches!(lost.part, Part::Root | Part::Layers))
+    }
+
+    /// True if records of the log are missing: any block may be older than the newest write of it.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.lost.iter().any(LostPart::makes_stale)
+    }
+
+    /// The parts that could not be read up to now.
+    pub(crate) fn lost(&self) -> Vec<LostPart> {
+        self.lost.iter().cloned().chain(self.nodes.borrow().values().cloned()).collect()
+    }
+
+    /// The layers and entries of the nodes that cannot be read.
+    pub(super) fn lost_nodes(&self) -> Vec<(LayerId, MapEntry)> {
+        let nodes = self.nodes.borrow();
+        nodes.iter().filter_map(|(node, lost)| Some((node.layer, lost.entry?))).collect()
+    }
+
+    /// Layers of volumes that exist in this shard.
+    pub(crate) fn user_layers(&self) -> Vec<LayerId> {
+        let all = self.ledger.map.borrow().layer_ids();
+        all.into_iter().filter(|layer| *layer >= LayerId::FIRST_USER).collect()
+    }
+
+    /// Runs `walk` over the map until it gets through. Nodes that cannot be read are noted, and what is below them is unknown.
+    async fn walk<T>(&self, mut walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>) -> T {
+        loop {
+            let walked = walk(&mut self.ledger.map.borrow_mut());
+            let node = match walked {
+                Ok(found) => return found,
+                Err(node) => node,
+            };
+            if let Err(error) = load_node(&self.ledger, &self.rows, node).await {
+                self.settle_reads();
+                let entry = self.ledger.map.borrow_mut().lose(node);
+                let mut nodes = self.nodes.borrow_mut();
+                nodes.entry(node).or_insert_with(|| LostPart::new(Part::Node(node), entry, Some(error)));
+            }
+        }
+    }
+
+    /// Pins the leaves that cover a range, and creates those that do not exist.
+    async fn pin_leaves(&self, layer: LayerId, block: u64, count: u64) -> Pins {
+        let mut pins = Pins::new();
+        self.walk(|map| map.prepare_write(layer, block, count, &mut pins)).await;
+        pins
+    }
+
+    /// The entries of one layer from `block` on.
+    pub(super) async fn stretch_of(&self, layer: LayerId, block: u64) -> Stretch {
+        let stretch = self.walk(|map| map.stretch(layer, block)).await;
+        let Stretch::Same { until, entry } = stretch else { return stretch };
+        // Within an unknown stretch, the log may have been found to name blocks.
+        match self.next_candidate(layer, block).filter(|_| entry.is_unknown()) {
+            Some(next) if next < block + rest_of_leaf(block) => Stretch::Leaf,
+            Some(next) if next < until => Stretch::Same { until: next - next % NODE_ENTRIES as u64, entry },
+            _ => stretch,
+        }
+    }
+
+    /// The entries of blocks of one layer.
+    pub(super) async fn entries_of(
+        &self,
+        layer: LayerId,
+        block: u64,
+        count: usize,
+    ) -> SmallVec<[MapEntry; 8]> {
+        let mut entries = SmallVec::new();
+        self.walk(|map| {
+            entries.clear();
+            map.lookup(layer, block, count, &mut entries)
+        })
+        .await;
+        entries
+    }
+
+    /// The entries that a chain of layers shows from `block` on. Below the last layer of an open chain, entries are unknown.
+    pub(crate) async fn stretch(&self, chain: &Chain, block: u64) -> Stretch {
+        let mut shown = if chain.open { MapEntry::UNKNOWN } else { MapEntry::ABSENT };
+        let mut end = LAYER_BLOCKS_MAX.max(block + 1);
+        for layer in &chain.layers {
+            match self.stretch_of(*layer, block).await {
+                Stretch::Leaf => return Stretch::Leaf,
+                Stretch::Same { until, entry } => {
+                    end = end.min(until);
+                    if !entry.is_absent() {
+                        shown = entry;
+                        break;
+                    }
+                }
+            }
+        }
+        Stretch::Same { until: end, entry: shown }
+    }
+
+    /// The entries that a chain of layers shows for some blocks of one leaf. An unknown entry is replaced by the newest block that the
+    /// log names, if the log was searched.
+    pub(crate) async fn entries(&self, chain: &Chain, block: u64, count: usize) -> Vec<Shown> {
+        let blank = Shown { layer: None, entry: MapEntry::ABSENT, stale: false };
+        let mut shown = vec![blank; count];
+        for layer in &chain.layers {
+            if shown.iter().all(|shown| !shown.entry.is_absent()) {
+                break;
+            }
+            let entries = self.entries_of(*layer, block, count).await;
+            for (shown, entry) in shown.iter_mut().zip(entries) {
+                if shown.entry.is_absent() && !entry.is_absent() {
+                    *shown = Shown { layer: Some(*layer), entry, stale: false };
+                }
+            }
+        }
+        for (block, shown) in (block..).zip(&mut shown) {
+            if shown.entry.is_absent() && chain.open {
+                shown.entry = MapEntry::UNKNOWN;
+            }
+            if let Some(layer) = shown.layer.filter(|_| shown.entry.is_unknown())
+                && let Some((_, entry)) = self.candidates.borrow().get(&(layer, block))
+            {
+                (shown.entry, shown.stale) = (*entry, true);
+            }
+        }
+        shown
+    }
+}
+
+/// Layers from the top down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Chain {
+    pub(crate) layers: Vec<LayerId>,
+    /// Unknown layers may lie below.
+    pub(crate) open: bool,
+}
+
+/// The entry that a chain of layers shows for a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// The layer that has the entry.
+    pub(crate) layer: Option<LayerId>,
+    pub(crate) entry: MapEntry,
+    /// The entry comes from the log's headers: newer data may have been written, or the block deleted.
+    pub(crate) stale: bool,
+}
+
+/// Blocks from `block` to the end of its leaf.
+pub(crate) fn rest_of_leaf(block: u64) -> u64 {
+    NODE_ENTRIES as u64 - block % NODE_ENTRIES as u64
+}

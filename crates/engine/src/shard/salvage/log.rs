@@ -1,0 +1,120 @@
+//! Finds the records behind a checkpoint, of a log of which a part cannot be read.
+//!
+//! Of a log that can be read to its end, this finds what an opening finds. Otherwise it goes on behind what is missing, and says which
+//! records that are.
+
+use format::{Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
+
+use super::{LostPart, Part};
+use crate::log::Identity;
+use crate::rows::{RowSpan, Rows};
+use crate::shard::headers::{Found, HeaderReader};
+use crate::shard::position;
+use crate::shard::scan::{Examined, complete, cut_segments};
+
+/// The records of one segment.
+#[derive(Default)]
+struct Scanned {
+    records: Vec<Found>,
+    /// The newest record that headers behind the last of these know to be durable.
+    durable: Sequence,
+    /// Parts that cannot be read. Records may be missing.
+    lost: Vec<LostPart>,
+}
+
+/// Finds the log behind a shard's checkpoint without writing anything. Appends to `lost` what cannot be read of it; nothing if the
+/// pool was closed in order (`clean`), since nothing is to be replayed then.
+pub(in crate::shard) async fn examine_left(
+    rows: &Rows,
+    identity: &Identity,
+    shard: &ShardRecord,
+    clean: bool,
+    lost: &mut Vec<LostPart>,
+) -> Examined {
+    let mut found = Vec::new();
+    let mut durable = Sequence::default();
+    let mut missing = Vec::new();
+    for (id, from, record) in &shard.recent {
+        let scanned = scan(rows, identity, *id, *from, record).await;
+        found.extend(scanned.records);
+        durable = durable.max(scanned.durable);
+        missing.extend(scanned.lost);
+    }
+    found.sort_by_key(|record| record.header.place.sequence);
+    let durable = found.iter().map(|record| record.header.place.durable).fold(durable, Ord::max);
+    let all = found.len();
+    let behind = position::drives_behind(rows, &found, shard, durable).await;
+    let blind = !missing.is_empty();
+    let (mut records, mut completed) = (Vec::new(), Vec::new());
+    let mut last = shard.checkpointed;
+    let mut older = 0;
+    for record in found {
+        let sequence = record.header.place.sequence;
+        if sequence <= last {
+            older += usize::from(sequence <= shard.checkpointed);
+            continue;
+        }
+        if sequence != last.next() {
+            // After a mere power cut the log ends here: nobody was promised what follows.
+            if !blind && durable <= last {
+                break;
+            }
+            let before = Sequence::new(sequence.get() - 1);
+            missing.push(LostPart::new(Part::Records(last.next(), before), None, None));
+        }
+        if sequence > durable {
+            match complete(rows, &record, true, &mut Vec::new()).await {
+                Some(cells) => completed.extend(cells),
+                // Cells that are not to be had may have been promised: their blocks cannot be read, the others can.
+                None if is_short(rows, &record).await => {}
+                None => break,
+            }
+        }
+        last = sequence;
+        records.push(record);
+    }
+    if last < durable {
+        missing.push(LostPart::new(Part::Records(last.next(), durable), None, None));
+        last = durable;
+    }
+    if !clean {
+        lost.extend(missing);
+    }
+    let dropped = all - older - records.len();
+    cut_segments(rows, shard, &records);
+    Examined { records, last, dropped, completed, failed: Vec::new(), behind }
+}
+
+async fn scan(rows: &Rows, identity: &Identity, id: SegmentId, from: Row, record: &SegmentRecord) -> Scanned {
+    let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
+    let (mut scanned, mut looked_behind) = (Scanned::default(), false);
+    loop {
+        let next = reader.next().await;
+        if let Ok(Some(found)) = next {
+            scanned.records.push(found);
+            continue;
+        }
+        let Some(row) = reader.row() else { return scanned };
+        if let Err(error) = next {
+            scanned.lost.push(LostPart::new(Part::Header(id, row), None, Some(error)));
+        } else if !reader.can_see().await {
+            scanned.lost.push(LostPart::new(Part::LogEnd(id, row), None, None));
+        }
+        if !std::mem::replace(&mut looked_behind, true) {
+            scanned.durable = reader.durable_behind().await;
+        }
+        if !reader.resume().await {
+            return scanned;
+        }
+    }
+}
+
+/// True if cells of a record cannot be read, whatever they hold.
+async fn is_short(rows: &Rows, record: &Found) -> bool {
+    let place = &record.header.place;
+    let width: Vec<u8> = (0..record.scheme.width()).collect();
+    let mut span =
+        RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
+    rows.read_columns(&mut span, &width).await;
+    span.cells.len() < width.len()
+}

@@ -1,0 +1,284 @@
+//! Reads blocks through a chain of layers: gives each block that can be read, and an error for each other one.
+
+use std::collections::BTreeSet;
+
+use format::limits::BLOCK;
+use format::{Address, Column, LayerBlock, MapEntry, Slot};
+use reactor::{Buffer, Span};
+
+use super::{Chain, Purpose, SalvageShard, Shown, rest_of_leaf};
+use crate::error::{Error, ErrorKind, Place};
+use crate::map::{Load, Stretch};
+use crate::rows::Run;
+
+/// A run of blocks that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct LostRun {
+    /// The first.
+    pub(crate) block: u64,
+    /// Their number.
+    pub(crate) blocks: u64,
+    /// The reason for the first of them, with its place.
+    pub(crate) error: Error,
+}
+
+/// A run of blocks in the same state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateRun {
+    /// Their number.
+    pub(crate) blocks: u64,
+    pub(crate) state: BlockState,
+    /// Newer data may have been written, or the blocks deleted.
+    pub(crate) stale: bool,
+}
+
+/// The state of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockState {
+    /// It reads as zeros.
+    Hole,
+    /// It holds data.
+    Data,
+    /// It cannot be read.
+    Lost,
+}
+
+/// The way to find out whether a block can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// By the drives that are present. A block that is damaged counts as readable.
+    Drives,
+    /// By reading it.
+    Read,
+    /// It can be read if it does not lie in one of these cells.
+    Known(BTreeSet<Address>),
+}
+
+impl SalvageShard {
+    /// Reads blocks from `block` on into `into`. Blocks that cannot be read are zeroed and given back. Blocks that may be stale are
+    /// read only if that is accepted.
+    pub(crate) async fn read(
+        &self,
+        chain: &Chain,
+        block: u64,
+        into: &Span,
+        accept_stale: bool,
+    ) -> Vec<LostRun> {
+        let count = (into.len() / BLOCK) as u64;
+        let mut lost = Vec::new();
+        let mut at = 0;
+        while at < count {
+            let part = rest_of_leaf(block + at).min(count - at);
+            let bytes = index(at) * BLOCK..index(at + part) * BLOCK;
+            self.read_leaf(chain, block + at, &into.slice(bytes), accept_stale, &mut lost).await;
+            at += part;
+        }
+        lost
+    }
+
+    /// Reads blocks of one leaf.
+    async fn read_leaf(
+        &self,
+        chain: &Chain,
+        block: u64,
+        into: &Span,
+        accept_stale: bool,
+        lost: &mut Vec<LostRun>,
+    ) {
+        let shown = self.entries(chain, block, into.len() / BLOCK).await;
+        let mut at = 0;
+        while let Some(first) = shown.get(at) {
+            let run = run_of(shown.get(at..).unwrap_or(&[]));
+            let target = into.slice(at * BLOCK..(at + run) * BLOCK);
+            let place = block + at as u64;
+            match first.entry.slot() {
+                Slot::Absent | Slot::Zero => target.zero(),
+                Slot::Unknown => {
+                    target.zero();
+                    note(lost, place, run as u64, self.why_unknown(chain, place));
+                }
+                Slot::Block { .. } if first.stale && !accept_stale => {
+                    target.zero();
+                    note(lost, place, run as u64, self.why_unknown(chain, place));
+                }
+                Slot::Block { address, .. } => {
+                    let of = shown.get(at..at + run).unwrap_or(&[]);
+                    self.read_run(chain, place, address, of, &target, lost).await;
+                }
+            }
+            at += run;
+        }
+    }
+
+    /// Reads blocks that lie one below the other; one by one if not all of them can be read.
+    async fn read_run(
+        &self,
+        chain: &Chain,
+        block: u64,
+        address: Address,
+        shown: &[Shown],
+        into: &Span,
+        lost: &mut Vec<LostRun>,
+    ) {
+        let crcs: Vec<u32> = shown.iter().map(|shown| crc_of(shown.entry)).collect();
+        let whole = Run { address, count: u32::try_from(shown.len()).unwrap_or(u32::MAX) };
+        if self.read_cells(whole, &crcs, into).await.is_ok() {
+            return;
+        }
+        for (at, (crc, shown)) in crcs.iter().zip(shown).enumerate() {
+            let down = u32::try_from(at).unwrap_or(u32::MAX);
+            let one = Run { address: address.down(down), count: 1 };
+            let target = into.slice(at * BLOCK..(at + 1) * BLOCK);
+            if let Err(error) = self.read_cells(one, &[*crc], &target).await {
+                target.zero();
+                let place = block + at as u64;
+                let layer = shown.layer.or(chain.layers.first().copied()).unwrap_or_default();
+                note(lost, place, 1, error.at_block(layer, LayerBlock::new(place)));
+            }
+        }
+    }
+
+    /// Reads and verifies cells.
+    pub(super) async fn read_cells(&self, run: Run, crcs: &[u32], into: &Span) -> crate::error::Result<()> {
+        let id = run.address.segment();
+        let place = Place { address: Some(run.address), ..Place::default() };
+        if !self.rows.segments.borrow().contains(id) {
+            return Err(Error::corrupt("the block lies in a segment whose place is unknown", place, None));
+        }
+        if run.address.column().get() >= self.rows.segments.borrow().scheme(id).data() {
+            return Err(Error::corrupt("the block lies in no data column of its segment", place, None));
+        }
+        let _pin = self.rows.pin(id);
+        let read = self.rows.read_run(run, crcs, into).await;
+        self.settle_reads();
+        read.map(|_| ())
+    }
+
+    /// Takes drives that are gone out of use, so that no read waits for them again. The verifier tries every block.
+    pub(super) fn settle_reads(&self) {
+        let gone = std::mem::take(&mut *self.rows.gone.borrow_mut());
+        for (drive, error) in gone.into_iter().filter(|_| self.purpose == Purpose::Read) {
+            tracing::warn!(drive = %drive.index, %error, "a drive is gone");
+            self.rows.drives.lose(drive.index);
+        }
+    }
+
+    /// The state of blocks from `block` on, below `end`: of those of one leaf, or of more if all are alike.
+    pub(crate) async fn states(&self, chain: &Chain, block: u64, end: u64, look: &Look) -> Vec<StateRun> {
+        if let Stretch::Same { until, entry } = self.stretch(chain, block).await {
+            let state = if entry.is_unknown() { BlockState::Lost } else { BlockState::Hole };
+            return vec![StateRun { blocks: until.min(end) - block, state, stale: false }];
+        }
+        let count = rest_of_leaf(block).min(end - block);
+        let shown = self.entries(chain, block, index(count)).await;
+        let mut lost = Vec::new();
+        if *look == Look::Read {
+            let buffer = Buffer::new(index(count) * BLOCK);
+            lost = self.read(chain, block, &buffer.span(), true).await;
+        }
+        let is_lost = |at: u64, address: Address| match look {
+            Look::Drives => !self.is_within_reach(address),
+            Look::Read => lost.iter().any(|run| (run.block..run.block + run.blocks).contains(&at)),
+            Look::Known(cells) => {
+                cells.contains(&address) || !self.rows.segments.borrow().contains(address.segment())
+            }
+        };
+        let mut states: Vec<StateRun> = Vec::new();
+        for (at, shown) in (block..).zip(shown) {
+            let state = match shown.entry.slot() {
+                Slot::Absent | Slot::Zero => BlockState::Hole,
+                Slot::Unknown => BlockState::Lost,
+                Slot::Block { address, .. } if is_lost(at, address) => BlockState::Lost,
+                Slot::Block { .. } => BlockState::Data,
+            };
+            append(&mut states, state, shown.stale && state != BlockState::Lost);
+        }
+        states
+    }
+
+    /// True if enough of a block's row lies on drives that are there.
+    fn is_within_reach(&self, address: Address) -> bool {
+        let segments = self.rows.segments.borrow();
+        let id = address.segment();
+        if !segments.contains(id) {
+            return false;
+        }
+        let scheme = segments.scheme(id);
+        let is_there = |column: u8| {
+            let cell = segments.cell_at(id, Column::new(column), address.row());
+            cell.is_some_and(|cell| self.rows.drives.is_online(cell.drive))
+        };
+        let own = address.column().get();
+        if own >= scheme.data() {
+            return false;
+        }
+        let others = (0..scheme.width()).filter(|column| *column != own && is_there(*column)).count();
+        is_there(own) || others >= usize::from(scheme.data())
+    }
+
+    /// The reason why the entry of a block is unknown.
+    fn why_unknown(&self, chain: &Chain, block: u64) -> Error {
+        let nodes = self.nodes.borrow();
+        for layer in &chain.layers {
+            let covering = (0..).map_while(|level| {
+                let node = Load::covering(*layer, block, level);
+                (level < LEVELS).then_some(node)
+            });
+            for node in covering {
+                if let Some(lost) = nodes.get(&node) {
+                    let place = Place {
+                        address: lost.address(),
+                        block: Some((*layer, LayerBlock::new(block))),
+                        ..Place::default()
+                    };
+                    return Error::corrupt("the map node that leads to a block cannot be read", place, None);
+                }
+            }
+        }
+        let layer = chain.layers.first().copied().unwrap_or_default();
+        let message = "the tables that lead to a block cannot be read";
+        Error::new(ErrorKind::Corrupt, message).at_block(layer, LayerBlock::new(block))
+    }
+}
+
+/// Levels of the largest map.
+pub(super) const LEVELS: u8 = 5;
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(number: u64) -> usize {
+    number as usize
+}
+
+fn crc_of(entry: MapEntry) -> u32 {
+    match entry.slot() {
+        Slot::Block { crc, .. } => crc,
+        Slot::Absent | Slot::Zero | Slot::Unknown => 0,
+    }
+}
+
+/// The number of leading blocks that lie one below the other, or that are all not stored.
+fn run_of(shown: &[Shown]) -> usize {
+    let Some(first) = shown.first() else { return 0 };
+    let is_next = |(down, shown): &(u32, &Shown)| match (first.entry.address(), shown.entry.address()) {
+        (Some(first_address), Some(address)) => {
+            address == first_address.down(*down) && shown.stale == first.stale
+        }
+        (None, None) => shown.entry == first.entry,
+        _ => false,
+    };
+    (0..).zip(shown).take_while(is_next).count()
+}
+
+fn note(lost: &mut Vec<LostRun>, block: u64, blocks: u64, error: Error) {
+    match lost.last_mut() {
+        Some(last) if last.block + last.blocks == block => last.blocks += blocks,
+        _ => lost.push(LostRun { block, blocks, error }),
+    }
+}
+
+fn append(states: &mut Vec<StateRun>, state: BlockState, stale: bool) {
+    match states.last_mut() {
+        Some(last) if last.state == state && last.stale == stale => last.blocks += 1,
+        _ => states.push(StateRun { blocks: 1, state, stale }),
+    }
+}

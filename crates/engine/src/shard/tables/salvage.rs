@@ -1,0 +1,141 @@
+//! Loads the tables of a checkpoint of which a part cannot be read.
+//!
+//! Always true: nothing is guessed. A table block that cannot be read is reported with the numbers of the segments or counts that it
+//! held.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use format::{
+    CheckpointRoot, LIVE_PER_BLOCK, LayerEntry, MapEntry, SegmentId, SegmentRecord, segments_per_block,
+};
+use reactor::Buffer;
+
+use super::{Known, Stored, StoredTables, count_all};
+use crate::error::{Error, Place, Result};
+use crate::rows::Rows;
+use crate::shard::salvage::{LostPart, Part};
+use crate::shard::walk::read_entry;
+
+/// The readable part of a checkpoint's tables.
+pub(in crate::shard) struct TablesLeft {
+    /// The root; `None` if it cannot be read, and no table with it.
+    pub(in crate::shard) root: Option<CheckpointRoot>,
+    pub(in crate::shard) layers: Vec<LayerEntry>,
+    pub(in crate::shard) stored: StoredTables,
+    pub(in crate::shard) lost: Vec<LostPart>,
+}
+
+impl StoredTables {
+    /// Reads the tables behind `root_entry` as far as they can be read. `restore` is called for every stored segment before anything
+    /// is read from it.
+    pub(in crate::shard) async fn load_left(
+        rows: &Rows,
+        root_entry: MapEntry,
+        table_width: u8,
+        mut restore: impl FnMut(SegmentId, SegmentRecord),
+    ) -> TablesLeft {
+        let mut stored = Stored { root: root_entry, ..Stored::default() };
+        let mut left =
+            TablesLeft { root: None, layers: Vec::new(), stored: Self::default(), lost: Vec::new() };
+        let root = match decoded(rows, root_entry, CheckpointRoot::decode).await {
+            Ok(root) => root,
+            Err(error) => {
+                left.lost.push(LostPart::new(Part::Root, Some(root_entry), Some(error)));
+                left.stored = Self { inner: RefCell::new(stored) };
+                return left;
+            }
+        };
+        let mut pointers: Vec<Pointer> = Vec::new();
+        for index in &root.indexes {
+            match decoded(rows, *index, format::decode_entries).await {
+                Ok(entries) => pointers.extend(entries.iter().map(|entry| Ok(*entry))),
+                Err(error) => {
+                    pointers.extend((0..format::INDEX_ENTRIES).map(|_| Err((*index, error.clone()))))
+                }
+            }
+        }
+        let mut pointers = pointers.into_iter();
+        let per_block = numbered(root.tables.segments, segments_per_block(table_width));
+        for ids in per_block {
+            let pointer = pointers.next();
+            stored.segments.extend(known(&pointer));
+            match table(rows, pointer, |block| format::decode_segments(block, table_width)).await {
+                Ok(records) => ids.map(SegmentId::new).zip(records).for_each(|(id, record)| {
+                    record.into_iter().for_each(|record| restore(id, record));
+                }),
+                Err((entry, error)) => left.lost.push(LostPart::new(Part::Segments(ids), entry, Some(error))),
+            }
+        }
+        for ids in numbered(root.tables.live, LIVE_PER_BLOCK) {
+            let pointer = pointers.next();
+            stored.live.extend(known(&pointer).map(|entry| Known { entry, ..Known::default() }));
+            match table(rows, pointer, format::decode_live).await {
+                Ok(counts) => ids.map(SegmentId::new).zip(counts).for_each(|(id, count)| {
+                    rows.segments.borrow_mut().restore_live(id, count);
+                }),
+                Err((entry, error)) => left.lost.push(LostPart::new(Part::Live(ids), entry, Some(error))),
+            }
+        }
+        for _ in 0..root.tables.layers {
+            let pointer = pointers.next();
+            stored.layers.extend(known(&pointer).map(|entry| Known { entry, ..Known::default() }));
+            match table(rows, pointer, format::decode_layers).await {
+                Ok(layers) => left.layers.extend(layers),
+                Err((entry, error)) => left.lost.push(LostPart::new(Part::Layers, entry, Some(error))),
+            }
+        }
+        stored.indexes.clone_from(&root.indexes);
+        let exists = |entry: &MapEntry| {
+            entry.address().is_some_and(|address| rows.segments.borrow().contains(address.segment()))
+        };
+        let counted: Vec<MapEntry> = stored.pointers().into_iter().filter(exists).collect();
+        count_all(rows, &[], &counted);
+        left.stored = Self { inner: RefCell::new(stored) };
+        left.root = Some(root);
+        left
+    }
+}
+
+/// A pointer to a table block, or the index block that holds it and cannot be read.
+type Pointer = std::result::Result<MapEntry, (MapEntry, Error)>;
+
+fn known(pointer: &Option<Pointer>) -> Option<MapEntry> {
+    pointer.as_ref()?.as_ref().ok().copied()
+}
+
+/// The numbers, from 1, of the records in each of `blocks` table blocks.
+fn numbered(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
+    let per_block = u32::try_from(per_block).unwrap_or(u32::MAX);
+    (0..blocks).map(move |block| {
+        let first = block.saturating_mul(per_block).saturating_add(1);
+        first..first.saturating_add(per_block)
+    })
+}
+
+/// Reads and decodes a table block. An error comes with the entry of the block that cannot be read.
+async fn table<T>(
+    rows: &Rows,
+    pointer: Option<Pointer>,
+    decode: impl FnOnce(&[u8]) -> std::result::Result<T, format::FormatError>,
+) -> std::result::Result<T, (Option<MapEntry>, Error)> {
+    match pointer {
+        Some(Ok(entry)) => decoded(rows, entry, decode).await.map_err(|error| (Some(entry), error)),
+        Some(Err((index, error))) => Err((Some(index), error)),
+        None => {
+            Err((None, Error::corrupt("a checkpoint has fewer pointers than tables", Place::default(), None)))
+        }
+    }
+}
+
+async fn decoded<T>(
+    rows: &Rows,
+    entry: MapEntry,
+    decode: impl FnOnce(&[u8]) -> std::result::Result<T, format::FormatError>,
+) -> Result<T> {
+    let block: Buffer = read_entry(rows, entry).await?;
+    decode(block.as_slice()).map_err(|error| {
+        let place = Place { address: entry.address(), ..Place::default() };
+        Error::corrupt("a checkpoint table is damaged", place, Some(error))
+    })
+}

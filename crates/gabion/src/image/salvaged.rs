@@ -1,0 +1,184 @@
+//! Copies a volume of a pool that is salvaged into a sparse raw image.
+//!
+//! Always true: ranges that cannot be read are holes in the image, and all of them are listed; under its own name there is never part of
+//! an image.
+
+use std::collections::VecDeque;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use server::salvage::{ExtentState, ReadPart, Salvage};
+use server::wire::{ByteRange, SalvagedImage, UnreadableRange};
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::extents::{BLOCK, PIECE, not_zero};
+use super::progress::{Counted, show};
+use super::{Beside, Interrupt, of_file};
+
+/// Pieces that are read side by side.
+const PIECES: usize = 8;
+
+/// The progress of a copy.
+#[derive(Default)]
+struct Copy {
+    written: u64,
+    lost: Vec<UnreadableRange>,
+    stale: Vec<ByteRange>,
+}
+
+/// Writes an image of a volume or snapshot. Interrupted, it leaves nothing.
+///
+/// # Errors
+/// When the image cannot be written.
+pub(crate) async fn salvage_image(
+    pool: &Arc<Salvage>,
+    name: &str,
+    path: &Path,
+    force: bool,
+    quiet: bool,
+    interrupt: &mut Interrupt,
+) -> Result<SalvagedImage> {
+    let started = Instant::now();
+    let size =
+        pool.report().volumes.iter().find(|volume| volume.name == name).map_or(0, |volume| volume.size);
+    let beside = Beside::new(path, force)?;
+    beside.file().set_len(size).map_err(|error| of_file(beside.target(), &error))?;
+    let counted = Arc::new(Counted::default());
+    let copy = async {
+        if quiet {
+            return copy(pool, name, size, &beside, &counted).await;
+        }
+        tokio::select! {
+            done = copy(pool, name, size, &beside, &counted) => done,
+            never = show("salvage", size, counted.clone()) => match never {},
+        }
+    };
+    let mut copy = interrupt.or(copy).await?;
+    // One that came after the copy.
+    interrupt.or(async { Ok(()) }).await?;
+    copy.lost.sort_by_key(|range| range.offset);
+    copy.lost.dedup_by(|next, last| {
+        let follows = last.offset + last.length == next.offset;
+        if follows {
+            last.length += next.length;
+        }
+        follows
+    });
+    let file = beside.target().to_string_lossy().into_owned();
+    beside.place()?;
+    Ok(SalvagedImage {
+        volume: name.to_owned(),
+        file,
+        size,
+        written_bytes: copy.written,
+        lost_bytes: copy.lost.iter().map(|range| range.length).sum(),
+        lost: copy.lost,
+        stale_bytes: copy.stale.iter().map(|range| range.length).sum(),
+        stale_ranges: copy.stale,
+        seconds: started.elapsed().as_secs_f64(),
+    })
+}
+
+async fn copy(
+    pool: &Arc<Salvage>,
+    name: &str,
+    size: u64,
+    to: &Beside,
+    counted: &Arc<Counted>,
+) -> Result<Copy> {
+    let mut done = Copy::default();
+    let file = Arc::new(to.file().try_clone().map_err(|error| of_file(to.target(), &error))?);
+    let accepts_stale = pool.report().accepts_stale;
+    let mut reading = JoinSet::new();
+    let mut at = 0;
+    let mut told = VecDeque::new();
+    while at < size {
+        if told.is_empty() {
+            told.extend(pool.extents(name, at).await?);
+        }
+        let Some(extent) = told.pop_front() else { break };
+        let range = ByteRange { offset: at, length: extent.length.min(size - at) };
+        at += range.length;
+        counted.done.store(range.offset, Ordering::Relaxed);
+        if extent.state == ExtentState::Lost || extent.stale && !accepts_stale {
+            // One read tells the reason for all of it.
+            let part = pool.read(name, range.offset, first_block(range)).await?;
+            let reason = part.unreadable.into_iter().next().map(|range| range.reason).unwrap_or_default();
+            done.lost.push(UnreadableRange { offset: range.offset, length: range.length, reason });
+            continue;
+        }
+        if extent.stale {
+            note_stale(&mut done.stale, range);
+        }
+        if extent.state == ExtentState::Hole {
+            continue;
+        }
+        let mut next = range.offset;
+        while next < at {
+            let until = at.min((next / PIECE + 1) * PIECE);
+            if reading.len() >= PIECES {
+                end_one(&mut reading, &mut done, counted).await?;
+            }
+            let (pool, name, file) = (pool.clone(), name.to_owned(), file.clone());
+            let path = to.target().to_owned();
+            reading.spawn(async move { piece(&pool, &name, next..until, file, &path).await });
+            next = until;
+        }
+    }
+    while !reading.is_empty() {
+        end_one(&mut reading, &mut done, counted).await?;
+    }
+    counted.done.store(size, Ordering::Relaxed);
+    Ok(done)
+}
+
+/// The result of a piece: the bytes that were written, and the ranges that cannot be read.
+type Piece = Result<(u64, Vec<UnreadableRange>)>;
+
+async fn end_one(reading: &mut JoinSet<Piece>, done: &mut Copy, counted: &Counted) -> Result<()> {
+    let Some(ended) = reading.join_next().await else { return Ok(()) };
+    let (written, lost) = ended.context("a read was lost sight of")??;
+    done.written += written;
+    counted.moved.fetch_add(written, Ordering::Relaxed);
+    done.lost.extend(lost);
+    Ok(())
+}
+
+/// Copies one piece, without its zeros.
+async fn piece(
+    pool: &Salvage,
+    name: &str,
+    range: std::ops::Range<u64>,
+    file: Arc<std::fs::File>,
+    path: &Path,
+) -> Piece {
+    let length = usize::try_from(range.end - range.start).unwrap_or(0);
+    let ReadPart { bytes, unreadable } = pool.read(name, range.start, length).await?;
+    let write = move || {
+        let mut written = 0;
+        for part in not_zero(&bytes) {
+            let data = bytes.get(part.clone()).unwrap_or_default();
+            file.write_all_at(data, range.start + part.start as u64)?;
+            written += data.len() as u64;
+        }
+        Ok(written)
+    };
+    let written = spawn_blocking(write).await.map_err(std::io::Error::other).flatten();
+    Ok((written.map_err(|error| of_file(path, &error))?, unreadable))
+}
+
+/// The length of the first block of a range, which may be shorter.
+fn first_block(range: ByteRange) -> usize {
+    usize::try_from(range.length).unwrap_or(BLOCK).min(BLOCK)
+}
+
+fn note_stale(stale: &mut Vec<ByteRange>, range: ByteRange) {
+    match stale.last_mut() {
+        Some(last) if last.offset + last.length == range.offset => last.length += range.length,
+        _ => stale.push(range),
+    }
+}

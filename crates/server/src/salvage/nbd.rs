@@ -1,0 +1,75 @@
+//! The volumes of a pool that is salvaged, served by NBD.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use export::nbd::{Limits, Server};
+use export::{ListedExport, OpenError, OpenErrorKind, OpenExport};
+use reactor::{Access, Home, Reactor};
+
+use super::volume::ReadOnlyVolume;
+use crate::error::Result;
+use crate::exports::{Purpose, listen_unix};
+use crate::reactors::call_resident;
+
+/// A socket on which volumes are served.
+pub struct NbdSocket {
+    server: Home<Server<Offered>>,
+}
+
+impl NbdSocket {
+    /// Takes no more connections, and ends those that there are after the requests that they have begun. The socket's file is gone
+    /// then.
+    pub async fn shut_down(self) {
+        let shut = |server: Rc<Server<Offered>>| async move { server.shut_down().await };
+        // A reactor that is gone serves nobody.
+        let _ = call_resident(&self.server, shut).await;
+    }
+}
+
+/// The volumes, named `POOL/VOLUME` as the daemon names them.
+struct Offered {
+    pool: Rc<engine::Salvage>,
+}
+
+impl Offered {
+    fn full(&self, name: &str) -> String {
+        format!("{}/{name}", self.pool.name())
+    }
+}
+
+impl export::Exports for Offered {
+    type Volume = ReadOnlyVolume;
+
+    async fn open(&self, name: &str) -> Result<OpenExport<ReadOnlyVolume>, OpenError> {
+        let own = name.strip_prefix(self.pool.name()).and_then(|rest| rest.strip_prefix('/'));
+        match own.and_then(|own| self.pool.volume(own).ok()) {
+            Some(volume) => {
+                let description = "salvaged, read-only".to_owned();
+                Ok(OpenExport { volume: ReadOnlyVolume::new(volume), description })
+            }
+            None => Err(OpenError::new(OpenErrorKind::NotFound, format!("no export is called {name:?}"))),
+        }
+    }
+
+    async fn list(&self) -> Vec<ListedExport> {
+        let listed = |info: engine::SalvageVolumeInfo| ListedExport {
+            name: self.full(&info.name),
+            description: if info.snapshot { "snapshot" } else { "volume" }.to_owned(),
+        };
+        self.pool.volumes().into_iter().map(listed).collect()
+    }
+}
+
+pub(super) async fn serve(home: &Home<engine::Salvage>, socket: &Path) -> Result<NbdSocket> {
+    let path = socket.to_owned();
+    let start = |pool: Rc<engine::Salvage>| async move {
+        let purpose = Purpose { protocol: "NBD", flag: "--nbd" };
+        let listener = listen_unix(&path, Access::OWNER, purpose).await?;
+        let server = Server::new(Offered { pool }, Limits::default());
+        let listening = server.clone();
+        Reactor::current().spawn(async move { listening.listen(listener).await }).detach();
+        Ok(NbdSocket { server: Home::settle(&Reactor::current(), server) })
+    };
+    call_resident(home, start).await?
+}
