@@ -18,6 +18,7 @@ mod harness;
 mod hostile;
 mod images;
 mod limits;
+mod lost;
 mod members;
 mod nbd;
 mod pools;
