@@ -1,5 +1,6 @@
 //! Breaks of durability and isolation that were proven once, outside the states that sweep and swarm reached.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -215,4 +216,29 @@ fn a_hung_read_of_an_earlier_term_does_not_lose_a_drive_again() {
         assert_eq!(state(&settled(pool).await, 1), DriveState::Online, "an old read says nothing of it");
     });
     judge(&machine.check().unwrap(), &[]).unwrap();
+}
+
+/// Where a pool has failed with a write, zeros over what was never written are refused too: what the write left on the drives may be found
+/// by the next opening, and would take the zeros' place.
+#[test]
+fn zeros_after_a_failed_write_are_not_acknowledged() {
+    for seed in 0..40 {
+        let machine = machine(&Setup { volatile: vec![false; 3], ..Setup::small("2+1", 3) }, 130 + seed);
+        let zeroed = Cell::new(false);
+        with_pool_until_power_cut(&machine, async |pool| {
+            pool.create_volume("v", 1 << 20, 4096, 0).await.unwrap();
+            let volume = Rc::new(pool.open_volume("v").await.unwrap().attach());
+            let writer = volume.clone();
+            let write =
+                Reactor::current().spawn(async move { writer.write(0, &block_of(1, 0).span()).await });
+            Reactor::current().sleep(Duration::from_micros(seed * 10)).await;
+            [1, 2].into_iter().for_each(|drive| machine.disks[drive].set_dead(true));
+            if write.await.is_err() {
+                Reactor::current().sleep(Duration::from_secs(1)).await;
+                let (zeros, discard) = (volume.write_zeroes(0, 4096).await, volume.discard(0, 4096).await);
+                zeroed.set(zeros.is_ok() || discard.is_ok());
+            }
+        });
+        assert!(!zeroed.get(), "seed {seed}");
+    }
 }

@@ -111,6 +111,7 @@ impl Scene {
     /// Undoes all damage.
     fn mend(&self) {
         self.machine.absent.borrow_mut().fill(false);
+        self.machine.fuse.operations.set(0);
         for (disk, image) in self.machine.disks.iter().zip(&self.images) {
             disk.set_dead(false);
             disk.restore(image);

@@ -307,7 +307,16 @@ impl Life {
         for worker in workers {
             worker.await;
         }
-        self.volumes.borrow_mut().values_mut().for_each(VolumeModel::prune);
+        self.forget_what_nobody_sees();
+    }
+
+    /// Keeps models small. A snapshot whose content is undecided is compared with the history of its volume.
+    fn forget_what_nobody_sees(&self) {
+        let undecided = self.undecided.borrow();
+        let of = |name: &str| name.split_once('@').map(|(volume, _)| volume.to_owned());
+        let needed: Vec<String> = undecided.keys().filter_map(|name| of(name)).collect();
+        let mut volumes = self.volumes.borrow_mut();
+        volumes.iter_mut().filter(|(name, _)| !needed.contains(*name)).for_each(|(_, model)| model.prune());
     }
 
     async fn operate(self: &Rc<Self>, pool: &Pool) {

@@ -196,11 +196,21 @@ impl Map {
         self.dirty.len() + self.freeze.as_ref().map_or(0, checkpoint::Freeze::remaining)
     }
 
-    /// Where nodes are stored, as far as the nodes in memory say: for the verifier, after a walk that read all.
-    pub(crate) fn stored_nodes(&self) -> Vec<(LayerId, MapEntry)> {
-        let roots = self.layers.iter().map(|(id, layer)| (*id, layer.root_entry));
+    /// Where nodes are stored, as far as the nodes in memory say: all of them after a walk that read all.
+    pub(crate) fn stored_nodes(&self) -> Vec<(Load, MapEntry)> {
+        let roots =
+            self.layers.iter().filter(|(_, layer)| layer.height > 0).map(|(id, layer)| {
+                (Load { layer: *id, level: layer.height - 1, index: 0 }, layer.root_entry)
+            });
         let inner = self.nodes.iter().filter(|node| node.level > 0);
-        let children = inner.flat_map(|node| node.entries.iter().map(|entry| (node.layer, *entry)));
+        let children = inner.flat_map(|node| {
+            let child = |slot| Load {
+                layer: node.layer,
+                level: node.level - 1,
+                index: node.index << LEVEL_BITS | slot,
+            };
+            (0..).map(child).zip(node.entries.iter().copied())
+        });
         roots.chain(children).filter(|(_, entry)| entry.address().is_some()).collect()
     }
 

@@ -9,10 +9,16 @@ use reactor::Reactor;
 use super::catalogue::KnownVolume;
 use crate::shard::{BlockState, Look, SalvageShard, StateRun};
 
-/// Blocks of a window, 1 GiB: windows of one volume are surveyed concurrently.
-const WINDOW: u64 = 1 << 18;
+/// Blocks of a window at least, 1 GiB: windows of one volume are surveyed concurrently.
+const WINDOW_MIN: u64 = 1 << 18;
+/// Windows of a volume at most.
+const WINDOWS_MAX: u64 = 1 << 12;
 /// Windows that are surveyed concurrently.
 const WINDOWS: usize = 16;
+/// Blocks of the largest volume whose lost ranges are told exactly, 1 TiB.
+const EXACT_BLOCKS: u64 = 1 << 28;
+/// Blocks of a shard from which an unreadable stretch of a larger volume is told as one range, 16 MiB.
+const LONG_BLOCKS: u64 = 1 << 12;
 
 /// A range of bytes of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +38,7 @@ pub struct VolumeSurvey {
     pub stale: u64,
     /// The length of the ranges that cannot be read. Parts of them may have been holes.
     pub lost: u64,
-    /// The ranges that cannot be read, in order.
+    /// The ranges that cannot be read, in order. Of a volume above 1 TiB, a long range may include what another shard holds: holes.
     pub lost_ranges: Vec<ByteRange>,
     /// The ranges that may be stale, in order; holes included.
     pub stale_ranges: Vec<ByteRange>,
@@ -78,13 +84,21 @@ impl<'a> Walk<'a> {
         let (shard, local) = slices.place(first);
         let run = self.run_at(shard, local).await?;
         let slice_end = slices.end_of_slice(first).min(self.end);
-        let blocks = run.blocks.min(slice_end - first);
+        let (whole, blocks) = (run.blocks, run.blocks.min(slice_end - first));
         self.next = first + blocks;
         let run = StateRun { blocks, ..run };
-        if run.state != BlockState::Hole || run.stale || self.next < slice_end {
+        let passes = |run: &StateRun| match run.state {
+            BlockState::Hole => !run.stale,
+            BlockState::Lost => self.volume.blocks() > EXACT_BLOCKS && run.blocks >= LONG_BLOCKS,
+            BlockState::Data => false,
+        };
+        let whole = StateRun { blocks: whole, ..run };
+        if !passes(&whole) || self.next < slice_end {
             return Some((first, run));
         }
-        // A hole up to the end of the slice: those of the other shards are passed as well, however long.
+        // A hole up to the end of the slice: those of the other shards are passed as well, however long. So is a long stretch of which
+        // nothing is known; holes of other shards in it count as lost, since it would have as many ranges as slices.
+        let mut state = run.state;
         let mut until = self.end;
         for shard in slices.holders() {
             let bound = slices.local_bound(shard, self.next);
@@ -92,11 +106,14 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let run = self.run_at(shard, bound).await?;
-            let hole = if run.state == BlockState::Hole && !run.stale { run.blocks } else { 0 };
-            until = until.min(slices.global_block(shard, bound + hole).unwrap_or(self.end));
+            let passed = if passes(&run) { run.blocks } else { 0 };
+            if passed > 0 && run.state == BlockState::Lost {
+                state = BlockState::Lost;
+            }
+            until = until.min(slices.global_block(shard, bound + passed).unwrap_or(self.end));
         }
         self.next = self.next.max(until);
-        Some((first, StateRun { blocks: self.next - first, ..run }))
+        Some((first, StateRun { blocks: self.next - first, state, ..run }))
     }
 
     /// The run that begins at a block of a shard. The blocks must rise from call to call.
@@ -169,18 +186,19 @@ pub(crate) async fn survey(
 ) -> VolumeSurvey {
     let mut found = VolumeSurvey::default();
     let blocks = volume.blocks();
+    let length = WINDOW_MIN.max(blocks.div_ceil(WINDOWS_MAX));
     let window = |first: u64| {
         let (shards, volume, looks) = (shards.clone(), volume.clone(), looks.clone());
         Reactor::current().spawn(async move {
             let mut found = VolumeSurvey::default();
-            let mut walk = Walk::new(&shards, &volume, &looks, first, (first + WINDOW).min(blocks));
+            let mut walk = Walk::new(&shards, &volume, &looks, first, (first + length).min(blocks));
             while let Some((first, run)) = walk.next().await {
                 found.add(&volume, first, run);
             }
             found
         })
     };
-    let mut firsts = (0..blocks).step_by(WINDOW as usize);
+    let mut firsts = (0..blocks).step_by(usize::try_from(length).unwrap_or(usize::MAX));
     let mut running = VecDeque::new();
     loop {
         while running.len() < WINDOWS
@@ -190,6 +208,6 @@ pub(crate) async fn survey(
         }
         let Some((first, task)) = running.pop_front() else { return found };
         found.join(task.await);
-        passed((WINDOW.min(blocks - first)) * BLOCK as u64);
+        passed((length.min(blocks - first)) * BLOCK as u64);
     }
 }

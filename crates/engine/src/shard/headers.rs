@@ -37,6 +37,12 @@ fn block_crcs(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(BLOCK).map(crc32c).collect()
 }
 
+/// The columns but the first whose cell in row `index` of a piece was read.
+fn others(piece: &Piece, index: u32) -> ColumnSet {
+    let columns = piece.span.cells.iter().map(|(column, _)| *column);
+    columns.filter(|column| *column > 0 && piece.cell(*column, index).is_some()).collect()
+}
+
 /// Reads the headers of one segment in order.
 pub(super) struct HeaderReader<'a> {
     rows: &'a Rows,
@@ -120,10 +126,9 @@ impl<'a> HeaderReader<'a> {
         let mut row = self.row;
         while row.get() < self.record.rows {
             let count = READ_AHEAD.min(self.record.rows - row.get());
-            if let Some(cells) = self.first_column(row, count).await {
-                for (row, block) in (row.get()..).map(Row::new).zip(cells.as_slice().chunks(BLOCK)) {
-                    newest = newest.max(self.durable_in(row, block).unwrap_or_default());
-                }
+            let cells = self.first_column(row, count).await;
+            for (row, block) in (row.get()..).map(Row::new).zip(cells.as_slice().chunks(BLOCK)) {
+                newest = newest.max(self.durable_in(row, block).unwrap_or_default());
             }
             row = row.plus(count);
         }
@@ -135,13 +140,11 @@ impl<'a> HeaderReader<'a> {
         let mut row = self.row.plus(1);
         while row.get() < self.record.rows {
             let count = READ_AHEAD.min(self.record.rows - row.get());
-            if let Some(cells) = self.first_column(row, count).await {
-                let rows = (row.get()..).map(Row::new).zip(cells.as_slice().chunks(BLOCK));
-                let found = rows.into_iter().find(|(row, block)| self.durable_in(*row, block).is_some());
-                if let Some((found, _)) = found {
-                    self.row = found;
-                    return true;
-                }
+            let cells = self.first_column(row, count).await;
+            let mut rows = (row.get()..).map(Row::new).zip(cells.as_slice().chunks(BLOCK));
+            if let Some((found, _)) = rows.find(|(row, block)| self.durable_in(*row, block).is_some()) {
+                self.row = found;
+                return true;
             }
             row = row.plus(count);
         }
@@ -161,24 +164,25 @@ impl<'a> HeaderReader<'a> {
         piece.cell(0, 0).is_some() || readable.count() >= usize::from(self.record.scheme.data())
     }
 
-    /// Some cells of the first column; `None` if too few columns are there.
-    async fn first_column(&self, row: Row, count: u32) -> Option<Buffer> {
+    /// Some cells of the first column; zeros for those that neither it nor other columns give.
+    async fn first_column(&self, row: Row, count: u32) -> Buffer {
         let buffer = Buffer::new(count as usize * BLOCK);
         let address = Address::new(self.id, Column::new(0), row);
         if let Some((_, io)) = self.rows.start_read(address, &[buffer.span()])
             && io.await.is_ok()
         {
-            return Some(buffer);
+            return buffer;
         }
         let piece = self.rows.read_piece(self.id, row, count).await;
-        let cells = &piece.span.cells;
-        let sources = cells.iter().map(|(column, _)| *column).take(usize::from(self.record.scheme.data()));
-        let sources: ColumnSet = sources.collect();
-        let mut computed = Buffer::zeroed(count as usize * BLOCK);
-        for (index, block) in computed.as_mut_slice().chunks_mut(BLOCK).enumerate() {
-            self.rows.decode_cell(self.record.scheme, sources, Column::new(0), cells, index, block);
+        let mut column = Buffer::zeroed(count as usize * BLOCK);
+        for (index, block) in (0..).zip(column.as_mut_slice().chunks_mut(BLOCK)) {
+            let sources = others(&piece, index).iter().take(usize::from(self.record.scheme.data())).collect();
+            let decoded = || self.decode_first(&piece, sources, index);
+            if let Some(cell) = piece.cell(0, index).map(<[u8]>::to_vec).or_else(decoded) {
+                block.copy_from_slice(&cell);
+            }
         }
-        Some(computed)
+        column
     }
 
     /// What a header of one block that starts at `row` says of durable records. A longer one counts as none: most are short.
@@ -244,8 +248,8 @@ impl<'a> HeaderReader<'a> {
         Ok(header.map(|header| (header, block_crcs(bytes))))
     }
 
-    /// Computes the header from every choice of columns, until one gives a header that belongs here: a cell may hold
-    /// what a drive kept of other times or places, and look perfectly sound.
+    /// Reads the header from its own cells one by one, or computes it from every choice of other columns, until one gives a header that
+    /// belongs here: a cell may hold what a drive kept of other times or places, and look perfectly sound.
     async fn rebuild(&mut self, row: Row) -> Result<Option<Read>> {
         let left = self.record.rows - row.get();
         let end = |piece: &Piece| piece.span.row.plus(piece.span.count);
@@ -259,39 +263,43 @@ impl<'a> HeaderReader<'a> {
             }
         };
         let index = row.get() - piece.span.row.get();
-        let cells = piece.span.cells.iter().map(|(column, _)| *column);
-        let present: ColumnSet = cells.filter(|column| piece.cell(*column, index).is_some()).collect();
-        let mut found = Ok(None);
-        combinations(present, self.record.scheme.data(), |sources| {
-            found = self.header_from(sources, &piece, row);
-            !matches!(found, Ok(None))
-        });
+        let mut found = self.header_of(&piece, row, |at| Some(piece.cell(0, at)?.to_vec()));
+        if matches!(found, Ok(None)) {
+            combinations(others(&piece, index), self.record.scheme.data(), |sources| {
+                found = self.header_of(&piece, row, |at| self.decode_first(&piece, sources, at));
+                !matches!(found, Ok(None))
+            });
+        }
         self.needs_others = matches!(found, Ok(Some(_)));
         self.piece = Some(piece);
         found
     }
 
-    /// The header that a choice of columns gives.
-    fn header_from(&self, sources: ColumnSet, piece: &Piece, row: Row) -> Result<Option<Read>> {
+    /// The cell of the first column in row `at` of a piece, as some other columns give it.
+    fn decode_first(&self, piece: &Piece, sources: ColumnSet, at: u32) -> Option<Vec<u8>> {
+        if sources.iter().any(|column| piece.cell(column, at).is_none()) {
+            return None;
+        }
+        let mut block = vec![0; BLOCK];
+        let (scheme, first, cells) = (self.record.scheme, Column::new(0), &piece.span.cells);
+        self.rows.decode_cell(scheme, sources, first, cells, at as usize, &mut block).then_some(block)
+    }
+
+    /// The header at `row`, if these cells of the first column hold one. `cell` is given rows of the piece.
+    fn header_of(
+        &self,
+        piece: &Piece,
+        row: Row,
+        cell: impl Fn(u32) -> Option<Vec<u8>>,
+    ) -> Result<Option<Read>> {
         let first = row.get() - piece.span.row.get();
-        let block = |index: u32| {
-            let mut block = vec![0; BLOCK];
-            let at = first + index;
-            if sources.iter().any(|column| piece.cell(column, at).is_none()) {
-                return None;
-            }
-            let (scheme, wanted) = (self.record.scheme, Column::new(0));
-            let cells = &piece.span.cells;
-            let decoded = self.rows.decode_cell(scheme, sources, wanted, cells, at as usize, &mut block);
-            decoded.then_some(block)
-        };
-        let Some(mut bytes) = block(0) else { return Ok(None) };
+        let Some(mut bytes) = cell(first) else { return Ok(None) };
         let Ok(unverified) = UnverifiedHeader::parse(&bytes) else { return Ok(None) };
         if first + u32::from(unverified.blocks()) > piece.span.count {
             return Ok(None);
         }
         for index in 1..u32::from(unverified.blocks()) {
-            let Some(next) = block(index) else { return Ok(None) };
+            let Some(next) = cell(first + index) else { return Ok(None) };
             bytes.extend_from_slice(&next);
         }
         let Ok(header) = unverified.authenticate(&bytes, &self.identity.key) else { return Ok(None) };

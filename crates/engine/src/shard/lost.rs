@@ -139,8 +139,9 @@ impl Shard {
     }
 
     /// No header tells what the rows of a segment from `row` on hold: looks for the blocks that live there in the whole map, and notes
-    /// those that cannot be read.
+    /// those that cannot be read. Tables and map nodes that live there are stored again.
     pub(super) async fn note_lost_behind(&self, segment: SegmentId, row: Row) {
+        self.save_metadata_behind(segment, row).await;
         let end = format::limits::LAYER_BLOCKS_MAX;
         for layer in self.layers() {
             let mut next = 0;
@@ -166,6 +167,23 @@ impl Shard {
                     }
                 }
             }
+        }
+    }
+
+    /// Has the tables and map nodes that live in a segment from `row` on stored again by the next checkpoint.
+    async fn save_metadata_behind(&self, segment: SegmentId, row: Row) {
+        let lives = |entry: MapEntry| {
+            entry.address().filter(|address| address.segment() == segment && address.row() >= row)
+        };
+        let tables: Vec<Address> = self.tables.pointers().into_iter().filter_map(lives).collect();
+        for address in tables {
+            if self.tables.rewrite(address) {
+                self.log.checkpoint_due.notify();
+            }
+        }
+        let nodes = self.ledger.map.borrow().stored_nodes();
+        for (node, address) in nodes.into_iter().filter_map(|(node, entry)| Some((node, lives(entry)?))) {
+            self.save_node(node, address).await;
         }
     }
 

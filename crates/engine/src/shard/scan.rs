@@ -82,22 +82,28 @@ pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecor
         return Err(Error::corrupt(message, Place::default(), None));
     }
     let dropped = all - older - records.len();
-    cut_segments(rows, shard, &records);
+    cut_segments(rows, shard, &records, &[]);
     Ok(Examined { records, last, dropped, completed, failed, behind })
 }
 
-/// Ends every listed segment after the last record that was taken from it.
-pub(super) fn cut_segments(rows: &Rows, shard: &ShardRecord, records: &[Found]) {
+/// Ends every listed segment after the last record that was taken from it, and after the last of `known`, blocks that lie there whether
+/// their record was taken or not.
+pub(super) fn cut_segments(rows: &Rows, shard: &ShardRecord, records: &[Found], known: &[Address]) {
     let mut segments = rows.segments.borrow_mut();
     for (id, from, _) in &shard.recent {
         let taken = records.iter().filter(|record| record.header.place.segment == *id);
-        let end = taken.map(|record| record.layout.end()).max().unwrap_or(*from).max(*from);
+        let known = known.iter().filter(|address| address.segment() == *id);
+        let ends = taken.map(|record| record.layout.end()).chain(known.map(|address| address.row().plus(1)));
+        let end = ends.max().unwrap_or(*from).max(*from);
         segments.cut(*id, *from, end, |drive| rows.drives.is_online(drive));
     }
 }
 
 /// Collects the headers of a segment from row `from` on, up to the first row that holds none. Returns the newest record
 /// that headers behind that row know to be durable.
+///
+/// # Errors
+/// `Corrupt` if nobody can tell whether that row holds a header.
 async fn scan_segment(
     rows: &Rows,
     identity: &Identity,
@@ -109,6 +115,16 @@ async fn scan_segment(
     let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
     while let Some(record) = reader.next().await? {
         found.push(record);
+    }
+    if let Some(row) = reader.row()
+        && !reader.can_see().await
+    {
+        let message = format!(
+            "shard {}: row {row} of segment {id} cannot be read, and a record that was durable may begin there",
+            identity.shard
+        );
+        let address = Some(Address::new(id, Column::new(0), row));
+        return Err(Error::corrupt(message, Place { address, ..Place::default() }, None));
     }
     Ok(reader.durable_behind().await)
 }

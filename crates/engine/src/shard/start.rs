@@ -126,7 +126,10 @@ impl Candidate {
         let mut lost = Vec::new();
         let (loaded, examined) = if read_only {
             let loaded = load_tables_left(&rows, &plan, &mut lost).await;
-            (loaded, examine_left(&rows, &plan.identity, &record, plan.clean, &mut lost).await)
+            let tables = loaded.iter().flat_map(|(_, loaded)| loaded.stored.pointers());
+            let tables = std::iter::once(plan.record.root).chain(tables).filter_map(MapEntry::address);
+            let tables: Vec<Address> = tables.collect();
+            (loaded, examine_left(&rows, &plan.identity, &record, plan.clean, &tables, &mut lost).await)
         } else {
             let loaded = load_tables(&rows, &plan).await?.map(|(root, loaded)| (Some(root), loaded));
             (loaded, examine(&rows, &plan.identity, &record).await?)

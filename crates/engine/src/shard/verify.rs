@@ -101,8 +101,8 @@ async fn collect_owners(shard: &SalvageShard, found: &mut ShardFindings) -> Owne
         found.layers.insert(layer, blocks);
     }
     let nodes = shard.ledger.map.borrow().stored_nodes();
-    for (layer, entry) in nodes {
-        own(&mut owners, entry, Owner::Node(layer), found);
+    for (node, entry) in nodes {
+        own(&mut owners, entry, Owner::Node(node.layer), found);
         found.meta_blocks += 1;
     }
     for (layer, entry) in shard.lost_nodes() {
@@ -279,9 +279,9 @@ fn verify_row(
         wrong = true;
         let mut block = Buffer::new(BLOCK);
         let accept = |bytes: &[u8]| crc32c(bytes) == *crc;
-        let index = index as usize;
+        let there = piece.row(index, |column| cell(column).is_some());
         let back =
-            rows.rebuild_cell(scheme, Column::new(column), &span.cells, index, block.as_mut_slice(), accept);
+            rows.rebuild_cell(scheme, Column::new(column), &there.cells, 0, block.as_mut_slice(), accept);
         if !back {
             found.lost_cells.insert(address);
         }

@@ -118,6 +118,10 @@ impl Shard {
     /// # Errors
     /// `PoolFailed` when too many drives are lost; those of reading the map.
     pub(crate) async fn unmap(&self, volume: VolumeId, block: u64, count: u64) -> Result<()> {
+        // Also where there is nothing to unmap: a write that failed with the shard may be found there by the next opening.
+        if let Some(failure) = self.log.failure() {
+            return Err(failure);
+        }
         let end = block + count;
         let most = self.unmap_blocks();
         let mut next = block;

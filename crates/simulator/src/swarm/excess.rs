@@ -122,7 +122,7 @@ impl Life {
             life.retune();
             let pool = match life.machine.open().await {
                 Ok((pool, _)) => pool,
-                Err(error) if is_refusal(error.kind()) => {
+                Err(error) if is_refusal(error.kind(), life.has_full_host()) => {
                     life.say(|| format!("the damaged pool is not opened: {error:?}"));
                     return Ok(());
                 }
@@ -187,6 +187,7 @@ impl Life {
 }
 
 /// How an opening may refuse drives that are damaged beyond what the scheme bears.
-fn is_refusal(kind: ErrorKind) -> bool {
+fn is_refusal(kind: ErrorKind, full_host: bool) -> bool {
     matches!(kind, ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NotAPool)
+        || kind == ErrorKind::NoSpace && full_host
 }

@@ -3,7 +3,7 @@
 //! Of a log that can be read to its end, this finds what an opening finds. Otherwise it goes on behind what is missing, and says which
 //! records that are.
 
-use format::{Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
+use format::{Address, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 
 use super::{LostPart, Part};
 use crate::log::Identity;
@@ -22,13 +22,14 @@ struct Scanned {
     lost: Vec<LostPart>,
 }
 
-/// Finds the log behind a shard's checkpoint without writing anything. Appends to `lost` what cannot be read of it; nothing if the
-/// pool was closed in order (`clean`), since nothing is to be replayed then.
+/// Finds the log behind a shard's checkpoint, whose table blocks lie at `tables`, without writing anything. Appends to `lost` what cannot
+/// be read of it; nothing if the pool was closed in order (`clean`), since nothing is to be replayed then.
 pub(in crate::shard) async fn examine_left(
     rows: &Rows,
     identity: &Identity,
     shard: &ShardRecord,
     clean: bool,
+    tables: &[Address],
     lost: &mut Vec<LostPart>,
 ) -> Examined {
     let mut found = Vec::new();
@@ -44,7 +45,8 @@ pub(in crate::shard) async fn examine_left(
     let durable = found.iter().map(|record| record.header.place.durable).fold(durable, Ord::max);
     let all = found.len();
     let behind = position::drives_behind(rows, &found, shard, durable).await;
-    let blind = !missing.is_empty();
+    // All of a log that was closed in order had been promised: what is missing between its records is damage.
+    let blind = clean || !missing.is_empty();
     let (mut records, mut completed) = (Vec::new(), Vec::new());
     let mut last = shard.checkpointed;
     let mut older = 0;
@@ -62,11 +64,12 @@ pub(in crate::shard) async fn examine_left(
             let before = Sequence::new(sequence.get() - 1);
             missing.push(LostPart::new(Part::Records(last.next(), before), None, None));
         }
-        if sequence > durable {
+        if sequence > durable && !clean {
             match complete(rows, &record, true, &mut Vec::new()).await {
                 Some(cells) => completed.extend(cells),
-                // Cells that are not to be had may have been promised: their blocks cannot be read, the others can.
-                None if is_short(rows, &record).await => {}
+                // With fewer columns than the scheme needs, even a promised record is incomplete. Blocks of it may be readable.
+                None if lacks_columns(rows, &record).await => {}
+                // Nobody was promised it: a promised record can be completed. The next opening drops it.
                 None => break,
             }
         }
@@ -81,7 +84,7 @@ pub(in crate::shard) async fn examine_left(
         lost.extend(missing);
     }
     let dropped = all - older - records.len();
-    cut_segments(rows, shard, &records);
+    cut_segments(rows, shard, &records, tables);
     Examined { records, last, dropped, completed, failed: Vec::new(), behind }
 }
 
@@ -109,12 +112,12 @@ async fn scan(rows: &Rows, identity: &Identity, id: SegmentId, from: Row, record
     }
 }
 
-/// True if cells of a record cannot be read, whatever they hold.
-async fn is_short(rows: &Rows, record: &Found) -> bool {
+/// True if fewer columns of a record can be read, whatever they hold, than its scheme needs.
+async fn lacks_columns(rows: &Rows, record: &Found) -> bool {
     let place = &record.header.place;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span =
         RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
     rows.read_columns(&mut span, &width).await;
-    span.cells.len() < width.len()
+    span.cells.len() < usize::from(record.scheme.data())
 }
