@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn each_kind_is_measured_beside_each() {
         let place = tempfile::tempdir().unwrap();
-        let options = Options {
+        let options = |seconds| Options {
             scheme: Scheme::new(2, 1).unwrap(),
             count: 3,
             drives: Drives::Files(place.path().into()),
@@ -206,11 +206,22 @@ mod tests {
             volume_bytes: (8 << 20) + 4096,
             depth: 16,
             slowdown: 300,
-            seconds: 0.05,
+            seconds,
             rounds: 1,
         };
         let mut steps = Vec::new();
-        let found = run(&options, &mut |step| steps.push(step.to_owned())).unwrap();
+        let mut measure = |seconds| {
+            steps.clear();
+            run(&options(seconds), &mut |step| steps.push(step.to_owned())).unwrap()
+        };
+        // A machine that is busy may answer nothing in a short round.
+        let has_all = |found: &Fairness| found.pairs.iter().all(|pair| pair.quiet_beside_per_s > 0.0);
+        let mut found = measure(0.05);
+        for seconds in [0.5, 5.0] {
+            if !has_all(&found) {
+                found = measure(seconds);
+            }
+        }
         assert_eq!((found.wrong, found.pairs.len(), steps.len()), (0, 4, 2), "{found:?}");
         for pair in &found.pairs {
             assert!(pair.alone_p99_us >= pair.alone_p50_us && pair.alone_p50_us > 0.0, "{pair:?}");
