@@ -106,8 +106,9 @@ fn gabion_is_set_up_measured_degraded_and_taken_down_however_a_run_ends() {
     assert_eq!(gabion.len(), 3);
     assert!(gabion.iter().all(|(_, iops)| iops.as_ref().is_ok_and(|iops| *iops > 0.0)), "{summary}");
     assert!(results(&summary, "drives").iter().all(|(_, iops)| iops.is_ok()), "{summary}");
-    let line = summary["results"].as_array().unwrap().iter().find(|one| one["target"] == "gabion").unwrap();
-    assert!(line["cpu"]["gabion"].as_f64().unwrap() > 0.0, "{line}");
+    let results = summary["results"].as_array().unwrap();
+    let uses_cpu = |one: &Value| one["target"] == "gabion" && one["cpu"]["gabion"].as_f64() > Some(0.0);
+    assert!(results.iter().any(uses_cpu), "{summary}");
 }
 
 #[test]

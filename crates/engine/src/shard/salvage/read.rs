@@ -11,6 +11,9 @@ use crate::error::{Error, ErrorKind, Place};
 use crate::map::{Load, Stretch};
 use crate::rows::Run;
 
+/// Attempts to read a block: a failing drive may give a block at a later attempt.
+const READ_TRIES: u32 = 3;
+
 /// A run of blocks that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct LostRun {
@@ -149,9 +152,15 @@ impl SalvageShard {
             return Err(Error::corrupt("the block lies in no data column of its segment", place, None));
         }
         let _pin = self.rows.pin(id);
-        let read = self.rows.read_run(run, crcs, into).await;
-        self.settle_reads();
-        read.map(|_| ())
+        let mut tries = 1;
+        loop {
+            let read = self.rows.read_run(run, crcs, into).await;
+            self.settle_reads();
+            if read.is_ok() || tries == READ_TRIES {
+                return read.map(|_| ());
+            }
+            tries += 1;
+        }
     }
 
     /// Takes drives that are gone out of use, so that no read waits for them again. The verifier tries every block.
