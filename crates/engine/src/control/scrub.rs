@@ -198,15 +198,15 @@ impl Control {
         })
         .await?;
         self.events.say(EventKind::ScrubCancelled, 0, "");
-        self.scrub_look_again().await;
+        self.wake_scrub().await;
         Ok(true)
     }
 
     /// Has the shards and whoever waits look at the limits, and at whether there is a scrub.
-    pub(crate) async fn scrub_look_again(&self) {
+    pub(crate) async fn wake_scrub(&self) {
         let shards = self.shards.borrow().clone();
         for shard in shards {
-            let _ = shard.call(|shard| async move { shard.scrub_look_again() }).await;
+            let _ = shard.call(|shard| async move { shard.wake_scrub() }).await;
         }
         self.scrubbing.wake();
     }

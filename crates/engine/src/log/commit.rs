@@ -8,10 +8,10 @@ use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, Segmen
 use reactor::IoResult;
 use smallvec::SmallVec;
 
-use super::pace::TRIES_MAX;
+use super::gc_pacer::TRIES_MAX;
 use super::request::{Batch, REQUEST_BLOCKS_MAX, prefers_mirror};
-use super::stage::{Rows, Stage};
-use super::{Asked, Effect, Flight, Log, Stream};
+use super::stripe::{StripeBuilder, StripeColumns};
+use super::{Effect, Log, PeerSpace, PendingRecord, WriteClass};
 use crate::error::{Error, ErrorKind};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
@@ -20,7 +20,7 @@ use crate::map::NodeRef;
 use crate::segments::Room;
 
 /// The streams that take turns with the checkpoint's.
-const OTHERS: [Stream; 4] = [Stream::User, Stream::Trim, Stream::Cold, Stream::Freeing];
+const OTHERS: [WriteClass; 4] = [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing];
 /// Times as many full records as others may be in flight.
 const FULL_DEPTH: usize = 4;
 
@@ -47,7 +47,7 @@ impl Log {
 
     /// True if one more record may be in flight. With [`Log::depth`] of them, a record that could still grow waits for more to
     /// go into it; one that is full has nothing to wait for.
-    fn may_start(&self, stream: Stream) -> bool {
+    fn may_start(&self, stream: WriteClass) -> bool {
         let in_flight = self.in_flight.borrow().len();
         if in_flight < self.depth {
             return true;
@@ -64,30 +64,30 @@ impl Log {
     }
 
     /// The queue to serve next: the checkpoint's and the others' in turns, so that neither holds the other up.
-    fn next_stream(&self) -> Option<Stream> {
+    fn next_stream(&self) -> Option<WriteClass> {
         let queues = self.queues.borrow();
         let waits = self.waits.get();
-        let held_back =
-            |stream: Stream| stream == Stream::User && !self.pace.may_write() && !self.stopping.get();
-        let ready = |stream: Stream| !queues.of(stream).is_empty() && !held_back(stream);
+        let durable_position =
+            |stream: WriteClass| stream == WriteClass::User && !self.pace.may_write() && !self.stopping.get();
+        let ready = |stream: WriteClass| !queues.of(stream).is_empty() && !durable_position(stream);
         let after = OTHERS.iter().position(|other| *other == self.last_other.get()).map_or(0, |at| at + 1);
         let mut others = OTHERS.iter().cycle().skip(after).take(OTHERS.len());
-        let waits = |stream: Stream| *waits.of(stream) && !self.goes_ahead(stream);
+        let waits = |stream: WriteClass| *waits.of(stream) && !self.goes_ahead(stream);
         let other = others.find(|stream| ready(**stream) && !waits(**stream)).copied();
-        let checkpoint = ready(Stream::Checkpoint).then_some(Stream::Checkpoint);
+        let checkpoint = ready(WriteClass::Checkpoint).then_some(WriteClass::Checkpoint);
         if self.others_turn.get() { other.or(checkpoint) } else { checkpoint.or(other) }
     }
 
     /// Remembers whose turn it is next.
-    fn took_turn(&self, stream: Stream) {
-        self.others_turn.set(stream == Stream::Checkpoint);
-        if stream != Stream::Checkpoint {
+    fn took_turn(&self, stream: WriteClass) {
+        self.others_turn.set(stream == WriteClass::Checkpoint);
+        if stream != WriteClass::Checkpoint {
             self.last_other.set(stream);
         }
     }
 
     /// Writes one record from a queue, or opens or seals a segment on the way to it.
-    async fn commit_one(self: &Rc<Self>, stream: Stream) {
+    async fn commit_one(self: &Rc<Self>, stream: WriteClass) {
         let class = self.class_for(stream);
         // Before any room is used: what is left in the open segments by now is the checkpoint's.
         if self.recent_is_full(stream.privilege()) {
@@ -122,23 +122,24 @@ impl Log {
     }
 
     /// Lets a stream wait for a checkpoint; if none can be made, or this is one, says so instead.
-    fn wait_or_refuse(&self, stream: Stream, error: &Error) {
+    fn wait_or_refuse(&self, stream: WriteClass, error: &Error) {
         // The checkpoint after what is being compacted waits for that.
-        let waits_for_it = stream == Stream::Checkpoint || stream == Stream::Cold && self.compacting.get();
+        let waits_for_it =
+            stream == WriteClass::Checkpoint || stream == WriteClass::Cold && self.compacting.get();
         if waits_for_it || self.checkpoint_failure.borrow().is_some() || self.unserved.get() {
             return self.refuse_all(stream, error);
         }
-        let needs_less = |other: &&Stream| other.privilege() <= stream.privilege();
+        let needs_less = |other: &&WriteClass| other.privilege() <= stream.privilege();
         OTHERS.iter().filter(needs_less).for_each(|stream| self.waits_now(*stream));
         self.checkpoint_due.notify();
     }
 
     /// True for what the next checkpoint waits for: it cannot wait for one.
-    fn goes_ahead(&self, stream: Stream) -> bool {
-        stream == Stream::Checkpoint || stream == Stream::Cold && self.compacting.get()
+    fn goes_ahead(&self, stream: WriteClass) -> bool {
+        stream == WriteClass::Checkpoint || stream == WriteClass::Cold && self.compacting.get()
     }
 
-    fn waits_now(&self, stream: Stream) {
+    fn waits_now(&self, stream: WriteClass) {
         let mut waits = self.waits.get();
         *waits.of_mut(stream) = true;
         self.waits.set(waits);
@@ -146,7 +147,7 @@ impl Log {
 
     /// There is no free segment for a stream. What was freed comes with a checkpoint; beyond that the cleaner makes space,
     /// unless it has said that it cannot, and those of the other shards too.
-    fn wait_for_space(self: &Rc<Self>, stream: Stream, error: &Error) {
+    fn wait_for_space(self: &Rc<Self>, stream: WriteClass, error: &Error) {
         if self.unserved.get() {
             // Nobody makes space any more.
             return self.refuse_all(stream, error);
@@ -158,7 +159,7 @@ impl Log {
             tries if tries > TRIES_MAX => return self.refuse_all(stream, error),
             _ => {}
         }
-        let cleanable = !matches!(stream, Stream::Checkpoint | Stream::Cold);
+        let cleanable = !matches!(stream, WriteClass::Checkpoint | WriteClass::Cold);
         if cleanable {
             self.pace.wake();
         }
@@ -171,11 +172,11 @@ impl Log {
             return self.refuse_all(stream, error);
         }
         if self.exhausted.replace(false) {
-            match self.asked.replace(Asked::Pending) {
-                Asked::No => self.ask_others(),
-                Asked::Pending => {}
-                Asked::InVain => {
-                    self.asked.set(Asked::No);
+            match self.asked.replace(PeerSpace::Pending) {
+                PeerSpace::No => self.ask_others(),
+                PeerSpace::Pending => {}
+                PeerSpace::InVain => {
+                    self.asked.set(PeerSpace::No);
                     return self.refuse_all(stream, error);
                 }
             }
@@ -188,7 +189,7 @@ impl Log {
         let log = self.clone();
         let ask = async move {
             let gained = log.link.others_clean().await;
-            log.asked.set(if gained { Asked::No } else { Asked::InVain });
+            log.asked.set(if gained { PeerSpace::No } else { PeerSpace::InVain });
             log.exhausted.set(!gained);
             log.look_again();
         };
@@ -196,7 +197,7 @@ impl Log {
     }
 
     /// Answers everything that a stream has queued with an error.
-    fn refuse_all(&self, stream: Stream, error: &Error) {
+    fn refuse_all(&self, stream: WriteClass, error: &Error) {
         self.pace.served(stream);
         self.refused_before.set(self.next.get());
         let refused = std::mem::take(self.queues.borrow_mut().of_mut(stream));
@@ -208,11 +209,11 @@ impl Log {
     }
 
     /// Which kind of segment the next record of a stream goes to.
-    fn class_for(&self, stream: Stream) -> SegmentClass {
+    fn class_for(&self, stream: WriteClass) -> SegmentClass {
         match stream {
-            Stream::Cold => return SegmentClass::Cold,
-            Stream::Checkpoint => return SegmentClass::Map,
-            Stream::User | Stream::Trim | Stream::Freeing => {}
+            WriteClass::Cold => return SegmentClass::Cold,
+            WriteClass::Checkpoint => return SegmentClass::Map,
+            WriteClass::User | WriteClass::Trim | WriteClass::Freeing => {}
         }
         let queues = self.queues.borrow();
         let payload: u32 = queues.of(stream).iter().take(8).map(super::Request::payload).sum();
@@ -228,7 +229,7 @@ impl Log {
         room: Room,
         scheme: Scheme,
         batch: Batch,
-        stream: Stream,
+        stream: WriteClass,
     ) {
         self.pace.served(stream);
         let sequence = self.next.get();
@@ -250,7 +251,7 @@ impl Log {
             durable: self.durable.get(),
         };
         let code: Rc<Code> = self.rows.code(scheme);
-        let mut stage = Stage::new(&batch, scheme, &code, layout);
+        let mut stage = StripeBuilder::new(&batch, scheme, &code, layout);
         let writes = if self.write_in_place(&place, scheme, &mut stage) {
             Writes::new()
         } else {
@@ -259,7 +260,7 @@ impl Log {
         };
         let crcs = stage.into_crcs();
         self.count(&batch, scheme, layout.rows, stream);
-        let flight = Rc::new(Flight {
+        let flight = Rc::new(PendingRecord {
             sequence,
             segment,
             layout,
@@ -275,7 +276,7 @@ impl Log {
 
     /// Writes a record where it lies, if all columns are memory of this process: only its first rows are staged, nobody has to wait, and
     /// what was written is waited for once. False, and nothing is written, if they are not.
-    fn write_in_place(&self, place: &RecordPlace, scheme: Scheme, stage: &mut Stage<'_>) -> bool {
+    fn write_in_place(&self, place: &RecordPlace, scheme: Scheme, stage: &mut StripeBuilder<'_>) -> bool {
         let (held, rows) = (stage.held(), stage.rows());
         let segments = self.rows.segments.borrow();
         let cells = (0..scheme.width())
@@ -297,7 +298,7 @@ impl Log {
     }
 
     /// Starts one write for each column that is on a drive in use.
-    fn start_writes(&self, place: &RecordPlace, scheme: Scheme, rows: &Rows) -> Writes {
+    fn start_writes(&self, place: &RecordPlace, scheme: Scheme, rows: &StripeColumns) -> Writes {
         let segments = self.rows.segments.borrow();
         let write = |column| {
             let cell = segments.cell_at(place.segment, Column::new(column), place.row)?;
@@ -307,7 +308,7 @@ impl Log {
     }
 
     /// Finishes a record at once if its writes are done (memory drives), else in a task of its own.
-    fn finish_or_wait(self: &Rc<Self>, flight: Rc<Flight>, mut writes: Writes) {
+    fn finish_or_wait(self: &Rc<Self>, flight: Rc<PendingRecord>, mut writes: Writes) {
         if writes.iter().all(|(_, io)| io.is_done()) {
             let results: Results =
                 writes.iter_mut().filter_map(|(drive, io)| Some((*drive, io.try_take()?))).collect();
@@ -332,7 +333,7 @@ impl Log {
 
     /// Ends a record whose writes have ended. A drive that failed one is lost, and known to be lost by the superblocks,
     /// before the record counts as written (L2).
-    async fn finish(&self, flight: Rc<Flight>, results: Results) {
+    async fn finish(&self, flight: Rc<PendingRecord>, results: Results) {
         for (drive, result) in results {
             let lost = match result {
                 Ok(_) => {
@@ -353,7 +354,7 @@ impl Log {
     }
 
     /// True if a record's rows can be read: k of its columns are on drives in use that took them.
-    fn has_enough_columns(&self, flight: &Flight) -> bool {
+    fn has_enough_columns(&self, flight: &PendingRecord) -> bool {
         let segments = self.rows.segments.borrow();
         let scheme = segments.scheme(flight.segment);
         let held = (0..scheme.width()).filter(|column| {
@@ -363,7 +364,7 @@ impl Log {
         held.count() >= usize::from(scheme.data())
     }
 
-    fn written(&self, flight: &Flight) {
+    fn written(&self, flight: &PendingRecord) {
         flight.written.set(true);
         self.land_written();
         self.work.notify();
@@ -387,7 +388,7 @@ impl Log {
         }
     }
 
-    fn land(&self, flight: Rc<Flight>) {
+    fn land(&self, flight: Rc<PendingRecord>) {
         assert_eq!(flight.sequence, self.applied.get().next(), "L1: records land in order");
         let batch = flight.batch.take();
         let mut at = Landing { next_block: flight.header_blocks, next_crc: 0 };
@@ -429,7 +430,7 @@ impl Log {
     /// Lets one item change the map; collects the entries of nodes and table blocks.
     fn land_item(
         &self,
-        flight: &Flight,
+        flight: &PendingRecord,
         at: &mut Landing,
         item: &Item,
         leaves: &[NodeRef],
@@ -452,7 +453,7 @@ impl Log {
     }
 
     /// Tells a landed record's writers, those of table blocks with their entries.
-    fn answer(&self, stream: Stream, batch: Batch, entries: Vec<format::MapEntry>) {
+    fn answer(&self, stream: WriteClass, batch: Batch, entries: Vec<format::MapEntry>) {
         // A front part split off a request is no request of its own.
         let whole = batch.requests.iter().filter(|request| request.reply.is_some()).count();
         self.ledger.unpin(&batch.borrowed);
@@ -476,7 +477,7 @@ impl Log {
     }
 
     /// Answers the writers of a record that will not land (L3).
-    fn abandon(&self, flight: &Flight, error: &Error) {
+    fn abandon(&self, flight: &PendingRecord, error: &Error) {
         self.rows.segments.borrow_mut().landed(flight.segment, flight.layout.end());
         let batch = flight.batch.take();
         self.ledger.unpin(&batch.borrowed);
@@ -485,22 +486,22 @@ impl Log {
         }
     }
 
-    fn count(&self, batch: &Batch, scheme: Scheme, rows: u32, stream: Stream) {
+    fn count(&self, batch: &Batch, scheme: Scheme, rows: u32, stream: WriteClass) {
         let mut counters = self.counters.get();
         let (payload, header) = (u64::from(batch.payload), u64::from(batch.header_blocks));
         let cells = u64::from(rows) * u64::from(scheme.data());
         match stream {
-            Stream::Checkpoint => counters.map_blocks += payload,
-            Stream::Trim | Stream::Freeing => counters.freeing_blocks += payload,
-            Stream::User => counters.user_blocks += payload,
-            Stream::Cold => counters.moved_blocks += payload,
+            WriteClass::Checkpoint => counters.map_blocks += payload,
+            WriteClass::Trim | WriteClass::Freeing => counters.freeing_blocks += payload,
+            WriteClass::User => counters.user_blocks += payload,
+            WriteClass::Cold => counters.moved_blocks += payload,
         }
         counters.header_blocks += header;
         counters.padding_blocks += cells - payload - header;
         counters.parity_blocks += u64::from(rows) * u64::from(scheme.parity());
         counters.records += 1;
         self.counters.set(counters);
-        if stream == Stream::User {
+        if stream == WriteClass::User {
             self.pace.user_wrote(cells, self.rows.segments.borrow().freed_count());
         }
         self.blocks_since_checkpoint.set(self.blocks_since_checkpoint.get() + cells);

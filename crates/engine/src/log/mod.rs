@@ -10,10 +10,10 @@
 
 mod commit;
 mod flush;
+mod gc_pacer;
 mod open;
-mod pace;
 mod request;
-mod stage;
+mod stripe;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,8 +23,8 @@ use std::sync::Arc;
 use format::{PoolId, PoolKey, SegmentId, Sequence, ShardIndex, ShardRecord};
 use reactor::{Notify, Reactor, WaitList, local_oneshot};
 
-use request::PerStream;
-pub(crate) use request::{Effect, REQUEST_BLOCKS_MAX, Request, Stream};
+use request::PerClass;
+pub(crate) use request::{Effect, REQUEST_BLOCKS_MAX, Request, WriteClass};
 
 use crate::control::ControlLink;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,7 +32,7 @@ use crate::geometry::{Geometry, RecordLayout};
 use crate::ledger::Ledger;
 use crate::rows::Rows;
 use crate::space::Space;
-use pace::Pace;
+use gc_pacer::GcPacer;
 
 /// Who a shard is.
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +43,14 @@ pub(crate) struct Identity {
 }
 
 /// A record being written.
-struct Flight {
+struct PendingRecord {
     sequence: Sequence,
     segment: SegmentId,
     layout: RecordLayout,
     header_blocks: u32,
     crcs: Vec<u32>,
     batch: RefCell<request::Batch>,
-    stream: Stream,
+    stream: WriteClass,
     written: Cell<bool>,
 }
 
@@ -86,8 +86,8 @@ pub(crate) struct Log {
     depth: usize,
     checkpoint_blocks: u64,
     recent_max: usize,
-    queues: RefCell<PerStream<VecDeque<Request>>>,
-    in_flight: RefCell<VecDeque<Rc<Flight>>>,
+    queues: RefCell<PerClass<VecDeque<Request>>>,
+    in_flight: RefCell<VecDeque<Rc<PendingRecord>>>,
     open: open::OpenSegments,
     next: Cell<Sequence>,
     applied: Cell<Sequence>,
@@ -103,13 +103,13 @@ pub(crate) struct Log {
     /// Payload and header blocks written since the last checkpoint began.
     pub(crate) blocks_since_checkpoint: Cell<u64>,
     /// Who waits for space or a checkpoint.
-    waits: Cell<PerStream<bool>>,
+    waits: Cell<PerClass<bool>>,
     /// There is no space to come: who waited for it is refused, unless other shards have some.
     exhausted: Cell<bool>,
     /// Other shards were asked for space.
-    asked: Cell<Asked>,
+    asked: Cell<PeerSpace>,
     /// Users and the cleaner, in step.
-    pub(crate) pace: Pace,
+    pub(crate) pace: GcPacer,
     /// A checkpoint is being made.
     checkpointing: Cell<bool>,
     /// Checkpoints cannot be made now: waiting for one would be in vain.
@@ -117,7 +117,7 @@ pub(crate) struct Log {
     /// Whose turn it is: the checkpoint's, or everybody else's.
     others_turn: Cell<bool>,
     /// Which of the others was served last.
-    last_other: Cell<Stream>,
+    last_other: Cell<WriteClass>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
     /// What is moved may take of checkpoints' own space, and waits for none.
@@ -128,8 +128,8 @@ pub(crate) struct Log {
     running: Cell<bool>,
     ended: WaitList,
     /// Requests with somebody to answer, queued and answered so far, by stream.
-    queued: Cell<PerStream<u64>>,
-    answered: Cell<PerStream<u64>>,
+    queued: Cell<PerClass<u64>>,
+    answered: Cell<PerClass<u64>>,
     settled: WaitList,
     /// Records before this one may hold front parts of requests that were refused.
     refused_before: Cell<Sequence>,
@@ -137,7 +137,7 @@ pub(crate) struct Log {
 
 /// Whether other shards have space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Asked {
+enum PeerSpace {
     /// Nobody has asked.
     #[default]
     No,
@@ -192,11 +192,11 @@ impl Log {
             waits: Cell::default(),
             exhausted: Cell::new(false),
             asked: Cell::default(),
-            pace: Pace::new(start.space),
+            pace: GcPacer::new(start.space),
             checkpointing: Cell::new(false),
             checkpoint_failure: RefCell::default(),
             others_turn: Cell::new(true),
-            last_other: Cell::new(Stream::Cold),
+            last_other: Cell::new(WriteClass::Cold),
             counters: Cell::default(),
             stopping: Cell::new(false),
             compacting: Cell::new(false),
@@ -219,7 +219,7 @@ impl Log {
     /// It is queued when this is called, so that the future, of which every writer has one, need not have room for it.
     pub(crate) fn commit(
         &self,
-        stream: Stream,
+        stream: WriteClass,
         mut request: Request,
     ) -> impl Future<Output = Result<Vec<format::MapEntry>>> + use<> {
         let (sender, receiver) = local_oneshot();
@@ -231,7 +231,7 @@ impl Log {
 
     /// As [`Log::commit`], for requests that carry their own way to answer. Of several that are queued together it is
     /// enough that the last one does: the records of a stream land in order.
-    pub(crate) fn enqueue(&self, stream: Stream, request: Request) {
+    pub(crate) fn enqueue(&self, stream: WriteClass, request: Request) {
         if let Some(error) = self.failure().or_else(|| self.closed()) {
             self.refuse(request, &error);
             return;
@@ -253,7 +253,7 @@ impl Log {
     }
 
     /// Requests of a stream were answered.
-    fn count_answered(&self, stream: Stream, requests: usize) {
+    fn count_answered(&self, stream: WriteClass, requests: usize) {
         let mut answered = self.answered.get();
         *answered.of_mut(stream) += requests as u64;
         self.answered.set(answered);
@@ -332,7 +332,7 @@ impl Log {
     }
 
     fn look_again(&self) {
-        self.waits.set(PerStream::default());
+        self.waits.set(PerClass::default());
         self.work.notify();
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use format::{Scheme, SegmentClass, SegmentId};
 use reactor::WaitList;
 
-use super::{Log, Stream};
+use super::{Log, WriteClass};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segments::{Privilege, Room};
 
@@ -73,9 +73,9 @@ impl Log {
     }
 
     /// How much a stream needs space.
-    pub(super) fn privilege(&self, stream: Stream) -> Privilege {
+    pub(super) fn privilege(&self, stream: WriteClass) -> Privilege {
         match stream {
-            Stream::Cold if self.compacting.get() => Privilege::Checkpoint,
+            WriteClass::Cold if self.compacting.get() => Privilege::Checkpoint,
             _ => stream.privilege(),
         }
     }

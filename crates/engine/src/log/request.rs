@@ -47,7 +47,7 @@ pub(crate) struct Request {
 
 /// Which queue a request waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum WriteClass {
     /// New data.
     User,
     /// Trims, zeros and healed blocks.
@@ -62,28 +62,28 @@ pub(crate) enum Stream {
 
 /// A value for each stream.
 #[derive(Clone, Copy, Default)]
-pub(super) struct PerStream<T>([T; 5]);
+pub(super) struct PerClass<T>([T; 5]);
 
-impl<T> PerStream<T> {
-    pub(super) fn of(&self, stream: Stream) -> &T {
+impl<T> PerClass<T> {
+    pub(super) fn of(&self, stream: WriteClass) -> &T {
         let [user, trim, cold, freeing, checkpoint] = &self.0;
         match stream {
-            Stream::User => user,
-            Stream::Trim => trim,
-            Stream::Cold => cold,
-            Stream::Freeing => freeing,
-            Stream::Checkpoint => checkpoint,
+            WriteClass::User => user,
+            WriteClass::Trim => trim,
+            WriteClass::Cold => cold,
+            WriteClass::Freeing => freeing,
+            WriteClass::Checkpoint => checkpoint,
         }
     }
 
-    pub(super) fn of_mut(&mut self, stream: Stream) -> &mut T {
+    pub(super) fn of_mut(&mut self, stream: WriteClass) -> &mut T {
         let [user, trim, cold, freeing, checkpoint] = &mut self.0;
         match stream {
-            Stream::User => user,
-            Stream::Trim => trim,
-            Stream::Cold => cold,
-            Stream::Freeing => freeing,
-            Stream::Checkpoint => checkpoint,
+            WriteClass::User => user,
+            WriteClass::Trim => trim,
+            WriteClass::Cold => cold,
+            WriteClass::Freeing => freeing,
+            WriteClass::Checkpoint => checkpoint,
         }
     }
 
@@ -98,7 +98,7 @@ impl<T> PerStream<T> {
     }
 }
 
-impl Stream {
+impl WriteClass {
     /// What its space is wanted for.
     pub(super) fn privilege(self) -> Privilege {
         match self {

@@ -450,7 +450,7 @@ async fn open_parts(
         scrub,
     };
     let pool = Pool { inner: Arc::new(inner) };
-    pool.repair_soon().await?;
+    pool.request_repair().await?;
     control.retire_soon();
     control.go_on_with_scrub();
     take_back(&control, stale);

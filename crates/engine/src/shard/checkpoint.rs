@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::Shard;
 use super::tables::TableContents;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Effect, Request, Stream};
+use crate::log::{Effect, Request, WriteClass};
 use crate::map::{NodeImage, NodeRef};
 
 /// Requests of nodes that are under way at once.
@@ -227,7 +227,7 @@ impl Shard {
         }
         let (sender, receiver) = local_oneshot();
         let request = Request { items, data, effect: Effect::Nodes(nodes), reply: Some(sender) };
-        self.log.enqueue(Stream::Checkpoint, request);
+        self.log.enqueue(WriteClass::Checkpoint, request);
         Some(receiver)
     }
 

@@ -15,12 +15,12 @@ use reactor::{Buffer, LocalReceiver, Reactor, Span, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
-use super::headers::{Found, HeaderReader};
+use super::headers::{HeaderReader, ScannedRecord};
 use crate::drives::DriveTerm;
 use crate::error::{ErrorKind, Result};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
-use crate::log::{Effect, Request, Stream};
+use crate::log::{Effect, Request, WriteClass};
 use crate::map::Load;
 use crate::rows::Run;
 use crate::segments::CHUNK_BLOCKS;
@@ -65,7 +65,7 @@ impl Shard {
         loop {
             self.log.pace.turn().await;
             loop {
-                if self.cleans_no_more() {
+                if self.must_stop_cleaning() {
                     return;
                 }
                 if !self.clean_next().await {
@@ -79,8 +79,8 @@ impl Shard {
     async fn clean_next(self: &Rc<Self>) -> bool {
         if self.log.pace.worth(self.coming()).is_some() {
             // Until it is owed, segments become emptier by themselves, and another one may be worth more by then.
-            self.log.pace.owes(|| self.cleans_no_more()).await;
-            if self.cleans_no_more() {
+            self.log.pace.owes(|| self.must_stop_cleaning()).await;
+            if self.must_stop_cleaning() {
                 return true;
             }
         }
@@ -93,7 +93,7 @@ impl Shard {
         };
         self.log.pace.cleans(share);
         match self.clean_pinned(victim).await {
-            Ok(()) if !self.has_gained(1.0 - share) => true,
+            Ok(()) if !self.count_gain(1.0 - share) => true,
             Ok(()) => {
                 self.log.cleaning_ended(true);
                 true
@@ -120,7 +120,7 @@ impl Shard {
         false
     }
 
-    pub(super) fn cleans_no_more(&self) -> bool {
+    pub(super) fn must_stop_cleaning(&self) -> bool {
         self.stopping.get() || self.log.failure().is_some()
     }
 
@@ -132,7 +132,7 @@ impl Shard {
     }
 
     /// Counts what cleaning a segment has gained, as a share of one. True if it is worth a checkpoint by now, which takes its part of it.
-    fn has_gained(&self, share: f32) -> bool {
+    fn count_gain(&self, share: f32) -> bool {
         let gained = self.gained.get() + share;
         let is_enough = gained >= GAIN_PER_CHECKPOINT;
         self.gained.set(if is_enough { 0.0 } else { gained });
@@ -227,7 +227,7 @@ impl Shard {
     }
 
     /// What of a record still lives where it was written; notes its nodes and table blocks (`None`), and where they are.
-    async fn live_of(&self, found: &Found, nodes: &mut Nodes) -> Result<Vec<Live>> {
+    async fn live_of(&self, found: &ScannedRecord, nodes: &mut Nodes) -> Result<Vec<Live>> {
         let mut all = Vec::new();
         let mut first = u32::from(found.header.header_blocks);
         let segment = found.header.place.segment;
@@ -254,16 +254,16 @@ impl Shard {
     }
 
     /// Waits until the cleaner owes something, or somebody waits for it. Not while compacting, which holds up the next checkpoint.
-    async fn turn_to_clean(&self) -> Result<()> {
+    async fn wait_for_debt(&self) -> Result<()> {
         if !self.compaction.is_running() {
-            self.log.pace.owes(|| self.cleans_no_more()).await;
+            self.log.pace.owes(|| self.must_stop_cleaning()).await;
         }
         self.check_stopping()
     }
 
     /// Has the next checkpoint store a node anew, if it lives at `place`; says so.
     async fn rewrite_node(&self, node: Load, place: Address) -> Result<bool> {
-        self.turn_to_clean().await?;
+        self.wait_for_debt().await?;
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
             self.log.cleaner_moves(1);
@@ -339,7 +339,7 @@ impl Shard {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.turn_to_clean().await?;
+        self.wait_for_debt().await?;
         let blocks: usize = chunk.iter().map(|live| live.crcs.len()).sum();
         self.log.cleaner_moves(blocks);
         let moved = self.read_live(chunk, blocks).await?;
@@ -386,7 +386,7 @@ impl Shard {
                 }
             }
         }
-        self.report_gone().await;
+        self.report_gone_drives().await;
         Ok(read)
     }
 
@@ -413,7 +413,7 @@ impl Shard {
                 effect: Effect::Leaves(pins),
                 reply: Some(sender),
             };
-            self.log.enqueue(Stream::Cold, request);
+            self.log.enqueue(WriteClass::Cold, request);
         }
         Ok(())
     }

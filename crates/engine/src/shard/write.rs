@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Effect, Request, Stream};
+use crate::log::{Effect, Request, WriteClass};
 use crate::map::{Map, Pins};
 
 /// Leaves that one unmap record changes at most: an item for each still fits one header block.
@@ -30,14 +30,14 @@ impl Shard {
     pub(crate) async fn write(&self, volume: VolumeId, block: u64, data: &Span) -> Result<()> {
         let _use = self.note_use();
         let count = (data.len() / BLOCK) as u64;
-        let _turn = self.turn_to_write(volume, data.len() / BLOCK).await;
+        let _turn = self.acquire_write(volume, data.len() / BLOCK).await;
         let (layer, pins) = self.prepare(volume, block, count).await?;
-        let request = write_request(layer, block, data, pins, self.trimmed(layer));
+        let request = write_request(layer, block, data, pins, self.unmap_mode(layer));
         if request.data.is_empty() {
-            return self.log.commit(Stream::Trim, request).await.map(|_| ());
+            return self.log.commit(WriteClass::Trim, request).await.map(|_| ());
         }
         let request = self.admit(layer, block, count, request)?;
-        self.log.commit(Stream::User, request).await.map(|_| ())
+        self.log.commit(WriteClass::User, request).await.map(|_| ())
     }
 
     /// Changes blocks of the catalogue, or of the event log, all of them or none: these are written, those go. That may use the
@@ -72,7 +72,7 @@ impl Shard {
             let block = LayerBlock::new(*block);
             request.items.push(Item::Unmap { layer, block, count: 1, mode: UnmapMode::Absent });
         }
-        self.log.commit(Stream::Freeing, request).await.map(|_| ())
+        self.log.commit(WriteClass::Freeing, request).await.map(|_| ())
     }
 
     /// Writes `data` at byte `offset` of block `block`; it may begin and end within a block, and covers at most
@@ -104,12 +104,12 @@ impl Shard {
             }
             whole.span().slice(offset..end).copy_from_span(data);
             let Some(pins) = self.prepare_in(volume, layer, block, blocks).await? else { continue };
-            let request = write_request(layer, block, &whole.span(), pins, self.trimmed(layer));
+            let request = write_request(layer, block, &whole.span(), pins, self.unmap_mode(layer));
             if request.data.is_empty() {
-                return self.log.commit(Stream::Trim, request).await.map(|_| ());
+                return self.log.commit(WriteClass::Trim, request).await.map(|_| ());
             }
             let request = self.admit(layer, block, blocks, request)?;
-            return self.log.commit(Stream::User, request).await.map(|_| ());
+            return self.log.commit(WriteClass::User, request).await.map(|_| ());
         }
     }
 
@@ -128,7 +128,7 @@ impl Shard {
         while next < end {
             self.make_room_in_map().await?;
             let layer = self.layer_for_writing(volume).await?;
-            let mode = self.trimmed(layer);
+            let mode = self.unmap_mode(layer);
             // Long stretches of nothing are passed over without a record.
             let Some(found) = self.next_leaf_through(layer, next, end).await? else {
                 return Ok(());
@@ -150,14 +150,14 @@ impl Shard {
                 },
             };
             let held = self.locks.any_held(volume, found, until - found);
-            if held || !self.writes_to(volume, layer) || self.trimmed(layer) != mode {
+            if held || !self.is_active_layer(volume, layer) || self.unmap_mode(layer) != mode {
                 self.unpin(&pins);
                 if held {
                     self.locks.wait(volume, found, until - found).await;
                 }
                 continue;
             }
-            self.commit_unmap(Stream::Trim, (layer, found, until - found, mode), pins).await?;
+            self.commit_unmap(WriteClass::Trim, (layer, found, until - found, mode), pins).await?;
             next = until;
         }
         Ok(())
@@ -183,7 +183,7 @@ impl Shard {
     /// As [`Shard::unmap`], for a layer that nobody writes to.
     pub(super) async fn unmap_layer(
         &self,
-        stream: Stream,
+        stream: WriteClass,
         layer: LayerId,
         block: u64,
         count: u64,
@@ -192,7 +192,7 @@ impl Shard {
         let most = self.unmap_blocks();
         let mut next = block;
         while next < end {
-            if stream == Stream::Freeing {
+            if stream == WriteClass::Freeing {
                 self.check_stopping()?;
             }
             self.make_room_in_map().await?;
@@ -239,7 +239,7 @@ impl Shard {
 
     async fn commit_unmap(
         &self,
-        stream: Stream,
+        stream: WriteClass,
         (layer, block, count, mode): (LayerId, u64, u64, UnmapMode),
         pins: Pins,
     ) -> Result<()> {
@@ -336,7 +336,7 @@ impl Shard {
             return None;
         }
         let mut map = self.ledger.map.borrow_mut();
-        if self.locks.any_held(volume, block, count) || !self.writes_to(volume, layer) {
+        if self.locks.any_held(volume, block, count) || !self.is_active_layer(volume, layer) {
             return None;
         }
         let mut pins = Pins::new();
@@ -371,8 +371,8 @@ impl Shard {
         self.make_room_in_map().await?;
         let mut pins = Pins::new();
         let prepare = |map: &mut Map| {
-            let writes_to = self.writes_to(volume, layer);
-            if writes_to {
+            let is_active_layer = self.is_active_layer(volume, layer);
+            if is_active_layer {
                 map.prepare_write(layer, block, count, &mut pins).map(|()| true)
             } else {
                 Ok(false)
@@ -392,8 +392,8 @@ impl Shard {
     }
 }
 
-/// A request that writes `data`, with holes (`trimmed`) where it is zero.
-fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, trimmed: UnmapMode) -> Request {
+/// A request that writes `data`, with holes (`unmap_mode`) where it is zero.
+fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, unmap_mode: UnmapMode) -> Request {
     let mut request =
         Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Leaves(pins), reply: None };
     let zeros = data.peek(zeros);
@@ -403,7 +403,7 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, trimmed: U
         let first = LayerBlock::new(block + start as u64);
         if zero {
             let count = length as u64;
-            request.items.push(Item::Unmap { layer, block: first, count, mode: trimmed });
+            request.items.push(Item::Unmap { layer, block: first, count, mode: unmap_mode });
         } else {
             let count = u16::try_from(length).unwrap_or(u16::MAX);
             request.items.push(Item::Write { layer, block: first, count });

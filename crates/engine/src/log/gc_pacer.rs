@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use reactor::{Notify, WaitList};
 
-use super::request::{PerStream, Stream};
+use super::request::{PerClass, WriteClass};
 use crate::segments::CHUNK_BLOCKS;
 use crate::space::Space;
 
@@ -38,7 +38,7 @@ pub(super) const TRIES_MAX: u32 = 64;
 const REPAIR_TRIES_MAX: u32 = 16;
 
 /// See the module.
-pub(crate) struct Pace {
+pub(crate) struct GcPacer {
     pub(crate) space: Arc<Space>,
     /// Blocks that the cleaner has still to move for what users wrote; less than none if it is ahead.
     debt: Cell<f32>,
@@ -49,7 +49,7 @@ pub(crate) struct Pace {
     /// Free segments when there was last nothing to clean: with fewer it is worth another look.
     rested_at: Cell<u32>,
     /// Who waits for space: how often since it last wrote a record.
-    tries: Cell<PerStream<u32>>,
+    tries: Cell<PerClass<u32>>,
     /// Repair waits for space.
     repair_waits: Cell<bool>,
     /// How often it has found none since it last had less to do than ever before, and how little that was.
@@ -65,7 +65,7 @@ pub(crate) struct Pace {
     helped: WaitList,
 }
 
-impl Pace {
+impl GcPacer {
     pub(super) fn new(space: Arc<Space>) -> Self {
         Self {
             space,
@@ -223,14 +223,14 @@ impl Pace {
     }
 
     /// A stream has written a record, or everything in it was refused: it waits for nothing.
-    pub(super) fn served(&self, stream: Stream) {
+    pub(super) fn served(&self, stream: WriteClass) {
         let mut tries = self.tries.get();
         *tries.of_mut(stream) = 0;
         self.tries.set(tries);
     }
 
     /// Counts that a stream found no space; gives which time in a row it is.
-    pub(super) fn found_none(&self, stream: Stream) -> u32 {
+    pub(super) fn found_none(&self, stream: WriteClass) -> u32 {
         let mut tries = self.tries.get();
         let count = tries.of_mut(stream);
         *count += 1;
@@ -255,5 +255,5 @@ impl Pace {
 }
 
 #[cfg(test)]
-#[path = "pace_tests.rs"]
+#[path = "gc_pacer_tests.rs"]
 mod tests;

@@ -17,7 +17,7 @@ use super::request::Batch;
 use crate::geometry::RecordLayout;
 
 /// A record that is laid out.
-pub(super) struct Stage<'a> {
+pub(super) struct StripeBuilder<'a> {
     batch: &'a Batch,
     code: &'a Code,
     shape: Shape,
@@ -31,14 +31,14 @@ pub(super) struct Stage<'a> {
 type Cells = SmallVec<[Source; 16]>;
 
 /// The first rows of a record, or all.
-pub(super) struct Rows {
+pub(super) struct StripeColumns {
     buffer: Buffer,
     column_bytes: usize,
     /// A mirror's columns all hold the same bytes, which are kept once.
     mirrored: bool,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> StripeBuilder<'a> {
     /// A batch as a record of `scheme`, nothing of it laid out.
     pub(super) fn new(batch: &'a Batch, scheme: Scheme, code: &'a Code, layout: RecordLayout) -> Self {
         let data = usize::from(scheme.data());
@@ -53,12 +53,12 @@ impl<'a> Stage<'a> {
         Self { batch, code, shape, cells, sums }
     }
 
-    /// Rows of the record.
+    /// StripeColumns of the record.
     pub(super) fn rows(&self) -> usize {
         self.shape.rows
     }
 
-    /// Rows that are laid out together, the first ones: those of the header. All rows of mirrors, whose columns are short and equal.
+    /// StripeColumns that are laid out together, the first ones: those of the header. All rows of mirrors, whose columns are short and equal.
     pub(super) fn held(&self) -> usize {
         if self.shape.data == 1 { self.shape.rows } else { self.shape.header_rows() }
     }
@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Lays out the first `count` rows, at least those of the header, when all others have been.
-    pub(super) fn lay_out(&mut self, count: usize, place: &RecordPlace, key: &PoolKey) -> Rows {
+    pub(super) fn lay_out(&mut self, count: usize, place: &RecordPlace, key: &PoolKey) -> StripeColumns {
         let column_bytes = count * BLOCK;
         let mut buffer = Buffer::new(self.shape.columns * column_bytes);
         let held = self.shape.header_rows();
@@ -93,7 +93,7 @@ impl<'a> Stage<'a> {
         if !mirrored {
             self.encode_rows(held, column_bytes, buffer.as_mut_slice());
         }
-        Rows { buffer, column_bytes, mirrored }
+        StripeColumns { buffer, column_bytes, mirrored }
     }
 
     /// CRC32C of each payload block, when everything has been laid out.
@@ -167,7 +167,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl Rows {
+impl StripeColumns {
     /// What to write to a column.
     pub(super) fn column(&self, column: u8) -> Span {
         self.buffer.span().slice(self.place(usize::from(column)))
@@ -197,7 +197,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Rows that hold blocks of the header.
+    /// StripeColumns that hold blocks of the header.
     fn header_rows(&self) -> usize {
         self.header_blocks.min(self.rows)
     }
@@ -230,5 +230,5 @@ fn columns(bytes: &mut [u8], column_bytes: usize, data: usize) -> (Columns<'_>, 
 }
 
 #[cfg(test)]
-#[path = "stage_tests.rs"]
+#[path = "stripe_tests.rs"]
 mod tests;

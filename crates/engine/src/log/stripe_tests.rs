@@ -38,7 +38,7 @@ fn batch(blocks: u16, scheme: Scheme) -> (Batch, Vec<u8>) {
 }
 
 /// The columns of a record as its drives would have them.
-fn columns_of(stage: &mut Stage<'_>, width: u8, in_place: bool) -> Vec<Vec<u8>> {
+fn columns_of(stage: &mut StripeBuilder<'_>, width: u8, in_place: bool) -> Vec<Vec<u8>> {
     let mut columns = vec![vec![0xEE; stage.rows() * BLOCK]; usize::from(width)];
     let left = if in_place { stage.held() } else { stage.rows() };
     if in_place {
@@ -71,7 +71,7 @@ fn records_are_codewords_laid_out_column_by_column() {
         let (batch, bytes) = batch(blocks, scheme);
         let layout = RecordLayout::new(scheme, Row::new(5), batch.blocks());
         let rows = layout.rows as usize;
-        let mut stage = Stage::new(&batch, scheme, &code, layout);
+        let mut stage = StripeBuilder::new(&batch, scheme, &code, layout);
         let columns = columns_of(&mut stage, scheme.width(), in_place);
         let (data, parity) = columns.split_at(usize::from(scheme.data()));
         let flat = data.concat();

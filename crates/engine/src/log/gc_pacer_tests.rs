@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn pace() -> Pace {
+fn pace() -> GcPacer {
     let space = Space::new(1, 100);
     space.set_segments(100, 0, 10);
     space.set_held(0, 5_000, 0);
-    Pace::new(Arc::new(space))
+    GcPacer::new(Arc::new(space))
 }
 
 /// How often repair is cleaned for that finds space in between, and as much to do as before.
-fn rounds(pace: &Pace, left: u64) -> usize {
+fn rounds(pace: &GcPacer, left: u64) -> usize {
     let mut rounds = 0;
     while rounds < 1000 {
         pace.repair_found_none(left);
