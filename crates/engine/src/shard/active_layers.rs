@@ -72,12 +72,12 @@ impl Shard {
             map.promised()
         };
         let live = self.rows.segments.borrow().live_blocks();
-        self.log.pace.space.set_held(self.identity.shard.index(), live, promised);
+        self.log.pacer.space.set_held(self.identity.shard.index(), live, promised);
     }
 
     /// True if room is kept for more than there is in the pool.
     pub(crate) fn is_overpromised(&self) -> bool {
-        self.log.pace.space.is_overpromised()
+        self.log.pacer.space.is_overpromised()
     }
 
     /// A volume is gone, and nothing lies above its layer any more.

@@ -63,7 +63,7 @@ impl Shard {
     /// Cleans while space is wanted, until the shard stops. One task a shard.
     pub(super) async fn run_cleaner(self: Rc<Self>) {
         loop {
-            self.log.pace.turn().await;
+            self.log.pacer.wait_for_work().await;
             loop {
                 if self.must_stop_cleaning() {
                     return;
@@ -77,21 +77,21 @@ impl Shard {
 
     /// Cleans the segment that is most worth it. False if there is nothing to do, or nothing can be done now.
     async fn clean_next(self: &Rc<Self>) -> bool {
-        if self.log.pace.worth(self.coming()).is_some() {
+        if self.log.pacer.max_live_share(self.coming()).is_some() {
             // Until it is owed, segments become emptier by themselves, and another one may be worth more by then.
-            self.log.pace.owes(|| self.must_stop_cleaning()).await;
+            self.log.pacer.wait_for_debt_or_urgency(|| self.must_stop_cleaning()).await;
             if self.must_stop_cleaning() {
                 return true;
             }
         }
-        if self.log.pace.space.is_bare() {
+        if self.log.pacer.space.is_bare() {
             return self.compact_or_rest().await;
         }
-        let worth = self.log.pace.worth(self.coming());
+        let worth = self.log.pacer.max_live_share(self.coming());
         let Some((victim, share)) = worth.and_then(|worth| self.rows.segments.borrow().victim(worth)) else {
             return self.rests(self.coming() > 0);
         };
-        self.log.pace.cleans(share);
+        self.log.pacer.set_victim_share(share);
         match self.clean_pinned(victim).await {
             Ok(()) if !self.count_gain(1.0 - share) => true,
             Ok(()) => {
@@ -100,7 +100,7 @@ impl Shard {
             }
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // What was moved so far may have emptied something; a checkpoint tells.
-                self.log.cleaner_rests(0);
+                self.log.on_cleaner_idle(0);
                 let coming = self.rows.segments.borrow().freed_count() + self.emptied_by_checkpoint.get();
                 self.log.cleaning_ended(coming > 0);
                 false
@@ -115,7 +115,7 @@ impl Shard {
 
     /// There is nothing to clean, or not now; whether a checkpoint would help whoever waits.
     pub(super) fn rests(&self, helps: bool) -> bool {
-        self.log.cleaner_rests(self.rows.segments.borrow().freed_count());
+        self.log.on_cleaner_idle(self.rows.segments.borrow().freed_count());
         self.log.cleaning_ended(helps);
         false
     }
@@ -253,10 +253,10 @@ impl Shard {
         Ok(all)
     }
 
-    /// Waits until the cleaner owes something, or somebody waits for it. Not while compacting, which holds up the next checkpoint.
+    /// Waits until the cleaner wait_for_debt_or_urgency something, or somebody waits for it. Not while compacting, which holds up the next checkpoint.
     async fn wait_for_debt(&self) -> Result<()> {
         if !self.compaction.is_running() {
-            self.log.pace.owes(|| self.must_stop_cleaning()).await;
+            self.log.pacer.wait_for_debt_or_urgency(|| self.must_stop_cleaning()).await;
         }
         self.check_stopping()
     }
@@ -266,7 +266,7 @@ impl Shard {
         self.wait_for_debt().await?;
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
-            self.log.cleaner_moves(1);
+            self.log.on_cleaner_moved(1);
             // Not before it must be: each checkpoint costs about a segment where segments are small.
             if self.ledger.map.borrow().is_over_budget() {
                 self.wait_for_map().await?;
@@ -341,7 +341,7 @@ impl Shard {
         }
         self.wait_for_debt().await?;
         let blocks: usize = chunk.iter().map(|live| live.crcs.len()).sum();
-        self.log.cleaner_moves(blocks);
+        self.log.on_cleaner_moved(blocks);
         let moved = self.read_live(chunk, blocks).await?;
         let mut queued = Pending::new();
         let result = self.queue_moves(moved, &mut queued).await;

@@ -39,7 +39,7 @@ impl Compaction {
     }
 
     /// Who waits for its end looks whether he still has to.
-    pub(super) fn look_again(&self) {
+    pub(super) fn retry_waiting(&self) {
         self.ended.wake_all();
     }
 }
@@ -91,7 +91,7 @@ impl Shard {
         self.empty(&planned).await;
         self.log.set_compacting(false);
         self.compaction.running.set(false);
-        self.compaction.look_again();
+        self.compaction.retry_waiting();
         self.rests(self.is_worth_a_checkpoint())
     }
 
@@ -158,7 +158,7 @@ impl Shard {
         let segments = self.rows.segments.borrow();
         let map = self.ledger.map.borrow();
         let ground = CompactionBudget {
-            free: self.log.pace.space.part(),
+            free: self.log.pacer.space.part(),
             room: self.log.room_for_moves(),
             segment: self.geometry.segment_blocks(),
             payload: self.geometry.segment_payload().max(1),

@@ -91,7 +91,7 @@ impl Shard {
     /// A drive came or went: what repair knew of how far it is counts no more.
     pub(super) fn reset_repair(&self) {
         self.repair.told.set(None);
-        self.log.pace.repair_served();
+        self.log.pacer.reset_repair_state();
     }
 
     /// Has repair look for segments that miss columns.
@@ -167,7 +167,7 @@ impl Shard {
             let asked = self.repair.asked.get();
             let Some(waiting) = self.find_incomplete().await else { return };
             if waiting.is_empty() {
-                self.log.pace.repair_served();
+                self.log.pacer.reset_repair_state();
                 self.repair.wants_space.set(false);
                 self.repair.set_state(RepairState::Whole);
                 return self.link.repaired(true).await;
@@ -186,9 +186,9 @@ impl Shard {
             if !began && !obstacle.is_empty() && asked == self.repair.asked.get() {
                 self.repair.set_state(obstacle.last().copied().unwrap_or_default());
                 if self.repair.wants_space.get() {
-                    self.log.pace.repair_found_none(self.repair.left.get());
+                    self.log.pacer.repair_needs_space(self.repair.left.get());
                 } else {
-                    self.log.pace.repair_served();
+                    self.log.pacer.reset_repair_state();
                 }
                 if wrote {
                     self.log.checkpoint_due.notify();
@@ -213,7 +213,7 @@ impl Shard {
             let jobs = self.plan_batch(&mut waiting, &mut obstacles).await?;
             if !jobs.is_empty() {
                 began = true;
-                self.log.pace.repair_found_some();
+                self.log.pacer.repair_got_space();
                 self.repair.set_state(RepairState::Working);
                 self.run_batch(jobs).await?;
             }
@@ -241,7 +241,7 @@ impl Shard {
     /// The segments that miss columns; those of them that are open are ended if that helps. `None` if the log has failed.
     async fn find_incomplete(&self) -> Option<RepairQueue> {
         // A segment whose zones were chosen before a drive was lost may be on its way.
-        self.log.arrivals().await;
+        self.log.wait_for_opening().await;
         self.log.seal_incomplete();
         self.rows.segments.borrow_mut().free_emptied();
         let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.standing(drive));
@@ -268,7 +268,7 @@ impl Shard {
     async fn wait_while_paused(&self, asked: u64) {
         self.repair.set_state(RepairState::Paused);
         // Nothing is cleaned for who does nothing.
-        self.log.pace.repair_served();
+        self.log.pacer.reset_repair_state();
         let goes_on = || !self.is_paused() || !self.may_repair() || asked != self.repair.asked.get();
         self.repair.changed.until(|| goes_on().then_some(())).await;
     }
@@ -281,7 +281,7 @@ impl Shard {
         }
         // Whoever stops the shard waits for the end of this.
         let _task = self.begin_task();
-        self.log.arrivals().await;
+        self.log.wait_for_opening().await;
         // Segments that are free already do not count: no checkpoint that begins now speaks of them.
         let look = || (self.rows.segments.borrow().version(), self.completeness());
         let (version, before) = look();

@@ -137,7 +137,7 @@ impl Shard {
                 UnmapMode::Absent => end.min((found / most + 1) * most),
                 UnmapMode::Zero => {
                     self.admit_zeros(layer, found).await?;
-                    let most = if self.log.pace.space.is_full() { LEAF_BLOCKS } else { most };
+                    let most = if self.log.pacer.space.is_full() { LEAF_BLOCKS } else { most };
                     self.end_of_leaves(layer, found, end.min(found.saturating_add(most))).await?
                 }
             };
@@ -166,7 +166,7 @@ impl Shard {
     /// Lets zeros that cover what lies below into a full pool only where the layer has a leaf for them: they free nothing, and a new leaf
     /// takes room.
     async fn admit_zeros(&self, layer: LayerId, block: u64) -> Result<()> {
-        let space = &self.log.pace.space;
+        let space = &self.log.pacer.space;
         let kept = || !space.is_full_for_promised() && self.ledger.map.borrow().is_promised(layer);
         if !space.is_full() || kept() {
             return Ok(());
@@ -183,7 +183,7 @@ impl Shard {
     /// As [`Shard::unmap`], for a layer that nobody writes to.
     pub(super) async fn unmap_layer(
         &self,
-        stream: WriteClass,
+        write_class: WriteClass,
         layer: LayerId,
         block: u64,
         count: u64,
@@ -192,7 +192,7 @@ impl Shard {
         let most = self.unmap_blocks();
         let mut next = block;
         while next < end {
-            if stream == WriteClass::Freeing {
+            if write_class == WriteClass::Freeing {
                 self.check_stopping()?;
             }
             self.make_room_in_map().await?;
@@ -200,7 +200,7 @@ impl Shard {
             let until = end.min((found / most + 1) * most);
             let mode = UnmapMode::Absent;
             let pins = self.prepare_unmap(layer, found, until - found).await?;
-            self.commit_unmap(stream, (layer, found, until - found, mode), pins).await?;
+            self.commit_unmap(write_class, (layer, found, until - found, mode), pins).await?;
             next = until;
         }
         Ok(())
@@ -224,7 +224,7 @@ impl Shard {
     /// much before somebody has to: most that ask there are refused for want of space, and one asked for by each of them would use it up.
     pub(super) fn map_wants_checkpoint(&self) -> bool {
         let map = self.ledger.map.borrow();
-        map.is_checkpoint_due() && (map.is_checkpoint_urgent() || !self.log.pace.space.is_bare())
+        map.is_checkpoint_due() && (map.is_checkpoint_urgent() || !self.log.pacer.space.is_bare())
     }
 
     /// Where the leaves end that lie side by side from `block` on, in a layer and those below it together.
@@ -239,7 +239,7 @@ impl Shard {
 
     async fn commit_unmap(
         &self,
-        stream: WriteClass,
+        write_class: WriteClass,
         (layer, block, count, mode): (LayerId, u64, u64, UnmapMode),
         pins: Pins,
     ) -> Result<()> {
@@ -252,7 +252,7 @@ impl Shard {
             effect: Effect::Leaves(pins),
             reply: None,
         };
-        self.log.commit(stream, request).await.map(|_| ())
+        self.log.commit(write_class, request).await.map(|_| ())
     }
 
     /// Items for the part of a range that is in these leaves, in order. Not for more: a leaf that is made by a write that lands before
@@ -299,7 +299,7 @@ impl Shard {
     /// # Errors
     /// `NoSpace`; the request's pins are taken back then.
     fn admit(&self, layer: LayerId, block: u64, count: u64, request: Request) -> Result<Request> {
-        let space = &self.log.pace.space;
+        let space = &self.log.pacer.space;
         if !space.is_full() {
             return Ok(request);
         }
