@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{LayerBlock, LayerId, MapEntry, Slot, VolumeId};
+use format::{LayerBlock, LayerId, MapEntry, Mapping, VolumeId};
 use reactor::Span;
 use smallvec::SmallVec;
 
@@ -108,7 +108,7 @@ impl Shard {
                 }
             }
         };
-        let Slot::Block { address, crc } = entry.slot() else {
+        let Mapping::Block { address, crc } = entry.mapping() else {
             assert!(!entry.is_unknown(), "R1: a map in service knows each of its entries");
             into.zero();
             return Ok(());
@@ -197,7 +197,7 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
         match pieces.last_mut() {
             Some(last)
                 if last.at + last.run.count as usize == at
-                    && last.run.address.down(last.run.count) == address =>
+                    && last.run.address.plus_rows(last.run.count) == address =>
             {
                 last.run.count += 1;
             }
@@ -212,9 +212,9 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
 
 fn crcs_of(entries: &[MapEntry], piece: &Piece<'_>) -> SmallVec<[u32; 64]> {
     let run = entries.iter().skip(piece.at).take(piece.run.count as usize);
-    run.map(|entry| match entry.slot() {
-        Slot::Block { crc, .. } => crc,
-        Slot::Absent | Slot::Zero | Slot::Unknown => 0,
+    run.map(|entry| match entry.mapping() {
+        Mapping::Block { crc, .. } => crc,
+        Mapping::Absent | Mapping::Zero | Mapping::Unknown => 0,
     })
     .collect()
 }

@@ -293,7 +293,7 @@ impl Shard {
     async fn replay(self: &Rc<Self>, record: &Found) -> Result<()> {
         replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
-            self.checkpoint(Some(record.header.place.sequence)).await?;
+            self.checkpoint(Some(record.header.location.sequence)).await?;
         }
         Ok(())
     }

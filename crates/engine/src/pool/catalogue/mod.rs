@@ -153,7 +153,7 @@ impl Catalogue {
                 self.next_layer.set(self.next_layer.get().max(last.get() + 1));
             }
         }
-        for record in self.records().filter(VolumeRecord::keeps_room) {
+        for record in self.records().filter(VolumeRecord::reserves_space) {
             self.promise(&record).await?;
         }
         Ok(())
