@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use codec::Code;
 use format::limits::BLOCK;
-use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, SegmentId};
+use format::{Column, DriveIndex, Item, RecordLocation, Scheme, SegmentClass, SegmentId};
 use reactor::IoResult;
 use smallvec::SmallVec;
 
@@ -245,7 +245,7 @@ impl Log {
             segments.append(segment, layout.rows);
             segments.record(segment).incarnation
         };
-        let place = RecordPlace {
+        let place = RecordLocation {
             pool: self.identity.pool,
             shard: self.identity.shard,
             segment,
@@ -280,7 +280,12 @@ impl Log {
 
     /// Writes a record where it lies, if all columns are memory of this process: only its first rows are staged, nobody has to wait, and
     /// what was written is waited for once. False, and nothing is written, if they are not.
-    fn write_in_place(&self, place: &RecordPlace, scheme: Scheme, builder: &mut StripeBuilder<'_>) -> bool {
+    fn write_in_place(
+        &self,
+        place: &RecordLocation,
+        scheme: Scheme,
+        builder: &mut StripeBuilder<'_>,
+    ) -> bool {
         let (buffered_rows, rows) = (builder.buffered_rows(), builder.rows());
         let segments = self.rows.segments.borrow();
         let cells = (0..scheme.width())
@@ -302,7 +307,7 @@ impl Log {
     }
 
     /// Starts one write for each column that is on a drive in use.
-    fn start_writes(&self, place: &RecordPlace, scheme: Scheme, rows: &StripeColumns) -> Writes {
+    fn start_writes(&self, place: &RecordLocation, scheme: Scheme, rows: &StripeColumns) -> Writes {
         let segments = self.rows.segments.borrow();
         let write = |column| {
             let cell = segments.cell_at(place.segment, Column::new(column), place.row)?;
