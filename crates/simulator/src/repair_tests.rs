@@ -60,7 +60,7 @@ pub(crate) async fn compare(pool: &Pool, name: &str, value: u64) {
 }
 
 pub(crate) async fn settled(pool: &Pool) -> PoolStatus {
-    pool.repair_settled().await.unwrap();
+    pool.wait_for_repair().await.unwrap();
     pool.status().await.unwrap()
 }
 
@@ -302,7 +302,7 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
             let rebuilt = Rc::new(Cell::new(false));
             let (done, repaired) = (rebuilt.clone(), pool.clone());
             let settles = Reactor::current().spawn(async move {
-                repaired.repair_settled().await.unwrap();
+                repaired.wait_for_repair().await.unwrap();
                 done.set(true);
             });
             // Segments are opened, and that is published, while columns move; nobody else flushes.

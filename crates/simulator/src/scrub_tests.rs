@@ -34,7 +34,7 @@ async fn scrub(pool: &Pool) -> ScrubStatus {
     assert!(pool.start_scrub().await.unwrap());
     assert!(!pool.start_scrub().await.unwrap(), "one at a time");
     pool.scrub_settled().await.unwrap();
-    pool.repair_settled().await.unwrap();
+    pool.wait_for_repair().await.unwrap();
     pool.status().await.unwrap().scrub
 }
 

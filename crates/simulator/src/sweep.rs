@@ -250,7 +250,7 @@ fn settle(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Result<()
 
 /// The status when repair has come to its end.
 async fn repaired(pool: &Pool) -> Result<PoolStatus, String> {
-    pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
+    pool.wait_for_repair().await.map_err(|error| format!("repair: {error:?}"))?;
     pool.status().await.map_err(|error| format!("status: {error:?}"))
 }
 

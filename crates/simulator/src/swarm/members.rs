@@ -40,7 +40,7 @@ impl Life {
     /// Waits for repair. What lost drives held is elsewhere then, and others may be lost.
     pub(super) async fn repair(&self, pool: &Pool) {
         let Ok(before) = pool.status().await else { return };
-        if before.repair.state != RepairState::Paused && pool.repair_settled().await.is_ok() {
+        if before.repair.state != RepairState::Paused && pool.wait_for_repair().await.is_ok() {
             self.say(|| "repair has settled".into());
             self.check_obstacle(pool).await;
             self.choose_victims(pool).await;
@@ -64,7 +64,7 @@ impl Life {
             }
             // One may have come, or stayed, this very moment.
             Reactor::current().sleep(Duration::from_secs(1)).await;
-            let _ = pool.repair_settled().await;
+            let _ = pool.wait_for_repair().await;
         }
     }
 
@@ -127,7 +127,7 @@ impl Life {
     async fn choose_victims(&self, pool: &Pool) {
         let Ok(status) = pool.status().await else { return };
         // What it says must be on the drives before it is relied on.
-        if pool.repair_settled().await.is_err() {
+        if pool.wait_for_repair().await.is_err() {
             return;
         }
         let in_state = |wanted: DriveState| {
@@ -183,7 +183,7 @@ impl Life {
                 Err(_) => {}
             }
             self.tolerate("add_drive", result.map(|_| ()), self.where_host_is_full());
-            let _ = pool.repair_settled().await;
+            let _ = pool.wait_for_repair().await;
         }
         self.joining.set(self.joining.get() - 1);
         self.adding.set(false);
@@ -211,7 +211,7 @@ impl Life {
         self.joining.set(self.joining.get() + 1);
         let result = self.machine.bring_back(pool, drive).await;
         // Whoever has begun to look at repair may have seen it as it was before.
-        let _ = pool.repair_settled().await;
+        let _ = pool.wait_for_repair().await;
         self.joining.set(self.joining.get() - 1);
         self.say(|| format!("drive {drive} is plugged in again: {result:?}"));
         match &result {
