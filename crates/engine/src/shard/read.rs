@@ -31,7 +31,7 @@ impl Shard {
     /// # Errors
     /// `Corrupt`, with the place, if a block cannot be had from its row; nothing is known of `into` then.
     pub(crate) async fn read(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
-        let _turn = self.turn_to_read(volume, into.len() / BLOCK).await;
+        let _permit = self.permit_to_read(volume, into.len() / BLOCK).await;
         let layer = self.layer_of(volume)?;
         self.read_layer(layer, block, into).await
     }
@@ -88,7 +88,7 @@ impl Shard {
     /// As [`Shard::read`].
     pub(crate) async fn read_block(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
         let _use = self.note_use();
-        let _turn = self.turn_to_read(volume, 1).await;
+        let _permit = self.permit_to_read(volume, 1).await;
         let layer = self.layer_of(volume)?;
         self.read_one(layer, block, into).await
     }
