@@ -17,7 +17,7 @@ use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
 use crate::ledger::Payload;
 use crate::map::NodeRef;
-use crate::segments::Room;
+use crate::segments::AppendRoom;
 
 /// The streams that take turns with the checkpoint's.
 const OTHERS: [WriteClass; 4] = [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing];
@@ -110,7 +110,7 @@ impl Log {
                 Batch::gather(queues.of_mut(write_class), scheme, room.rows, atomic, more_to_come)
             };
             if !batch.requests.is_empty() {
-                self.ledger.map.borrow_mut().pin_again(&batch.shared_pins);
+                self.ledger.map.borrow_mut().repin(&batch.shared_pins);
                 self.write_record(segment, room, scheme, batch, write_class);
                 if matches!(class, SegmentClass::Hot | SegmentClass::Mirror) {
                     self.open_ahead(class);
@@ -192,7 +192,7 @@ impl Log {
     fn ask_other_shards(self: &Rc<Self>) {
         let log = self.clone();
         let ask = async move {
-            let gained = log.link.others_clean().await;
+            let gained = log.link.clean_other_shards().await;
             log.asked.set(if gained { PeerSpace::No } else { PeerSpace::InVain });
             log.exhausted.set(!gained);
             log.retry_waiting();
@@ -230,7 +230,7 @@ impl Log {
     fn write_record(
         self: &Rc<Self>,
         segment: SegmentId,
-        room: Room,
+        room: AppendRoom,
         scheme: Scheme,
         batch: Batch,
         write_class: WriteClass,
@@ -291,7 +291,7 @@ impl Log {
         let cells = (0..scheme.width())
             .filter_map(|column| segments.cell_at(place.segment, Column::new(column), place.row))
             .map(|cell| (cell.drive, cell.offset));
-        let written = self.rows.drives.fill(cells, rows * BLOCK, |columns| {
+        let written = self.rows.drives.write_in_place(cells, rows * BLOCK, |columns| {
             if columns.len() < usize::from(scheme.width()) {
                 return false;
             }
@@ -426,12 +426,12 @@ impl Log {
         }
         {
             let mut segments = self.rows.segments.borrow_mut();
-            segments.landed(record.segment, record.layout.end());
+            segments.record_applied(record.segment, record.layout.end());
             if self.rows.drives.all_durable() {
                 segments.flushed(&[(record.segment, record.layout.end())]);
             }
-            let promised = self.ledger.map.borrow().promised();
-            self.pacer.space.set_held(self.identity.shard.index(), segments.live_blocks(), promised);
+            let promised = self.ledger.map.borrow().unused_reservations();
+            self.pacer.space.set_usage(self.identity.shard.index(), segments.live_blocks(), promised);
         }
         self.answer(record.write_class, batch, entries);
     }
@@ -487,7 +487,7 @@ impl Log {
 
     /// Answers the writers of a record that will not land (L3).
     fn abandon(&self, record: &PendingRecord, error: &Error) {
-        self.rows.segments.borrow_mut().landed(record.segment, record.layout.end());
+        self.rows.segments.borrow_mut().record_applied(record.segment, record.layout.end());
         let batch = record.batch.take();
         self.ledger.unpin(&batch.shared_pins);
         for request in batch.requests {

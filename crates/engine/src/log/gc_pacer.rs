@@ -50,7 +50,7 @@ pub(crate) struct GcPacer {
     idle_free_segments: Cell<u32>,
     /// Who waits for space: how often since it last wrote a record.
     attempts: Cell<PerClass<u32>>,
-    /// Repair waits for space.
+    /// BackgroundLimiter waits for space.
     repair_waiting: Cell<bool>,
     /// How often it has found none since it last had less to do than ever before, and how little that was.
     repair_attempts: Cell<u32>,
@@ -95,12 +95,12 @@ impl GcPacer {
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn on_user_write(&self, blocks: u64, pending_free: usize) {
         let pending_free = u32::try_from(pending_free).unwrap_or(u32::MAX);
-        let plenty = self.space.plenty(pending_free);
-        if plenty >= 1.0 {
+        let free_ratio = self.space.free_ratio(pending_free);
+        if free_ratio >= 1.0 {
             return;
         }
         if self.cleaning.get() {
-            let boost = ((1.0 - plenty) / plenty).min(BOOST_MAX);
+            let boost = ((1.0 - free_ratio) / free_ratio).min(BOOST_MAX);
             self.debt.set(self.debt.get() + blocks as f32 * boost * self.cost_per_block.get());
             self.debt_changed.wake_all();
         } else if self.space.free_for_users() + pending_free < self.idle_free_segments.get() {
@@ -121,15 +121,15 @@ impl GcPacer {
     /// The live share up to which a segment is worth cleaning; `None` if none needs to be.
     pub(crate) fn max_live_share(&self, pending_free: usize) -> Option<f32> {
         let pending_free = u32::try_from(pending_free).unwrap_or(u32::MAX);
-        let plenty = self.space.plenty(pending_free);
-        let limit = if self.space.is_short() {
+        let free_ratio = self.space.free_ratio(pending_free);
+        let limit = if self.space.is_low() {
             LIVE_SHARE_SCARCE
         } else if self.is_urgent() {
             LIVE_SHARE_URGENT
-        } else if plenty > 0.5 {
-            LIVE_SHARE_BALANCED * 2.0 * (1.0 - plenty)
+        } else if free_ratio > 0.5 {
+            LIVE_SHARE_BALANCED * 2.0 * (1.0 - free_ratio)
         } else {
-            LIVE_SHARE_MAX - (LIVE_SHARE_MAX - LIVE_SHARE_BALANCED) * 2.0 * plenty
+            LIVE_SHARE_MAX - (LIVE_SHARE_MAX - LIVE_SHARE_BALANCED) * 2.0 * free_ratio
         };
         self.cleaning.set(limit > 0.0);
         (limit > 0.0).then_some(limit)
@@ -152,7 +152,7 @@ impl GcPacer {
         self.debt.set((self.debt.get() - blocks as f32).max(-CREDIT_MAX));
     }
 
-    /// Repair found no space for the `left` blocks that are missing: it is cleaned for, but not for ever. What cleaning gains may all go to
+    /// BackgroundLimiter found no space for the `left` blocks that are missing: it is cleaned for, but not for ever. What cleaning gains may all go to
     /// headers and checkpoints, in a pool whose drives that are left are too small, or to segments that miss a column themselves, which
     /// repair completes with what was gained. So only having less to do than ever before counts as progress; without that it is tried again
     /// when a good deal has been deleted.
@@ -171,12 +171,12 @@ impl GcPacer {
         self.wake();
     }
 
-    /// Repair found space.
+    /// BackgroundLimiter found space.
     pub(crate) fn repair_got_space(&self) {
         self.repair_waiting.set(false);
     }
 
-    /// Repair needs no space, or begins with something else.
+    /// BackgroundLimiter needs no space, or begins with something else.
     pub(crate) fn reset_repair_state(&self) {
         self.repair_waiting.set(false);
         self.repair_attempts.set(0);

@@ -5,7 +5,7 @@ use super::*;
 fn pacer() -> GcPacer {
     let space = Space::new(1, 100);
     space.set_segments(100, 0, 10);
-    space.set_held(0, 5_000, 0);
+    space.set_usage(0, 5_000, 0);
     GcPacer::new(Arc::new(space))
 }
 
@@ -40,9 +40,9 @@ fn repair_is_cleaned_for_again_when_much_was_deleted_or_it_begins_anew() {
     let pacer = pacer();
     rounds(&pacer, 70);
     pacer.repair_needs_space(70);
-    pacer.space.set_held(0, 4_950, 0);
+    pacer.space.set_usage(0, 4_950, 0);
     assert_eq!(rounds(&pacer, 70), 0);
-    pacer.space.set_held(0, 4_890, 0);
+    pacer.space.set_usage(0, 4_890, 0);
     assert_eq!(rounds(&pacer, 70), 15);
     pacer.reset_repair_state();
     assert_eq!(rounds(&pacer, 90), 15);

@@ -18,8 +18,8 @@ use reactor::{Buffer, Notify};
 use super::headers::ScannedRecord;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::map::{Load, Map};
-use crate::rows::Run;
+use crate::map::{Map, MissingNode};
+use crate::row_reader::BlockRun;
 
 /// Blocks that a shard lists at most; of more, their number is known for as long as the pool is open.
 const LISTED_MAX: usize = 16_384;
@@ -52,7 +52,7 @@ pub(super) struct LostCell {
 
 enum CellContent {
     Block(LayerId, u64),
-    Node(Load),
+    Node(MissingNode),
     Table,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn written_in_row(
                 Item::Write { layer, block, .. } | Item::Move { layer, block, .. } => {
                     CellContent::Block(layer, block.get() + u64::from(left))
                 }
-                Item::Node { layer, level, index } => CellContent::Node(Load { layer, level, index }),
+                Item::Node { layer, level, index } => CellContent::Node(MissingNode { layer, level, index }),
                 Item::Table { .. } => CellContent::Table,
                 Item::Unmap { .. } | Item::DropLayer { .. } | Item::Merge { .. } => return None,
             };
@@ -127,8 +127,8 @@ impl Shard {
         for LostCell { content, address } in cells {
             match content {
                 CellContent::Block(layer, block) => {
-                    let heirs = self.ledger.map.borrow().heirs(layer);
-                    for layer in heirs {
+                    let merged_into = self.ledger.map.borrow().merged_into(layer);
+                    for layer in merged_into {
                         if self.lives_at(layer, block, address).await {
                             self.note_lost(layer, block, address);
                         }
@@ -192,7 +192,7 @@ impl Shard {
     }
 
     /// A map node is lost where it is stored: the next checkpoint stores it again if it is in memory.
-    async fn rewrite_lost_node(&self, node: Load, address: Address) {
+    async fn rewrite_lost_node(&self, node: MissingNode, address: Address) {
         match self.walk(|map| map.rewrite_node(node, address)).await {
             Ok(true) => self.log.checkpoint_due.notify(),
             Ok(false) => {}
@@ -225,7 +225,7 @@ impl Shard {
         let mut unreadable = None;
         for ((layer, block), address) in known {
             // The layer may have been merged into another one since.
-            let heir = self.ledger.map.borrow().heirs(layer).last().copied().unwrap_or(layer);
+            let heir = self.ledger.map.borrow().merged_into(layer).last().copied().unwrap_or(layer);
             let leaf = Some((heir, block / LEAF_BLOCKS));
             if unreadable == leaf {
                 continue;
@@ -254,7 +254,7 @@ impl Shard {
         let Mapping::Block { address, crc } = entry.mapping() else { return true };
         let buffer = Buffer::new(BLOCK);
         let _pin = self.rows.pin(address.segment());
-        self.rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.is_ok()
+        self.rows.read_run(BlockRun { address, count: 1 }, &[crc], &buffer.span()).await.is_ok()
     }
 
     /// Reads the list that an earlier opening stored.
@@ -267,7 +267,7 @@ impl Shard {
             let Mapping::Block { address, crc } = entry.mapping() else { continue };
             let read = {
                 let _pin = self.rows.pin(address.segment());
-                self.rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await
+                self.rows.read_run(BlockRun { address, count: 1 }, &[crc], &buffer.span()).await
             };
             match read.map(|_| decode_lost(buffer.as_slice())) {
                 Ok(Ok(listed)) => {
@@ -295,7 +295,7 @@ impl Shard {
                 tracing::warn!(shard = %self.identity.shard, %error, "the list of lost blocks could not be stored");
             }
             let count = self.lost.known.borrow().len() as u64 + self.lost.unlisted.get();
-            self.link.note_lost_blocks(count).await;
+            self.link.record_lost_blocks(count).await;
         }
     }
 

@@ -19,8 +19,8 @@ use super::headers::{HeaderReader, ScannedRecord};
 use super::lost::written_in_row;
 use super::scan::{expected, row_repairs};
 use crate::error::{Error, ErrorKind, Result};
-use crate::repair::Turn;
-use crate::rows::RowSpan;
+use crate::repair::BackgroundPermit;
+use crate::row_reader::RowSpan;
 use crate::segments::Incomplete;
 
 /// Bytes that are read at once, of all columns together.
@@ -84,10 +84,10 @@ impl RebuildJob {
     }
 
     /// Rows that are read at once in this turn, from drives that are memory or not.
-    pub(super) fn piece_rows(&self, turn: &Turn<'_>, in_memory: bool) -> u32 {
+    pub(super) fn piece_rows(&self, turn: &BackgroundPermit<'_>, in_memory: bool) -> u32 {
         let most = if in_memory { CACHED_BYTES } else { COLUMN_BYTES };
         let column = (PIECE_BYTES / usize::from(self.segment.scheme.data())).min(most);
-        u32::try_from(turn.piece(column) / BLOCK).unwrap_or(1).max(1)
+        u32::try_from(turn.chunk_bytes(column) / BLOCK).unwrap_or(1).max(1)
     }
 }
 
@@ -104,7 +104,7 @@ impl<'a> Rebuild<'a> {
     /// # Errors
     /// When a drive that was to take a column is lost.
     pub(super) async fn write_rows(&mut self, row: Row, count: u32) -> Result<()> {
-        let mut piece = self.read_piece(row, count).await;
+        let mut piece = self.read_partial(row, count).await;
         let whole = self.decode(&mut piece).await;
         if let Some(at) = piece.computed.iter().position(|(column, _)| *column == 0).filter(|_| whole) {
             let cells = piece.computed.get(at).map(|(_, cells)| Buffer::copy_of(cells.as_slice()));
@@ -176,7 +176,7 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Reads as many columns as it takes, others where some cannot be read.
-    async fn read_piece(&self, row: Row, count: u32) -> RowWindow {
+    async fn read_partial(&self, row: Row, count: u32) -> RowWindow {
         let scheme = self.job.segment.scheme;
         let mut read = RowSpan { id: self.job.segment.id, row, count, cells: Vec::new() };
         let mut tried = SmallVec::<[u8; 32]>::new();
@@ -327,7 +327,7 @@ impl<'a> Rebuild<'a> {
         if let Some(cell) = cell
             && read.cells.iter().any(|(of, _)| *of == column.get())
         {
-            self.shard.rows.note_wrong(Address::new(read.id, column, row), cell.drive);
+            self.shard.rows.note_corrupt(Address::new(read.id, column, row), cell.drive);
         }
     }
 

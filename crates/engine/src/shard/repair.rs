@@ -1,4 +1,4 @@
-//! Repair: completes the segments that miss columns, those first that bear the fewest losses, until all are whole.
+//! BackgroundLimiter: completes the segments that miss columns, those first that bear the fewest losses, until all are whole.
 //!
 //! A batch of segments at a time, until nothing is left or something stands in the way; then it waits until that may have changed.
 //! Nothing of that is noted anywhere: it becomes durable with the next checkpoint, as the segments' place, and a crash before that
@@ -33,7 +33,7 @@ impl Completeness {
     fn of(incomplete: &[Incomplete]) -> Self {
         Self {
             missing: incomplete.iter().map(|segment| segment.missing.len()).max().unwrap_or(0),
-            leaving: incomplete.iter().any(|segment| !segment.leaving.is_empty()),
+            leaving: incomplete.iter().any(|segment| !segment.draining.is_empty()),
         }
     }
 
@@ -170,7 +170,7 @@ impl Shard {
                 self.log.pacer.reset_repair_state();
                 self.repair.wants_space.set(false);
                 self.repair.set_state(RepairState::Whole);
-                return self.link.repaired(true).await;
+                return self.link.repair_finished(true).await;
             }
             if self.is_paused() {
                 self.wait_while_paused(asked).await;
@@ -225,13 +225,13 @@ impl Shard {
     async fn report_completeness(&self) {
         let complete = self.completeness();
         if self.repair.told.replace(Some(complete)) != Some(complete) {
-            self.link.repaired(false).await;
+            self.link.repair_finished(false).await;
         }
     }
 
     fn completeness(&self) -> Completeness {
         let segments = self.rows.segments.borrow();
-        Completeness::of(&segments.incomplete(|drive| self.rows.drives.standing(drive)))
+        Completeness::of(&segments.incomplete(|drive| self.rows.drives.use_of(drive)))
     }
 
     fn log_repair_error(&self, error: &crate::error::Error) {
@@ -244,14 +244,14 @@ impl Shard {
         self.log.wait_for_opening().await;
         self.log.seal_incomplete();
         self.rows.segments.borrow_mut().free_emptied();
-        let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.standing(drive));
+        let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.use_of(drive));
         let mut incomplete = look();
         if !incomplete.is_empty() && self.repair.state.get() == RepairState::Whole {
             self.repair.done.set(0);
             let working = if self.is_paused() { RepairState::Paused } else { RepairState::Working };
             self.repair.set_state(working);
         }
-        if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.settled) {
+        if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.stable) {
             // What is on its way lands, and what has landed becomes durable.
             self.log.settle().await;
             self.log.flush().await.ok()?;
@@ -274,7 +274,7 @@ impl Shard {
     }
 
     /// How complete everything is that a recovery could come upon (Z2); `None` if that cannot be told, or it is not whole and that
-    /// is all that is asked for. Repair looks again by itself when that may have changed.
+    /// is all that is asked for. BackgroundLimiter looks again by itself when that may have changed.
     pub(crate) async fn confirm(self: &Rc<Self>, only_whole: bool) -> Option<Completeness> {
         if self.stopping.get() {
             return None;
@@ -306,8 +306,8 @@ impl Shard {
     }
 
     /// These drives, and no others, are to be emptied.
-    pub(crate) fn set_leaving(&self, leaving: &[DriveIndex]) {
-        self.rows.drives.set_leaving(leaving);
+    pub(crate) fn set_draining(&self, leaving: &[DriveIndex]) {
+        self.rows.drives.set_draining(leaving);
         self.request_repair();
     }
 }

@@ -15,8 +15,8 @@ use reactor::Buffer;
 use super::salvage::{Purpose, SalvageShard, rest_of_leaf};
 use super::start::Candidate;
 use crate::check::{Finding, FindingKind};
-use crate::map::Stretch;
-use crate::rows::{Piece, Rows};
+use crate::map::EntryRun;
+use crate::row_reader::{PartialRows, RowReader};
 
 /// Rows that are verified in one go.
 const ROWS_AT_ONCE: u32 = 64;
@@ -126,8 +126,8 @@ async fn collect_layer(
     let (mut next, mut blocks) = (0, 0);
     while next < format::limits::LAYER_BLOCKS_MAX {
         let leaf = match shard.stretch_of(layer, next).await {
-            Stretch::Leaf => next,
-            Stretch::Same { until, .. } => {
+            EntryRun::Leaf => next,
+            EntryRun::Same { until, .. } => {
                 next = until;
                 continue;
             }
@@ -215,13 +215,18 @@ fn blocks_of<'a>(cells: impl Iterator<Item = &'a (Address, Owner)>) -> Vec<(Laye
 }
 
 /// Reads all of a segment that was written and verifies it, row by row.
-async fn verify_segment(rows: &Rows, id: SegmentId, known: &VerifyContext<'_>, found: &mut ShardFindings) {
+async fn verify_segment(
+    rows: &RowReader,
+    id: SegmentId,
+    known: &VerifyContext<'_>,
+    found: &mut ShardFindings,
+) {
     let record = rows.segments.borrow().record(id);
     let mut row = 0;
     let mut lost = Vec::new();
     while row < record.rows {
         let count = ROWS_AT_ONCE.min(record.rows - row);
-        let piece = rows.read_piece(id, Row::new(row), count).await;
+        let piece = rows.read_partial(id, Row::new(row), count).await;
         for index in 0..count {
             verify_row(rows, &piece, index, known, found, &mut lost);
         }
@@ -235,7 +240,7 @@ async fn verify_segment(rows: &Rows, id: SegmentId, known: &VerifyContext<'_>, f
 }
 
 /// The finding that blocks of a column of a segment are lost.
-fn lost_in_column(rows: &Rows, cells: &[(Address, Owner)]) -> Option<LostCells> {
+fn lost_in_column(rows: &RowReader, cells: &[(Address, Owner)]) -> Option<LostCells> {
     let (address, owner) = cells.first()?;
     let drive = rows.segments.borrow().cell(*address).map(|cell| cell.drive);
     let message = match cells.len() - 1 {
@@ -251,8 +256,8 @@ fn lost_in_column(rows: &Rows, cells: &[(Address, Owner)]) -> Option<LostCells> 
 }
 
 fn verify_row(
-    rows: &Rows,
-    piece: &Piece,
+    rows: &RowReader,
+    piece: &PartialRows,
     index: u32,
     known: &VerifyContext<'_>,
     found: &mut ShardFindings,
@@ -333,7 +338,7 @@ enum BlockVerdict {
 
 /// Reports a block that is not what its owner expects. One on a drive that is not in use is no damage.
 fn report_block(
-    rows: &Rows,
+    rows: &RowReader,
     address: Address,
     drive: Option<DriveIndex>,
     owner: Owner,
