@@ -55,7 +55,7 @@ pub use tables::{
     SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,
     encode_segments, recent_segments_max, segments_per_block,
 };
-pub use volume::{VolumeKind, VolumeRecord, VolumeService, VolumeSpread, VolumeState};
+pub use volume::{QosLimits, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
 
 /// Version of the whole on-disk format. Any change to a layout raises it; an older or newer pool is refused.
 pub const FORMAT_VERSION: u32 = 2;

@@ -28,7 +28,7 @@ pub enum VolumeState {
 
 /// What a volume may take, and what it gets beside others. All zero for a volume that nobody limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VolumeService {
+pub struct QosLimits {
     /// Share beside other volumes; 0 for the usual one, which is 100.
     pub weight: u16,
     /// Milliseconds for which a volume that was quiet may go beyond its limits.
@@ -81,7 +81,7 @@ pub struct VolumeRecord {
     /// Seconds since 1970 when it was created.
     pub created: u64,
     /// What it may take.
-    pub service: VolumeService,
+    pub qos: QosLimits,
     /// Room is kept for all of it.
     pub thick: bool,
     /// Where its blocks are.
@@ -149,10 +149,10 @@ impl VolumeRecord {
         out.u32(self.parent.map_or(0, LayerId::get));
         out.u64(self.created);
         out.text(&self.name, Self::NAME_BYTES);
-        out.u16(self.service.weight);
-        out.u32(self.service.burst_ms);
-        out.u64(self.service.operations);
-        out.u64(self.service.bytes);
+        out.u16(self.qos.weight);
+        out.u32(self.qos.burst_ms);
+        out.u64(self.qos.operations);
+        out.u64(self.qos.bytes);
         out.u16(self.spread.first);
         out.u16(self.spread.shards);
         out.pad_to(BLOCK);
@@ -188,15 +188,14 @@ impl VolumeRecord {
         let created = input.u64()?;
         let name = input.text(Self::NAME_BYTES)?;
         // Zeros in records that were written before there was such a thing.
-        let service = VolumeService {
+        let qos = QosLimits {
             weight: input.u16()?,
             burst_ms: input.u32()?,
             operations: input.u64()?,
             bytes: input.u64()?,
         };
         let spread = VolumeSpread { first: input.u16()?, shards: input.u16()? };
-        let record =
-            Self { id, name, kind, state, size, sector, layer, parent, created, service, thick, spread };
+        let record = Self { id, name, kind, state, size, sector, layer, parent, created, qos, thick, spread };
         record.check()?;
         Ok(record)
     }

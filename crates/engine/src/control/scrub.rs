@@ -61,7 +61,7 @@ impl Control {
             scrub.positions = vec![Incarnation::new(0); shards];
         })
         .await?;
-        self.events.say(EventKind::ScrubStarted, 0, "");
+        self.events.emit(EventKind::ScrubStarted, 0, "");
         self.go_on_with_scrub();
         Ok(true)
     }
@@ -132,7 +132,7 @@ impl Control {
             let (mib, seconds) = (last.bytes.div_ceil(1 << 20), last.ended.saturating_sub(last.began));
             let text = format!("{mib} MiB read in {seconds} s, {} rows could not be computed", last.lost);
             tracing::info!(?last, "a scrub has ended");
-            self.events.say(EventKind::ScrubFinished, last.damaged, &text);
+            self.events.emit(EventKind::ScrubFinished, last.damaged, &text);
         }
     }
 
@@ -167,7 +167,7 @@ impl Control {
                     damage.wrong
                 );
                 let amount = damage.unreadable + damage.wrong;
-                self.events.say_much_of(damage.drive, EventKind::Damaged, amount, &text);
+                self.events.emit_drive_amount(damage.drive, EventKind::Damaged, amount, &text);
             }
         }
         let unnoted = self.scrubbing.unnoted.get() + found.bytes;
@@ -197,7 +197,7 @@ impl Control {
             scrub.current = ScrubTally { began: scrub.current.began, ..ScrubTally::default() };
         })
         .await?;
-        self.events.say(EventKind::ScrubCancelled, 0, "");
+        self.events.emit(EventKind::ScrubCancelled, 0, "");
         self.scrub_look_again().await;
         Ok(true)
     }

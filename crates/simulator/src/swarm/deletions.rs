@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{ErrorKind, Pool, VolumeService};
+use engine::{ErrorKind, Pool, QosLimits};
 use reactor::Reactor;
 
 use super::Life;
@@ -34,8 +34,7 @@ impl Life {
             self.uncertain.borrow_mut().remove(&name);
             return;
         }
-        let limit =
-            VolumeService { operations: *self.extra.choose(&[5, 50, 500]), ..VolumeService::default() };
+        let limit = QosLimits { operations: *self.extra.choose(&[5, 50, 500]), ..QosLimits::default() };
         self.set_service(pool, &name, limit).await;
         let deletion = Rc::new(Cell::new(Deletion::Coming));
         // Most of them come when it has begun.

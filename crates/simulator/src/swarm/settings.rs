@@ -1,6 +1,6 @@
 //! Limits, weights and room that is kept for volumes, in the lives of the swarm: what was answered holds after any power cut.
 
-use engine::{ErrorKind, Pool, VolumeInfo, VolumeService};
+use engine::{ErrorKind, Pool, QosLimits, VolumeInfo};
 use format::DriveState;
 
 use super::Life;
@@ -9,7 +9,7 @@ use super::errors::NO_SPACE;
 /// What a volume is set to: what was last answered, and what has been asked for since.
 #[derive(Default)]
 pub(super) struct Settings {
-    service: Setting<VolumeService>,
+    service: Setting<QosLimits>,
     thick: Setting<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Life {
         let Some(name) = self.some_volume() else { return };
         let _user = self.users.begin(&name);
         let rate = |most: &[u64]| *self.random.choose(most);
-        let service = VolumeService {
+        let service = QosLimits {
             weight: *self.random.choose(&[0, 1, 50, 100, 1000]),
             burst_ms: *self.random.choose(&[0, 100, 5_000]),
             operations: rate(&[0, 0, 200, 20_000]),
@@ -61,9 +61,9 @@ impl Life {
         self.set_service(pool, &name, service).await;
     }
 
-    pub(super) async fn set_service(&self, pool: &Pool, name: &str, service: VolumeService) {
+    pub(super) async fn set_service(&self, pool: &Pool, name: &str, service: QosLimits) {
         let is_alone = self.settings.borrow_mut().entry(name.to_owned()).or_default().service.ask(service);
-        let result = pool.set_volume_service(name, service).await;
+        let result = pool.set_qos_limits(name, service).await;
         self.say(|| format!("{name} is limited to {service:?}: {result:?}"));
         if is_alone && let Some(settings) = self.settings.borrow_mut().get_mut(name) {
             settings.service.answered(service, &result);
@@ -111,11 +111,8 @@ impl Life {
         settings.retain(|name, _| found.iter().filter(is_ready).any(|info| info.name == *name));
         for info in found.iter().filter(is_ready) {
             let known = settings.entry(info.name.clone()).or_default();
-            if !known.service.adopt(info.service) {
-                return Err(format!(
-                    "{} is limited to {:?}, which nobody asked for",
-                    info.name, info.service
-                ));
+            if !known.service.adopt(info.qos) {
+                return Err(format!("{} is limited to {:?}, which nobody asked for", info.name, info.qos));
             }
             if !known.thick.adopt(info.thick) {
                 return Err(format!("{} is thick: {}, which nobody asked for", info.name, info.thick));
