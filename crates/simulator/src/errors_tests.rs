@@ -1,4 +1,5 @@
-//! Drives that err at some places, and at many: what is healed, counted, kept, and when a drive is emptied for it.
+//! Drives with a few and with many read errors: healing, error counts, and the drain of a failing
+//! drive.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::disk::Disk;
 use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
 use crate::run::{Setup, judge};
 
-/// The pages that hold segments: the superblocks lie in the first four MiB.
+/// Returns the pages of segments. The superblocks take the first 4 MiB.
 fn pages(disk: &Disk) -> Vec<u64> {
     disk.pages().into_iter().filter(|page| *page >= 1024).collect()
 }
@@ -29,13 +30,14 @@ async fn kinds(pool: &Pool) -> Vec<EventKind> {
     pool.events(0, 1000).await.unwrap().into_iter().map(|(_, event)| event.kind).collect()
 }
 
-/// A few bad places: all is read, the blocks move elsewhere, the drive stays, and everything is counted once for each zone.
+/// A few unreadable places: reads succeed, the blocks move elsewhere, the drive stays, and the
+/// errors are counted, once for each zone.
 #[test]
 fn a_drive_with_some_bad_places_stays() {
     let machine = machine(&setup("2+1", 5, 8), 1);
     with_pool(&machine, async |pool| fill(pool, "v", 700, 9).await);
     let bad = &machine.disks[1];
-    // Some rows of three zones: of a segment, they may lie in parity only.
+    // Some rows of three zones. In a single segment they might hold parity only.
     pages(bad)
         .into_iter()
         .filter(|page| (1024 + 64..1024 + 160).contains(page))
@@ -50,21 +52,21 @@ fn a_drive_with_some_bad_places_stays() {
         assert!((1..=3).contains(&drive.errors.zones), "{:?}", drive.errors);
         assert_eq!((drive.state, drive.failing), (DriveState::Online, false));
         let said = kinds(pool).await.into_iter().filter(|kind| *kind == EventKind::DriveErrs).count();
-        assert_eq!(said, 1, "the clock stands still");
-        // What was read has moved: nothing of it is read there any more.
+        assert_eq!(said, 1, "one event, because simulated wall time hardly passes");
+        // The blocks that were read have moved, so the bad pages are no longer read.
         let before = drive.errors.unreadable;
         compare(pool, "v", 9).await;
         rest().await;
         assert_eq!(pool.status().await.unwrap().drives[1].errors.unreadable, before);
     });
-    // Kept in the pool.
+    // The counts persist in the pool.
     with_pool(&machine, async |pool| {
         let drive = &pool.status().await.unwrap().drives[1];
         assert!(drive.errors.unreadable >= 10 && drive.errors.zones >= 1, "{:?}", drive.errors);
     });
 }
 
-/// A drive that garbles what it holds everywhere is emptied while it is read, with nothing lost and nobody asked.
+/// A drive with errors everywhere is drained during reads, without data loss and without a command.
 #[test]
 fn a_drive_that_errs_everywhere_is_emptied() {
     for garbles in [false, true] {
@@ -103,7 +105,8 @@ fn a_drive_that_errs_everywhere_is_emptied() {
     }
 }
 
-/// With no drive to spare it stays, and is said to fail, over restarts; a drive that is added takes its place without being asked.
+/// Without a free drive the bad drive stays and is reported as failing, also after a restart. An
+/// added drive replaces it without a command.
 #[test]
 fn a_failing_drive_stays_until_there_is_another() {
     let machine = machine(&Setup { spares: vec![20 << 20], ..setup("2+1", 3, 2) }, 3);
@@ -129,7 +132,7 @@ fn a_failing_drive_stays_until_there_is_another() {
     });
 }
 
-/// Somebody who wants to keep a drive keeps it: what counted against it is forgotten.
+/// Keeping a drive clears its error history.
 #[test]
 fn a_drive_that_is_kept_is_not_emptied_for_the_same_places() {
     let machine = machine(&setup("2+1", 5, 2), 4);
@@ -142,7 +145,7 @@ fn a_drive_that_is_kept_is_not_emptied_for_the_same_places() {
         rest().await;
         assert_eq!(state(&settled(pool).await, 0), DriveState::Leaving);
         pool.keep_drive(0).await.unwrap();
-        // What lies there is read again, as far as it was not healed.
+        // The bad pages that were not healed are read again.
         compare(pool, "v", 9).await;
         rest().await;
         let drive = &pool.status().await.unwrap().drives[0];
@@ -151,7 +154,8 @@ fn a_drive_that_is_kept_is_not_emptied_for_the_same_places() {
     });
 }
 
-/// While another drive is lost, one that errs is needed more than it does harm: it goes when everything is whole again.
+/// While another drive is lost, a drive with errors is still needed. It is drained once redundancy
+/// is complete.
 #[test]
 fn nothing_is_retired_while_another_drive_is_lost() {
     let machine = machine(&setup("2+2", 6, 2), 5);
@@ -175,7 +179,7 @@ fn nothing_is_retired_while_another_drive_is_lost() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// A kill right after errors were counted: they are there at the next opening.
+/// Error counts persist when the process is killed soon after the errors.
 #[test]
 fn counts_survive_a_kill() {
     let machine = machine(&setup("2+1", 3, 8), 6);

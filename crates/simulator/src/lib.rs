@@ -1,14 +1,16 @@
 //! Simulated drives with faults, the crash sweep and the seeded swarm.
 //!
-//! Owns time, randomness and drives, and runs the engine on them: one thread, one executor, every run a function of its
-//! seed. A simulated drive forgets at a power cut what was not flushed, keeps it, tears it or garbles it; it can lose or
-//! misdirect writes, fail them, rot, fail reads, stall, die and come back stale. What the engine answers is checked against a plain
-//! model; what it leaves on the drives is checked by its own verifier.
+//! The crate owns time, randomness and drives, and runs the engine on them with one thread and one
+//! executor. Every run is a function of its seed. At a power cut a simulated drive keeps, drops,
+//! tears or garbles its unflushed writes. It can also lose, misdirect or fail writes, corrupt
+//! stored bits, fail reads, stall, die and return with stale data. A plain model checks the
+//! engine's replies; the engine's own verifier checks the drives.
 //!
-//! Where a run wants it, calls between the parts of a pool take time, as if each were on a reactor of its own.
+//! Optionally, calls between the parts of a pool take time, as if each part ran on its own reactor.
 //!
-//! Always true: the same seed gives the same run, byte for byte; faults never exceed what the pool's scheme bears, unless
-//! a clean error is what is expected. Never linked into the product.
+//! Always true: the same seed gives the same run, byte for byte. Faults never exceed the losses
+//! that the pool's scheme tolerates, except in runs that expect a clean error. The product never
+//! links this crate.
 
 pub mod disk;
 pub mod model;

@@ -1,4 +1,5 @@
-//! Lost blocks: what is damaged beyond the scheme is named until it is overwritten, over openings.
+//! Lost blocks: damage beyond the scheme's tolerance is listed until the blocks are overwritten,
+//! across openings.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::model::content;
 use crate::repair_tests::{BLOCK, fill, machine, with_pool};
 use crate::run::{Machine, Setup};
 
-/// Spoils what two drives hold of volumes: each row with blocks on both is lost under one parity.
+/// Makes the data pages of two drives unreadable. Each row with blocks on both is lost with single
+/// parity.
 fn spoil_two(machine: &Machine) {
     for drive in [1, 2] {
         let data =
@@ -20,12 +22,12 @@ fn spoil_two(machine: &Machine) {
     }
 }
 
-/// Has the map in memory, from where its nodes can be stored again.
+/// Loads the map into memory, from which its nodes can be stored again.
 async fn load_map(pool: &Pool) {
     assert_eq!(unreadable(pool, "v").await, []);
 }
 
-/// Blocks of a volume that cannot be read.
+/// Returns the blocks of a volume that cannot be read.
 async fn unreadable(pool: &Pool, name: &str) -> Vec<u64> {
     let volume = pool.open_volume(name).await.unwrap().attach();
     let mut found = Vec::new();
@@ -62,7 +64,8 @@ fn damaged(shards: u16) -> Rc<Machine> {
     machine
 }
 
-/// A scrub names each lost block of each volume, a later opening still does, and overwriting takes them off the list.
+/// A scrub lists each lost block of each volume, the next opening still lists them, and overwriting
+/// removes them from the list.
 #[test]
 fn lost_blocks_are_named_until_they_are_overwritten() {
     for shards in [1, 2] {
@@ -80,7 +83,7 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
         });
         with_pool(&machine, async |pool| {
             let status = pool.status().await.unwrap();
-            assert_eq!(blocks_of(&status.lost, "v"), lost, "the next opening knows them");
+            assert_eq!(blocks_of(&status.lost, "v"), lost, "the list survives a restart");
             let volume = pool.open_volume("v").await.unwrap().attach();
             let (first, rest) = lost.split_at(lost.len() / 2);
             for block in first {
@@ -103,7 +106,7 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
     }
 }
 
-/// A reader that meets a lost block has it named, without a scrub.
+/// A failed read adds the lost block to the list, without a scrub.
 #[test]
 fn a_failed_read_names_the_lost_block() {
     let machine = damaged(1);
@@ -115,7 +118,8 @@ fn a_failed_read_names_the_lost_block() {
     });
 }
 
-/// A lost block under a snapshot is the snapshot's, and a deleted snapshot leaves it to the volume.
+/// A lost block under a snapshot is listed for the snapshot, and for the volume after the
+/// snapshot's deletion.
 #[test]
 fn lost_blocks_follow_their_layer() {
     let machine = damaged(1);
@@ -134,7 +138,7 @@ fn lost_blocks_follow_their_layer() {
     });
 }
 
-/// Where nodes of the map are lost, the blocks behind them are named when they are read.
+/// If map nodes are lost, the blocks below them are listed when they are read.
 #[test]
 fn blocks_behind_lost_map_nodes_are_named() {
     let machine = damaged(1);

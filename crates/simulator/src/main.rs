@@ -1,4 +1,5 @@
-//! Runs the simulator: `sweep` for every operation cut at every point, `swarm` for many seeds, `seed` for one.
+//! Runs the simulator. `sweep` cuts every operation at every point, `swarm` runs many seeds, `seed`
+//! runs one seed.
 
 use std::time::Instant;
 
@@ -9,9 +10,9 @@ use simulator::sweep::{
     sweep_full_hosts,
 };
 
-/// What the sweep over damaged pages is called among the operations.
+/// The name of the damaged-page sweep in the list of operations.
 const DAMAGE: &str = "Damage";
-/// What the sweep over halves of a pool that were used apart is called.
+/// The name of the sweep over split pools, whose halves are used separately.
 const FORK: &str = "Fork";
 
 /// Simulated drives, power cuts and faults against the storage engine.
@@ -23,38 +24,39 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Cut the power at every drive operation of every engine operation; let every write and flush of them fail, and every host be full.
+    /// Cut the power at every drive operation of every engine operation. Also fail each of their
+    /// writes and flushes, and fill up the host file system.
     Sweep {
-        /// How often each cut and each failure is tried, with different outcomes.
+        /// Number of attempts for each cut and each failure, with different outcomes
         #[arg(long, default_value_t = 3)]
         outcomes: u64,
-        /// Only the operation of this name, as the sweep prints it.
+        /// Run only this operation, named as in the sweep's output
         #[arg(long)]
         only: Option<String>,
     },
-    /// Run many seeds; stops at the first failure and says its seed.
+    /// Run many seeds; stop at the first failure and print its seed
     Swarm {
-        /// The first seed.
+        /// First seed
         #[arg(long, default_value_t = 0)]
         first: u64,
-        /// How many.
+        /// Number of seeds
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
-        /// Go on after a failure.
+        /// Continue after a failure
         #[arg(long)]
         keep_going: bool,
-        /// Only the operations of the seeds in the regression test.
+        /// Run only the operations that the basic regression seeds use
         #[arg(long)]
         basic: bool,
     },
-    /// Run one seed and say what happens; with RUST_LOG=engine=debug, what the engine says too.
+    /// Run one seed and print its events; RUST_LOG=engine=debug adds the engine's log
     Seed {
-        /// The seed.
+        /// Seed to run
         seed: u64,
-        /// Say nothing but the result.
+        /// Print only the result
         #[arg(long)]
         quiet: bool,
-        /// Only the operations of the seeds in the regression test.
+        /// Run only the operations that the basic regression seeds use
         #[arg(long)]
         basic: bool,
     },
@@ -108,13 +110,13 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
         }
         if is_wanted(FORK) {
             let pairs = sweep_forks(&options).map_err(anyhow::Error::msg)?;
-            println!("{options} {FORK}: {pairs} pairs of halves used apart");
+            println!("{options} {FORK}: {pairs} pairs of halves used separately");
             forks += pairs;
         }
     }
     anyhow::ensure!(
         sum.cuts + damage.pages + forks > 0,
-        "there is no such operation; they are {ALL:?}, {DAMAGE} and {FORK}"
+        "unknown operation; the operations are {ALL:?}, {DAMAGE} and {FORK}"
     );
     let Swath { cuts, failures, full_hosts } = sum;
     let (pages, seconds) = (damage.pages, start.elapsed().as_secs_f64());
@@ -125,7 +127,7 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything that is swept of an operation on a scheme.
+/// Runs all sweeps of one operation on one scheme.
 fn sweep_operation(operation: Swept, options: &SweepOptions<'_>) -> anyhow::Result<Swath> {
     let write_through = SweepOptions { write_through: true, outcomes: 1, ..*options };
     let mut sum = Swath::default();

@@ -1,4 +1,4 @@
-//! Drives that join, come back and leave, step by step: what is promised of each.
+//! Joining, returning and leaving drives, step by step.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::run::{Setup, judge};
 
 const PAUSED: RepairLimits = RepairLimits { paused: true, bytes_per_second: 0 };
 
-/// A pool with no drive to spare takes a new one, on which the lost one's columns are written.
+/// A pool without a free drive takes a new one and rebuilds the lost drive's columns onto it.
 #[test]
 fn a_lost_drive_is_replaced() {
     let machine = machine(&Setup { spares: vec![20 << 20], ..Setup::small("2+1", 3) }, 1);
@@ -28,7 +28,8 @@ fn a_lost_drive_is_replaced() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// A drive that is emptied is part of the pool until everything lies elsewhere, and then another one may be lost.
+/// A draining drive belongs to the pool until all its data is elsewhere. Then the pool tolerates
+/// further losses.
 #[test]
 fn a_drive_is_emptied() {
     let machine = machine(&Setup { shards: 2, ..Setup::small("2+2", 5) }, 2);
@@ -40,7 +41,7 @@ fn a_drive_is_emptied() {
         assert_eq!((state(&status, 2), status.lost_drives()), (DriveState::Leaving, 0));
         assert_eq!(status.repair.state, RepairState::Paused);
         let refused = pool.evacuate_drive(0).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Invalid, "a segment needs four drives");
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "a segment takes four drives");
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
         let status = settled(pool).await;
         assert_eq!((state(&status, 2), status.repair.state), (DriveState::Removed, RepairState::Whole));
@@ -52,7 +53,7 @@ fn a_drive_is_emptied() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Emptying goes on after a restart, and may be given up.
+/// A drain continues after a restart, and can be cancelled.
 #[test]
 fn a_drive_that_was_to_be_emptied_stays_if_it_is_kept() {
     let machine = machine(&Setup::small("2+1", 5), 3);
@@ -72,7 +73,8 @@ fn a_drive_that_was_to_be_emptied_stays_if_it_is_kept() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// When another one is lost, a drive that was to be emptied stays, and none is emptied before the pool is whole again.
+/// When another drive is lost, a draining drive stays. No drive is drained before redundancy is
+/// complete again.
 #[test]
 fn a_drive_is_not_emptied_when_others_are_lost() {
     let machine = machine(&Setup::small("2+1", 5), 4);
@@ -93,7 +95,7 @@ fn a_drive_is_not_emptied_when_others_are_lost() {
     });
 }
 
-/// Of a drive that was pulled out and is plugged in again, only what it missed is written; until then it counts as lost.
+/// Only the missed writes of a returning drive are rebuilt. Until then it counts as lost.
 #[test]
 fn a_drive_that_comes_back_gets_what_it_missed() {
     for plugged_in_at_an_opening in [false, true] {
@@ -116,7 +118,7 @@ fn a_drive_that_comes_back_gets_what_it_missed() {
                 assert_eq!(machine.bring_back(pool, 1).await.unwrap(), 1);
                 let status = pool.status().await.unwrap();
                 assert_eq!(state(&status, 1), DriveState::Returning);
-                assert!(pool.fail_drive(0).await.is_err(), "what it missed is missing yet");
+                assert!(pool.fail_drive(0).await.is_err(), "the missed writes are not rebuilt yet");
                 pool.set_repair_limits(RepairLimits::default()).await.unwrap();
                 back_and_whole(pool).await;
             }
@@ -139,7 +141,7 @@ async fn back_and_whole(pool: &engine::Pool) {
     compare(pool, "w", 8).await;
 }
 
-/// A drive that was taken out on purpose stays out, until somebody says otherwise.
+/// A drive that was removed deliberately stays out until it is returned by command.
 #[test]
 fn a_drive_that_was_taken_out_does_not_come_back_by_itself() {
     let machine = machine(&Setup::small("2+1", 3), 6);
@@ -156,7 +158,7 @@ fn a_drive_that_was_taken_out_does_not_come_back_by_itself() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// The space of a drive that joins is there for new data, whatever its size; what was written before stays where it is.
+/// A joining drive of any size adds space for new data. Existing data stays where it is.
 #[test]
 fn a_pool_grows_by_a_drive_of_another_size() {
     let machine = machine(&Setup { spares: vec![32 << 20, 40 << 20], ..Setup::small("1+1", 2) }, 7);
@@ -166,7 +168,7 @@ fn a_pool_grows_by_a_drive_of_another_size() {
         machine.add(pool, 2).await.unwrap();
         machine.add(pool, 3).await.unwrap();
         let after = pool.status().await.unwrap().space;
-        // Zones of 128 KiB behind the first 4 MiB.
+        // Zones of 128 KiB after the first 4 MiB.
         assert_eq!(after.zones - before.zones, (28 + 36) * 8);
         assert!(after.capacity_blocks > 3 * before.capacity_blocks, "{before:?} {after:?}");
         pool.create_volume("big", 1 << 30, 4096, 0).await.unwrap();
@@ -182,7 +184,7 @@ fn a_pool_grows_by_a_drive_of_another_size() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// What is too small, or belongs to the pool already, does not join.
+/// A drive that is too small or already belongs to the pool is refused.
 #[test]
 fn drives_that_cannot_join_are_refused() {
     let machine = machine(&Setup { spares: vec![4 << 20], ..Setup::small("2+1", 3) }, 8);
@@ -198,7 +200,7 @@ fn drives_that_cannot_join_are_refused() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Others must have room for what a drive holds.
+/// The other drives must have space for the drained drive's data.
 #[test]
 fn a_drive_is_not_emptied_into_a_full_pool() {
     let machine =
@@ -218,7 +220,8 @@ fn a_drive_is_not_emptied_into_a_full_pool() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Much room on most of the others is of no use where a segment needs a column on each of them.
+/// Free space on most of the other drives does not help if every segment needs a column on each of
+/// them.
 #[test]
 fn a_drive_is_not_emptied_where_the_smallest_of_the_others_has_no_room() {
     let zones = |count: u64| (4 << 20) + count * (128 << 10);
@@ -233,7 +236,7 @@ fn a_drive_is_not_emptied_where_the_smallest_of_the_others_has_no_room() {
         let status = settled(pool).await;
         assert_eq!((state(&status, 0), status.space), (DriveState::Online, before));
         fill(pool, "more", 100, 4).await;
-        // The small one is emptied, of course.
+        // The small drive can be drained.
         pool.evacuate_drive(3).await.unwrap();
         let status = settled(pool).await;
         assert_eq!((state(&status, 3), status.repair.state), (DriveState::Removed, RepairState::Whole));
@@ -243,7 +246,7 @@ fn a_drive_is_not_emptied_where_the_smallest_of_the_others_has_no_room() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// While repair is paused, what is missing is said as it is, whoever comes and goes.
+/// While repair is paused, the missing bytes are recounted when drives are lost and return.
 #[test]
 fn what_is_missing_is_counted_anew_while_repair_is_paused() {
     let machine = machine(&Setup::small("2+1", 3), 11);
@@ -253,10 +256,10 @@ fn what_is_missing_is_counted_anew_while_repair_is_paused() {
         pool.fail_drive(1).await.unwrap();
         let lost = settled(pool).await.repair;
         assert_eq!((lost.state, lost.bytes_left > 200 * BLOCK), (RepairState::Paused, true), "{lost:?}");
-        // It misses this.
+        // The failed drive misses this write.
         fill(pool, "more", 20, 4).await;
         machine.bring_back(pool, 1).await.unwrap();
-        // Each shard looks in the background.
+        // Each shard scans in the background.
         Reactor::current().sleep(Duration::from_secs(1)).await;
         let back = pool.status().await.unwrap().repair;
         assert_eq!(back.state, RepairState::Paused);
@@ -264,7 +267,8 @@ fn what_is_missing_is_counted_anew_while_repair_is_paused() {
     });
 }
 
-/// A drive that is lost belongs to the pool until all shards are whole, also when another one that has come back is decided on.
+/// A lost drive belongs to the pool until all shards are rebuilt, even while the state of another,
+/// returned drive changes.
 #[test]
 fn a_lost_drive_stays_while_a_shard_misses_its_columns() {
     let setup = Setup { shards: 2, ..Setup::small("2+2", 5) };
@@ -272,7 +276,7 @@ fn a_lost_drive_stays_while_a_shard_misses_its_columns() {
     with_pool(&machine, async |pool| {
         pool.create_volume("v", 8 << 20, 4096, 0).await.unwrap();
         let volume = pool.open_volume("v").await.unwrap().attach();
-        // Little in the first shard, much in the second.
+        // Little data in the first shard, much in the second.
         let of_both = (0..20).chain(1024..2000);
         for block in of_both.clone() {
             let bytes = crate::model::content(3, block, 4096);
@@ -289,8 +293,8 @@ fn a_lost_drive_stays_while_a_shard_misses_its_columns() {
             waited += 1;
             Reactor::current().sleep(Duration::from_millis(1)).await;
         }
-        assert!(waited > 100, "it took a while: {waited}");
-        // Now it bears two losses again.
+        assert!(waited > 100, "removed too early, after {waited} ms");
+        // The pool tolerates two losses again.
         pool.fail_drive(2).await.unwrap();
         pool.fail_drive(3).await.unwrap();
         for block in of_both {
@@ -302,7 +306,7 @@ fn a_lost_drive_stays_while_a_shard_misses_its_columns() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// A drive that is pulled while columns are written to it, and comes back, is believed no more than what it kept.
+/// A drive pulled during a rebuild onto it is trusted on return only for the data that it kept.
 #[test]
 fn a_drive_that_is_pulled_while_it_takes_columns_gets_them_again() {
     let mut lost_at_work = 0;
@@ -315,7 +319,7 @@ fn a_drive_that_is_pulled_while_it_takes_columns_gets_them_again() {
             Reactor::current().sleep(Duration::from_millis(after * 17)).await;
             machine.disks[4].set_dead(true);
             lost_at_work += u32::from(pool.status().await.unwrap().repair.state == RepairState::Working);
-            // Whoever does not write notices nothing.
+            // The engine notices the loss only when it writes.
             let volume = pool.open_volume("v").await.unwrap().attach();
             let bytes = crate::model::content(3, 7, 4096);
             volume.write(7 * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
@@ -334,8 +338,8 @@ fn a_drive_that_is_pulled_while_it_takes_columns_gets_them_again() {
     assert!(lost_at_work > 10, "{lost_at_work}");
 }
 
-/// When the last drive that has to be flushed has been emptied, what had landed and was not flushed is durable: another one can be
-/// emptied then.
+/// When the last drive with a volatile cache has been drained, earlier unflushed writes are
+/// durable. Another drive can then be drained.
 #[test]
 fn the_last_drive_that_forgets_is_emptied_and_another_one_after_it() {
     let setup = Setup::small("3+0", 5);
@@ -346,11 +350,11 @@ fn the_last_drive_that_forgets_is_emptied_and_another_one_after_it() {
         pool.evacuate_drive(4).await.unwrap();
         let volume = pool.open_volume("v").await.unwrap().attach();
         while state(&pool.status().await.unwrap(), 4) != DriveState::Removed {
-            // Landed, and flushed by nobody.
+            // Written but never flushed.
             let bytes = crate::model::content(3, 0, 4096);
             volume.write(0, &Buffer::copy_of(&bytes).span()).await.unwrap();
         }
-        // It goes to a segment of another class.
+        // A write of this length goes to a segment of another class.
         let long: Vec<u8> = (0..64).flat_map(|block| crate::model::content(3, block, 4096)).collect();
         volume.write(0, &Buffer::copy_of(&long).span()).await.unwrap();
         pool.evacuate_drive(0).await.unwrap();

@@ -1,4 +1,4 @@
-//! Repair, step by step: what it promises, and what it says when it cannot go on.
+//! Repair, step by step: its guarantees, and its states when it cannot continue.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::run::{Ended, Machine, Setup, judge};
 
 pub(crate) const BLOCK: u64 = 4096;
 
-/// A machine with an empty pool.
+/// Creates a machine with an empty pool.
 pub(crate) fn machine(setup: &Setup, seed: u64) -> Rc<Machine> {
     let machine = Rc::new(Machine::new(setup, seed));
     let this = machine.clone();
@@ -24,7 +24,7 @@ pub(crate) fn machine(setup: &Setup, seed: u64) -> Rc<Machine> {
     machine
 }
 
-/// Boots, opens the pool, and closes it in the end.
+/// Boots the machine, opens the pool, runs `work` and closes the pool.
 pub(crate) fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) -> T) -> T {
     let this = machine.clone();
     let ended = machine.boot(async move || {
@@ -33,7 +33,7 @@ pub(crate) fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) 
         pool.close().await.unwrap();
         done
     });
-    let Ended::Done(done) = ended else { panic!("nobody cuts the power") };
+    let Ended::Done(done) = ended else { panic!("unexpected power cut") };
     machine.kill();
     done
 }
@@ -68,11 +68,12 @@ pub(crate) fn state(status: &PoolStatus, drive: usize) -> DriveState {
     status.drives[drive].state
 }
 
-/// Drives go one after the other until just enough are left for a segment; each time the pool is as safe as before.
+/// Drives are lost one after the other until the scheme's width is left. After each rebuild the
+/// pool is fully redundant.
 #[test]
 fn a_pool_bears_one_loss_after_another() {
     lose_one_after_another(&Setup::small("2+1", 7));
-    // Without volatile caches nobody flushes anything.
+    // Without volatile caches the engine does not flush.
     lose_one_after_another(&Setup { volatile: vec![false; 7], ..Setup::small("2+1", 7) });
 }
 
@@ -90,14 +91,14 @@ fn lose_one_after_another(setup: &Setup) {
         let status = settled(pool).await;
         assert_eq!((state(&status, 4), status.repair.state), (DriveState::Failed, RepairState::NeedsDrive));
         assert!(status.repair.bytes_left > 0);
-        assert!(pool.fail_drive(5).await.is_err(), "that would be one too many");
+        assert!(pool.fail_drive(5).await.is_err(), "the scheme does not tolerate this loss");
         compare(pool, "v", 9).await;
     });
     with_pool(&machine, async |pool| compare(pool, "v", 9).await);
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Two drives at once under two parities; then two others, without which the data is still there.
+/// Two drives are lost at once with double parity. After the rebuild, two others can be lost.
 #[test]
 fn two_lost_drives_are_rebuilt_together() {
     let machine = machine(&Setup::small("2+2", 6), 2);
@@ -114,14 +115,14 @@ fn two_lost_drives_are_rebuilt_together() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Cells that rotted unnoticed on another drive are not made the base of new columns.
+/// Silently corrupted cells of another drive must not be used to compute the rebuilt columns.
 #[test]
 fn a_rebuild_does_not_spread_damage() {
     for (scheme, drives, seed) in [("2+2", 5, 3), ("4+2", 7, 4), ("1+2", 4, 5), ("3+3", 7, 6)] {
         let machine = machine(&Setup::small(scheme, drives), seed);
         with_pool(&machine, async |pool| fill(pool, "v", 700, 7).await);
         let rotten = &machine.disks[1];
-        // The superblocks lie in the first four MiB.
+        // The superblocks take the first 4 MiB.
         for page in rotten.pages().into_iter().filter(|page| *page >= 1024) {
             assert!(rotten.flip(page, usize::try_from(page).unwrap() * 77));
         }
@@ -136,7 +137,8 @@ fn a_rebuild_does_not_spread_damage() {
     }
 }
 
-/// Of the first blocks of `v`, those that cannot be read; the others are what was written.
+/// Counts the unreadable blocks among the first `blocks` of `v`, and checks the content of the
+/// others.
 async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
     let volume = pool.open_volume("v").await.unwrap().attach();
     let mut lost = 0;
@@ -151,7 +153,8 @@ async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
     lost
 }
 
-/// What is damaged beyond the scheme is lost, and said; the rest of the column is rebuilt, and the pool goes on.
+/// Rows damaged beyond the scheme's tolerance are counted and reported. The rest of the column is
+/// rebuilt and the pool stays in service.
 #[test]
 fn rows_that_cannot_be_computed_are_counted() {
     let machine = machine(&Setup::small("2+1", 4), 8);
@@ -164,19 +167,19 @@ fn rows_that_cannot_be_computed_are_counted() {
         let status = settled(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
         let lost = unreadable(pool, 300).await;
-        // Either cell of a row may have been a block's, and parity besides.
+        // A damaged row can lose the block on the lost drive, the damaged block, or only parity.
         let damaged = status.repair.damaged_rows;
         assert!((1..=8).contains(&damaged) && (1..=2 * damaged).contains(&lost), "{damaged} {lost}");
     });
 }
 
-/// Where headers are lost, nobody knows what the rows behind them should hold: each is computed by itself all the same, and a cell that
-/// nothing gives is zeros, never what the memory held before.
+/// If a header is lost, the checksums of its rows are lost with it. Each row is still computed
+/// separately. A cell that cannot be computed is zeros, never other memory content.
 #[test]
 fn rows_whose_header_is_lost_are_computed_one_by_one() {
     let machine = machine(&Setup { spares: vec![16 << 20], ..Setup::small("2+1", 3) }, 16);
     with_pool(&machine, async |pool| fill(pool, "v", 1400, 3).await);
-    // Blocks of which the drives hold more than one: those in mirrors.
+    // Counts the blocks with more than one copy on the drives, those in mirror segments.
     let twice = |disks: &[Rc<Disk>]| {
         let mut seen = BTreeMap::<Vec<u8>, u32>::new();
         for disk in disks {
@@ -188,7 +191,7 @@ fn rows_whose_header_is_lost_are_computed_one_by_one() {
         (0..1400).filter(many).count()
     };
     let rotten = &machine.disks[1];
-    // A segment's first header lies in its first row, behind the superblocks in the first four MiB.
+    // A segment's first header is in its first row. The superblocks take the first 4 MiB.
     let first_rows = |page: &u64| *page >= 1024 && page.is_multiple_of((128 << 10) / BLOCK);
     let spoiled = rotten.pages().into_iter().filter(first_rows).skip(4).take(12);
     spoiled.for_each(|page| rotten.spoil(page));
@@ -199,11 +202,7 @@ fn rows_whose_header_is_lost_are_computed_one_by_one() {
         let status = settled(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
         assert_eq!(status.repair.damaged_rows, 12, "{:?}", status.repair);
-        assert_eq!(
-            twice(&machine.disks[1..]),
-            before,
-            "what was written for a cell that is lost is no other block"
-        );
+        assert_eq!(twice(&machine.disks[1..]), before, "the rebuild wrote another block into a lost cell");
         let lost = unreadable(pool, 1400).await;
         assert!((1..=2 * 12).contains(&lost), "{lost}");
     });
@@ -243,7 +242,8 @@ fn repair_keeps_to_its_limit() {
     });
 }
 
-/// With too little room on the drives that are left, repair waits and says so; deleted data makes room.
+/// If the remaining drives lack space, repair waits in the state `NeedsSpace`. Deleting data makes
+/// space.
 #[test]
 fn repair_waits_for_space() {
     let setup = Setup { drives: vec![(4 << 20) + 60 * (128 << 10); 6], ..Setup::small("4+1", 6) };
@@ -275,8 +275,8 @@ fn repair_waits_for_space() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Columns take effect only when they are flushed (Z3): a publish that carries a new place may reach the drives before what lies
-/// there would.
+/// Columns take effect only when they are flushed (Z3): a published superblock with the new column
+/// position may reach the drives before the column's data.
 #[test]
 fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
     let setup = Setup {
@@ -291,7 +291,8 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
         let this = machine.clone();
         let ended = machine.boot(async move || {
             let (pool, _) = this.open().await.unwrap();
-            // Little enough that the superblocks list its segments to the end, so that each publish tells where their columns are.
+            // Little enough data that the superblocks list all segments, so that each publish
+            // contains the column positions.
             drop(fill(&pool, "v", 300, 1).await);
             pool.create_volume("w", 1 << 20, 4096, 0).await.unwrap();
             // One segment after the other.
@@ -305,7 +306,7 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
                 repaired.repair_settled().await.unwrap();
                 done.set(true);
             });
-            // Segments are opened, and that is published, while columns move; nobody else flushes.
+            // Segments are opened and published while columns move. There are no other flushes.
             let volume = pool.open_volume("w").await.unwrap().attach();
             while !rebuilt.get() {
                 volume.write(0, &Buffer::copy_of(&[3; 64 * 4096]).span()).await.unwrap();
@@ -320,10 +321,11 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
     }
 }
 
-/// A segment whose zones were chosen before a drive was lost, and that arrives when repair has looked already, is found.
+/// Repair finds a segment that is opened after its scan, with zones chosen before the drive was
+/// lost.
 #[test]
 fn a_segment_that_comes_late_is_completed() {
-    // The first segment takes longest: space is reserved on each of its drives.
+    // The first segment takes longest, because space is reserved on each of its drives.
     let setup = Setup { latency: (1_000_000, 1_000_000), ..Setup::small("2+1", 4) };
     for after in 0..40 {
         let machine = machine(&setup, after);
@@ -342,7 +344,7 @@ fn a_segment_that_comes_late_is_completed() {
     }
 }
 
-/// Somebody still reads, very slowly, what was deleted: that does not keep a drive in the pool that nothing refers to.
+/// A very slow read of deleted data does not delay the removal of an unreferenced drive.
 #[test]
 fn slow_readers_of_what_is_free_hold_nothing_up() {
     let machine = machine(&Setup { latency: (2_000_000, 2_000_000), ..Setup::small("4+1", 6) }, 14);
@@ -364,12 +366,12 @@ fn slow_readers_of_what_is_free_hold_nothing_up() {
         pool.fail_drive(0).await.unwrap();
         let status = settled(pool).await;
         assert_eq!(state(&status, 0), DriveState::Removed);
-        assert!(!over.get(), "nobody was in the way");
+        assert!(!over.get(), "the read had ended before the removal");
         read.await;
     });
 }
 
-/// A pause takes nothing away from others: zones that were to be written are free again.
+/// A pause frees the zones allocated for unfinished columns.
 #[test]
 fn a_pause_holds_no_space() {
     let machine = machine(&Setup::small("4+1", 6), 15);
@@ -388,7 +390,7 @@ fn a_pause_holds_no_space() {
         Reactor::current().sleep(Duration::from_secs(1)).await;
         let status = settled(pool).await;
         assert_eq!(status.repair.state, RepairState::Paused);
-        // What was written to its end stays.
+        // Completed columns stay.
         let written = before.space.free_zones - status.space.free_zones;
         assert!(
             written * (128 << 10) <= status.repair.bytes_done + (128 << 10),
@@ -398,7 +400,7 @@ fn a_pause_holds_no_space() {
     });
 }
 
-/// A pool may be closed at any moment of a rebuild and of what comes after it.
+/// A pool can be closed at any time during a rebuild and after it.
 #[test]
 fn a_pool_is_closed_in_the_middle_of_a_rebuild() {
     for after in 0..60 {
@@ -414,7 +416,7 @@ fn a_pool_is_closed_in_the_middle_of_a_rebuild() {
     }
 }
 
-/// A rebuild that comes upon damage has it healed: nobody has to wait for a scrub.
+/// A rebuild heals the damage that it reads, without a scrub.
 #[test]
 fn damage_that_a_rebuild_meets_is_healed() {
     for spoil in [false, true] {
@@ -445,13 +447,14 @@ fn damage_that_a_rebuild_meets_is_healed() {
             compare(pool, "v", 7).await;
             status.repair.bytes_done
         });
-        // Whatever was read is whole now. Parity that nothing was computed from was not read.
+        // All damage that was read is healed. Parity that was not needed was not read.
         let after = damaged();
         assert!(before > 40 && after * 2 < before, "{before} {after}, {retried} bytes written");
     }
 }
 
-/// Segments that were being written when a drive was lost are ended and completed; nobody is told that space is wanted.
+/// Segments that were being written when a drive was lost are closed and completed. Repair never
+/// reports a lack of space.
 #[test]
 fn repair_does_not_ask_for_space_that_it_has() {
     for seed in 20..24 {

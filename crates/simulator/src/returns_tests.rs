@@ -1,4 +1,4 @@
-//! Drives that come back: what is believed of them, and from when on.
+//! Returning drives: the trust in their content, and the time from which they count as redundancy.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn paused(scheme: &str, drives: usize) -> Setup {
     Setup { tuning: Tuning { repair, ..setup.tuning }, ..setup }
 }
 
-/// It counts as lost as long as it lacks what it missed, however long that takes, and over openings.
+/// A returned drive counts as lost until its missed writes are rebuilt, also across openings.
 #[test]
 fn a_drive_that_is_back_counts_as_lost_until_it_has_everything() {
     for at_an_opening in [false, true] {
@@ -35,7 +35,7 @@ fn a_drive_that_is_back_counts_as_lost_until_it_has_everything() {
         for _ in 0..2 {
             with_pool(&machine, async |pool| {
                 pool.checkpoint().await.unwrap();
-                // Each shard looks in the background.
+                // Each shard scans in the background.
                 Reactor::current().sleep(Duration::from_secs(1)).await;
                 let status = pool.status().await.unwrap();
                 assert_eq!(
@@ -60,7 +60,8 @@ fn leave_out(machine: &Machine, drives: &[usize]) {
     absent.iter_mut().enumerate().for_each(|(index, place)| *place = drives.contains(&index));
 }
 
-/// A drive that was used without the others holds what they know nothing of: neither an opening nor a command takes it back.
+/// A drive that was used without the others has writes that they lack. Neither an opening nor a
+/// command takes it back.
 #[test]
 fn a_drive_that_was_used_without_the_others_is_not_taken_back() {
     let machine = machine(&Setup::small("1+1", 2), 21);
@@ -86,12 +87,12 @@ fn a_drive_that_was_used_without_the_others_is_not_taken_back() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// It counts as lost until it has everything in all shards: one that is done does not speak for another.
+/// A returned drive counts as lost until the rebuild is complete in every shard.
 #[test]
 fn a_drive_that_is_back_counts_as_lost_until_every_shard_has_everything() {
     let machine = machine(&Setup { shards: 2, ..Setup::small("2+1", 3) }, 22);
     with_pool(&machine, async |pool| {
-        // Little in the first shard, much in the second.
+        // Little data in the first shard, much in the second.
         let blocks = || (0..20).chain(format::limits::SLICE / BLOCK..format::limits::SLICE / BLOCK + 1000);
         pool.create_volume("v", 2 * format::limits::SLICE, 4096, 0).await.unwrap();
         let volume = pool.open_volume("v").await.unwrap().attach();
@@ -109,7 +110,7 @@ fn a_drive_that_is_back_counts_as_lost_until_every_shard_has_everything() {
             waited += 1;
             Reactor::current().sleep(Duration::from_millis(1)).await;
         }
-        assert!(waited > 100, "it took a while: {waited}");
+        assert!(waited > 100, "online too early, after {waited} ms");
         pool.fail_drive(1).await.unwrap();
         for block in blocks() {
             let buffer = Buffer::new(4096);

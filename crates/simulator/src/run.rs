@@ -1,4 +1,4 @@
-//! One run: drives, a pool on them, and its life from crash to crash.
+//! One run: the drives, the pool on them, and the pool's history from crash to crash.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -19,33 +19,33 @@ use crate::disk::{Disk, DiskOptions, Fuse};
 use crate::random::{Random, mix};
 use crate::world::World;
 
-/// What a run is made of.
+/// The hardware and pool settings of a run.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Scheme, as k+m.
     pub scheme: String,
-    /// Sizes of the drives, in bytes.
+    /// Sizes of the pool's drives, in bytes.
     pub drives: Vec<u64>,
-    /// Sizes of drives that lie ready and belong to no pool yet.
+    /// Sizes of the spare drives, in bytes. Spares belong to no pool at first.
     pub spares: Vec<u64>,
-    /// Bytes of a sector of each, in turns.
+    /// Sector sizes in bytes, assigned to the drives in rotation.
     pub sectors: Vec<u32>,
-    /// Whether each forgets at a power cut; spares do.
+    /// Whether each drive has a volatile cache. Spares always have one.
     pub volatile: Vec<bool>,
-    /// Bytes of a zone.
+    /// Zone size in bytes.
     pub zone_bytes: u64,
-    /// Shards.
+    /// Number of shards.
     pub shards: u16,
     /// Engine settings.
     pub tuning: Tuning,
-    /// Nanoseconds that a drive operation takes, at least and at most.
+    /// Minimum and maximum latency of a drive operation, in nanoseconds.
     pub latency: (u64, u64),
-    /// Bytes that a drive reads and writes a second; 0 for any number.
+    /// Bandwidth of a drive in bytes per second; 0 means unlimited.
     pub bytes_per_second: u64,
 }
 
 impl Setup {
-    /// Five small drives in 4+1, one shard.
+    /// A machine of `drives` drives of 16 MiB with volatile caches, and a pool with one shard.
     pub fn small(scheme: &str, drives: usize) -> Self {
         Self {
             scheme: scheme.into(),
@@ -67,37 +67,38 @@ impl Setup {
     }
 }
 
-/// How a piece of a run ended.
+/// The end of a boot.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended<T> {
-    /// By itself.
+    /// The work ran to its end.
     Done(T),
-    /// By a power cut.
+    /// The power was cut.
     Cut,
 }
 
 /// The hardware of a run.
 pub struct Machine {
-    /// Time.
+    /// Simulated time.
     pub world: Rc<World>,
-    /// Counts drive operations and cuts the power.
+    /// Counts drive operations and triggers power cuts, write errors and refused reservations.
     pub fuse: Rc<Fuse>,
-    /// The drives, then the spares.
+    /// The pool's drives, then the spares.
     pub disks: Vec<Rc<Disk>>,
     setup: Setup,
     random: Random,
     openings: Cell<u64>,
     /// Engine settings of the next openings.
     tuning: Cell<Tuning>,
-    /// Drives that are left out of the next openings.
+    /// Marks the drives that the next openings do not get.
     pub absent: RefCell<Vec<bool>>,
-    /// The newest state that the pool told of, kept beside its drives.
+    /// The newest pool state, stored outside the drives.
     pub memory: Arc<Memory>,
-    /// The next openings take an older state than that.
+    /// Whether the next openings accept a state older than the stored one.
     pub accepts_stale: Cell<bool>,
 }
 
-/// Keeps the newest state of the pool beside the drives; openings are held to it only where a test asks for that.
+/// Stores the newest pool state outside the drives. Openings compare with it only after
+/// [`StateStore::enforce`].
 #[derive(Default)]
 pub struct Memory {
     newest: Mutex<Option<StateStamp>>,
@@ -105,7 +106,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// From now on openings must not find an older state.
+    /// Refuses older states at all later openings.
     pub fn ask(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
     }
@@ -125,7 +126,7 @@ impl StateMemory for Memory {
 }
 
 impl Machine {
-    /// New, empty drives.
+    /// Creates a machine with empty drives.
     pub fn new(setup: &Setup, seed: u64) -> Self {
         let world = World::new();
         let fuse = Rc::new(Fuse::default());
@@ -161,23 +162,23 @@ impl Machine {
         &self.setup.scheme
     }
 
-    /// Has the pool opened with these settings from now on.
+    /// Sets the engine settings of later openings.
     pub fn set_tuning(&self, tuning: Tuning) {
         self.tuning.set(tuning);
     }
 
-    /// How the pool is opened.
+    /// Returns the engine settings of the next opening.
     pub fn tuning(&self) -> Tuning {
         self.tuning.get()
     }
 
-    /// The drives that are there, as the engine takes them.
+    /// Returns the present drives as the engine takes them.
     pub fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
         let present = self.disks.iter().zip(self.absent.borrow().clone()).filter(|(_, absent)| !absent);
         present.map(|(disk, _)| disk.source()).collect()
     }
 
-    /// Boots the machine, runs `work` and, at its end or a power cut, drops everything that ran.
+    /// Boots the machine, runs `work` and, at its end or at a power cut, drops all tasks.
     pub fn boot<T>(&self, work: impl AsyncFnOnce() -> T) -> Ended<T> {
         self.world.restart();
         let reactor = Reactor::new(self.world.clone(), self.world.clone());
@@ -185,7 +186,7 @@ impl Machine {
         let mut work = Box::pin(work());
         let ended = reactor.run(std::future::poll_fn(|context| {
             let polled = if self.world.is_halted() { Poll::Pending } else { work.as_mut().poll(context) };
-            // The power is off: whatever the program says, nobody hears it.
+            // The power is off: the result of the work is discarded.
             if self.world.is_halted() {
                 return Poll::Ready(Ended::Cut);
             }
@@ -197,42 +198,42 @@ impl Machine {
         ended
     }
 
-    /// What the power cut leaves on the drives.
+    /// Applies a power cut to all drives.
     pub fn cut_power(&self) {
         self.fuse.cut_at.set(None);
         self.disks.iter().for_each(|disk| disk.cut_power());
     }
 
-    /// The process dies, the drives live on.
+    /// Kills the process. The drives keep their power.
     pub fn kill(&self) {
         self.fuse.cut_at.set(None);
         self.disks.iter().for_each(|disk| disk.settle());
     }
 
-    /// Lets the power fail `operations` drive operations from now.
+    /// Cuts the power `operations` drive operations from now.
     pub fn cut_after(&self, operations: u64) {
         self.fuse.cut_at.set(Some(self.fuse.operations.get() + operations));
     }
 
-    /// Lets one write or flush fail, `stores` of them from now.
+    /// Fails one write or flush, `stores` of them from now.
     pub fn fail_after(&self, stores: u64) {
         self.fuse.fail_at.set(Some(self.fuse.stores.get() + stores));
     }
 
-    /// Refuses every reservation of space from the one on that is `reservations` of them from now.
+    /// Refuses all reservations of space, starting `reservations` of them from now.
     pub fn refuse_from(&self, reservations: u64) {
         self.fuse.refuse_from.set(Some(self.fuse.reservations.get() + reservations));
     }
 
-    /// Makes the pool. Call it within [`Machine::boot`].
+    /// Creates the pool. Must be called within [`Machine::boot`].
     ///
     /// # Errors
-    /// The engine's.
+    /// Returns the engine's error.
     pub async fn create(&self) -> engine::Result<()> {
         let mut entropy = [0; 32];
         self.random.fill(&mut entropy);
         let scheme = self.setup.scheme.parse();
-        let Ok(scheme) = scheme else { panic!("'{}' is no scheme", self.setup.scheme) };
+        let Ok(scheme) = scheme else { panic!("'{}' is not a scheme", self.setup.scheme) };
         let options = CreateOptions {
             name: "simulated".into(),
             scheme,
@@ -244,10 +245,10 @@ impl Machine {
         engine::create(&self.sources(), &options).await.map(|_| ())
     }
 
-    /// Opens the pool. Call it within [`Machine::boot`].
+    /// Opens the pool. Must be called within [`Machine::boot`].
     ///
     /// # Errors
-    /// The engine's.
+    /// Returns the engine's error.
     pub async fn open(&self) -> engine::Result<(Pool, OpenReport)> {
         self.openings.set(self.openings.get() + 1);
         let nonce = mix(self.openings.get() ^ self.random.bits());
@@ -264,10 +265,10 @@ impl Machine {
         engine::open(&self.sources(), &options).await
     }
 
-    /// Takes a spare into the pool; gives its number there.
+    /// Adds a spare to the pool and returns its index there.
     ///
     /// # Errors
-    /// The engine's.
+    /// Returns the engine's error.
     pub fn add(&self, pool: &Pool, spare: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
         let mut id = [0; 16];
         self.random.fill(&mut id);
@@ -279,17 +280,17 @@ impl Machine {
         async move { pool.add_drive(source, id).await }
     }
 
-    /// A drive that was lost is plugged in again.
+    /// Plugs a lost drive in again and returns it to the pool.
     ///
     /// # Errors
-    /// The engine's.
+    /// Returns the engine's error.
     pub fn bring_back(&self, pool: &Pool, index: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
         let Some(disk) = self.disks.get(index) else { panic!("there is no drive {index}") };
         let (pool, source) = (pool.clone(), disk.source());
         async move { pool.return_drive(source).await }
     }
 
-    /// The drives of the pool as the newest superblock on those that are there says, by number.
+    /// Returns the pool's members by index, from the newest superblock on the present drives.
     pub fn members(&self) -> Vec<Member> {
         let look = async || {
             let mut newest: Option<PoolOnDrive> = None;
@@ -303,29 +304,29 @@ impl Machine {
         };
         match self.boot(look) {
             Ended::Done(members) => members,
-            Ended::Cut => panic!("a look at the drives ran into a power cut"),
+            Ended::Cut => panic!("the power was cut while superblocks were read"),
         }
     }
 
     /// Verifies the closed pool.
     ///
     /// # Errors
-    /// The engine's.
+    /// Returns the engine's error.
     pub fn check(&self) -> engine::Result<CheckReport> {
         match self.boot(async || engine::check(&self.sources()).await) {
             Ended::Done(report) => report,
-            Ended::Cut => panic!("the verifier ran into a power cut"),
+            Ended::Cut => panic!("the power was cut during verification"),
         }
     }
 }
 
-/// Looks through a report for what must not be there. Damage is borne on the drives in `victims`.
+/// Checks a verifier report. Damage on the drives in `victims` is allowed.
 ///
 /// # Errors
-/// The first finding that must not be.
+/// Returns the first finding that is not allowed.
 pub fn judge(report: &CheckReport, victims: &[usize]) -> Result<(), String> {
     for finding in &report.findings {
-        // Nobody can tell which cell of a row is wrong when one of them is dead.
+        // With a dead drive, the verifier cannot determine which cell of a row is wrong.
         let on_victim =
             finding.drive.map_or(!victims.is_empty(), |drive| victims.contains(&usize::from(drive)));
         if finding.kind != FindingKind::Damaged || !on_victim {

@@ -1,4 +1,5 @@
-//! Pools with more damage than the scheme survives: `check` and salvage find all that is left, and give out no wrong data.
+//! Pools with damage beyond the scheme's tolerance: `check` and salvage find all remaining data and
+//! never return wrong data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,13 +16,13 @@ use crate::random::Random;
 use crate::repair_tests::{BLOCK, machine, with_pool};
 use crate::run::{Ended, Machine, Setup};
 
-/// The first page of a drive behind its superblocks.
+/// The first page of a drive after its superblocks.
 const ZONES: u64 = 2 * SUPERBLOCK_SLOT / BLOCK;
 
-/// The values that each block of a volume has had, the newest last.
+/// The values that each block of a volume has had, in order.
 type History = BTreeMap<String, Vec<Vec<u64>>>;
 
-/// A pool with volumes, snapshots and a clone, and the data that was written to them.
+/// A pool with volumes, snapshots and a clone, and the history of their data.
 struct Scene {
     machine: Rc<Machine>,
     history: History,
@@ -29,9 +30,9 @@ struct Scene {
     clean: bool,
 }
 
-/// The result of reading a whole pool.
+/// The result of reading an entire pool.
 struct Seen {
-    /// Blocks that could not be read, by volume.
+    /// Unreadable blocks, by volume.
     failed: BTreeMap<String, BTreeSet<u64>>,
     surveys: BTreeMap<String, VolumeSurvey>,
     stale: BTreeMap<String, bool>,
@@ -64,7 +65,7 @@ fn copy(history: &mut History, from: &str, to: &str) {
 }
 
 impl Scene {
-    /// A pool that was closed in order, or left behind by a power cut with flushed data in its log.
+    /// Creates a pool that was closed cleanly, or was cut off with flushed data in its log.
     fn new(setup: &Setup, seed: u64, clean: bool) -> Self {
         let machine = machine(setup, seed);
         let mut history = with_pool(&machine, async |pool| {
@@ -100,7 +101,7 @@ impl Scene {
                 write(&pool, &mut history, "c", 15..30, 15).await;
                 history
             });
-            let Ended::Done(newer) = ended else { panic!("nobody cuts the power") };
+            let Ended::Done(newer) = ended else { panic!("unexpected power cut") };
             history = newer;
             machine.cut_power();
         }
@@ -108,7 +109,7 @@ impl Scene {
         Self { machine, history, images, clean }
     }
 
-    /// Undoes all damage.
+    /// Removes all damage.
     fn mend(&self) {
         self.machine.absent.borrow_mut().fill(false);
         self.machine.fuse.operations.set(0);
@@ -118,7 +119,7 @@ impl Scene {
         }
     }
 
-    /// Pages of zones that hold something, by drive.
+    /// Returns the written pages of zones, as drive and page.
     fn pages(&self) -> Vec<(usize, u64)> {
         let of = |(index, disk): (usize, &Rc<crate::disk::Disk>)| {
             disk.pages()
@@ -130,7 +131,7 @@ impl Scene {
         self.machine.disks.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Reads everything that is left, and compares it with what was written.
+    /// Reads all remaining data and compares it with the history.
     fn look(&self, accept_stale: bool) -> Seen {
         let before: Vec<Image> = self.machine.disks.iter().map(|disk| disk.image()).collect();
         let stores = self.machine.fuse.stores.get();
@@ -141,19 +142,19 @@ impl Scene {
             let found = salvage(&this.sources(), &options).await.unwrap();
             read_all(&found, &history, accept_stale).await
         });
-        let Ended::Done(seen) = ended else { panic!("nobody cuts the power") };
-        assert_eq!(self.machine.fuse.stores.get(), stores, "nothing is written or flushed");
+        let Ended::Done(seen) = ended else { panic!("unexpected power cut") };
+        assert_eq!(self.machine.fuse.stores.get(), stores, "salvage wrote or flushed");
         for (disk, before) in self.machine.disks.iter().zip(before) {
             assert!(disk.image() == before, "a drive has changed");
         }
         seen
     }
 
-    /// As [`Scene::look`], and the verifier must say the same.
+    /// Runs [`Scene::salvage`] and compares its result with the verifier's report.
     fn check(&self) -> (Seen, CheckReport) {
         let stores = self.machine.fuse.stores.get();
         let report = self.machine.check().unwrap();
-        assert_eq!(self.machine.fuse.stores.get(), stores, "nothing is written or flushed");
+        assert_eq!(self.machine.fuse.stores.get(), stores, "the verifier wrote or flushed");
         let seen = self.look(false);
         assert_eq!(
             report.stale,
@@ -168,7 +169,7 @@ impl Scene {
                 .collect();
             let read: Vec<(u64, u64)> =
                 survey.lost_ranges.iter().map(|range| (range.offset, range.length)).collect();
-            assert_eq!(lost, read, "{name}: the verifier and a reader differ");
+            assert_eq!(lost, read, "{name}: the verifier and salvage differ");
         }
         let is_lost = |finding: &engine::Finding| finding.kind == FindingKind::Lost;
         let lost_any =
@@ -176,7 +177,7 @@ impl Scene {
         assert!(!lost_any || report.findings.iter().any(is_lost), "{report:#?}");
         let bugs: Vec<_> =
             report.findings.iter().filter(|finding| finding.kind == FindingKind::Inconsistent).collect();
-        assert!(bugs.is_empty(), "damage is taken for a bug: {bugs:#?}");
+        assert!(bugs.is_empty(), "damage is reported as inconsistency: {bugs:#?}");
         (seen, report)
     }
 }
@@ -187,14 +188,17 @@ async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) ->
         let volume = found.volume(&info.name).unwrap();
         let name = &info.name;
         let Some(known) = history.get(name) else {
-            assert!(accept_stale && name.contains('#'), "volume {name} was never there");
+            assert!(accept_stale && name.contains('#'), "volume {name} never existed");
             continue;
         };
         assert_eq!(info.size, known.len() as u64 * BLOCK, "{name}");
         let exact = volume.survey(true, |_| ()).await;
         let rough = volume.survey(false, |_| ()).await;
         let (lost, stale) = (blocks_of(&exact.lost_ranges), blocks_of(&exact.stale_ranges));
-        assert!(blocks_of(&rough.lost_ranges).is_subset(&lost), "{name}: reading finds more, never less");
+        assert!(
+            blocks_of(&rough.lost_ranges).is_subset(&lost),
+            "{name}: the survey without reads found losses that the survey with reads did not"
+        );
         let mut failed = BTreeSet::new();
         for (block, values) in (0..).zip(known) {
             let buffer = Buffer::new(4096);
@@ -222,7 +226,7 @@ async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) ->
             true => lost.clone(),
             false => lost.union(&stale).copied().collect(),
         };
-        assert_eq!(failed, expected, "{name}: what is said to be lost is what cannot be read");
+        assert_eq!(failed, expected, "{name}: the reported losses differ from the unreadable blocks");
         check_extents(&volume, info.size, &rough).await;
         seen.failed.insert(name.clone(), failed);
         seen.surveys.insert(name.clone(), exact);
@@ -231,7 +235,7 @@ async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) ->
     seen
 }
 
-/// The extents of a volume add up to it, and tell what the survey tells.
+/// Checks that the extents of a volume cover it and match the survey.
 async fn check_extents(volume: &engine::SalvageVolume, size: u64, survey: &VolumeSurvey) {
     let mut lost = BTreeSet::new();
     let mut at = 0;
@@ -251,7 +255,8 @@ fn blocks_of(ranges: &[engine::ByteRange]) -> BTreeSet<u64> {
     ranges.iter().flat_map(|range| range.offset / BLOCK..(range.offset + range.length) / BLOCK).collect()
 }
 
-/// Damage that the scheme bears costs nothing, and a crashed pool is salvaged as it would be opened.
+/// Damage within the scheme's tolerance loses nothing. A crashed pool is salvaged in the state in
+/// which it would be opened.
 #[test]
 fn nothing_is_lost_while_the_scheme_bears_it() {
     for (scheme, drives, shards, clean) in
@@ -271,7 +276,8 @@ fn nothing_is_lost_while_the_scheme_bears_it() {
     }
 }
 
-/// Every page of a pool without parity is lost in turn: of the map, the tables, the catalogue, the log and the data.
+/// Each page of a pool without parity is lost in turn: pages of the map, the tables, the catalogue,
+/// the log and the data.
 #[test]
 fn each_page_alone_may_be_lost() {
     for (shards, clean, step) in [(1, true, 1), (2, false, 1), (1, false, 2)] {
@@ -285,7 +291,7 @@ fn each_page_alone_may_be_lost() {
             let nodes = report.findings.iter().any(|finding| finding.message.contains("the map node"));
             metadata += u32::from(nodes);
             stale += u32::from(report.stale);
-            assert!(!scene.clean || !report.stale, "nothing is to be replayed");
+            assert!(!scene.clean || !report.stale, "a cleanly closed pool has nothing to replay");
             if nodes || report.stale || seen.surveys.len() < scene.history.len() {
                 scene.look(true);
             }
@@ -295,7 +301,7 @@ fn each_page_alone_may_be_lost() {
     }
 }
 
-/// The same with bytes that are wrong instead of unreadable.
+/// As above, with wrong bytes in place of unreadable ones.
 #[test]
 fn each_page_alone_may_be_wrong() {
     let scene = Scene::new(&Setup::small("2+0", 2), 320, true);
@@ -306,7 +312,7 @@ fn each_page_alone_may_be_wrong() {
     }
 }
 
-/// More drives are missing than the scheme bears, and pages of others are lost.
+/// More drives are missing than the scheme tolerates, and pages of other drives are lost.
 #[test]
 fn drives_beyond_the_scheme_may_be_missing() {
     let mut read = 0;
@@ -345,7 +351,7 @@ fn drives_beyond_the_scheme_may_be_missing() {
     assert!(read > 100 << 20, "{read} bytes were read");
 }
 
-/// True if a drive with a superblock is there.
+/// Returns true if a drive with a superblock is present.
 fn can_be_found(machine: &Machine) -> bool {
     let absent = machine.absent.borrow().clone();
     machine.disks.iter().zip(absent).any(|(disk, absent)| !absent && !disk.is_dead())

@@ -1,4 +1,4 @@
-//! When scrubs begin by themselves: by the time of day, which the world lets pass.
+//! Scheduled scrubs, triggered by the simulated wall clock.
 
 use engine::{Pool, RepairLimits, ScrubStatus};
 
@@ -11,7 +11,7 @@ async fn status(pool: &Pool) -> ScrubStatus {
     pool.status().await.unwrap().scrub
 }
 
-/// Whether one begins now; if so, it comes to its end.
+/// Returns true if a scheduled scrub starts now; waits for its end.
 async fn begins(pool: &Pool) -> bool {
     let before = status(pool).await.last;
     let begins = pool.start_scrub_if_due().await.unwrap();
@@ -21,7 +21,8 @@ async fn begins(pool: &Pool) -> bool {
     begins
 }
 
-/// From the pool's making, and then from the last one's beginning, whatever closes or kills the pool meanwhile.
+/// The interval counts from the pool's creation, and then from the start of the last scrub,
+/// regardless of closes and kills.
 #[test]
 fn one_is_due_when_its_interval_is_over_and_not_before() {
     let machine = machine(&Setup::small("2+1", 4), 1);
@@ -29,7 +30,7 @@ fn one_is_due_when_its_interval_is_over_and_not_before() {
     let in_days = |days: u64| machine.world.pass(made + days * DAY + 60 - clock());
     with_pool(&machine, async |pool| {
         fill(pool, "v", 200, 1).await;
-        assert_eq!(status(pool).await.every, 30 * DAY, "unless told otherwise");
+        assert_eq!(status(pool).await.every, 30 * DAY, "the default interval");
         assert!(!begins(pool).await);
         in_days(29);
         assert!(!begins(pool).await);
@@ -39,7 +40,7 @@ fn one_is_due_when_its_interval_is_over_and_not_before() {
     let ended = machine.boot(async move || {
         let (pool, _) = this.open().await.unwrap();
         assert!(begins(&pool).await);
-        assert!(!begins(&pool).await, "not again at once");
+        assert!(!begins(&pool).await, "started again immediately");
     });
     assert_eq!(ended, Ended::Done(()));
     machine.kill();
@@ -48,7 +49,7 @@ fn one_is_due_when_its_interval_is_over_and_not_before() {
         assert!(!begins(pool).await);
         in_days(60);
         assert!(begins(pool).await);
-        // On demand counts as well.
+        // A manual scrub counts as well.
         in_days(80);
         assert!(pool.start_scrub().await.unwrap());
         pool.scrub_settled().await.unwrap();
@@ -76,13 +77,14 @@ fn another_interval_counts_at_once_and_never_is_one() {
     machine.world.pass(4000 * DAY);
     with_pool(&machine, async |pool| {
         assert_eq!(status(pool).await.every, 0);
-        assert!(!begins(pool).await, "only when asked");
+        assert!(!begins(pool).await, "started without a schedule");
         pool.set_scrub_every(40 * DAY).await.unwrap();
         assert!(begins(pool).await);
     });
 }
 
-/// One that is under way is not begun anew, however long it pauses; one that was called off is not begun again at once.
+/// A running scrub is not started again, regardless of the length of a pause. A cancelled scrub is
+/// not restarted before the next interval.
 #[test]
 fn one_that_pauses_goes_on_and_one_that_was_called_off_waits_for_its_turn() {
     let machine = machine(&Setup::small("2+1", 4), 3);
@@ -105,7 +107,7 @@ fn one_that_pauses_goes_on_and_one_that_was_called_off_waits_for_its_turn() {
         pool.scrub_settled().await.unwrap();
         let after = status(pool).await;
         assert!(!after.running && after.last.began == began && after.last.ended > began, "{after:?}");
-        // It took longer than the interval.
+        // The scrub took longer than the interval.
         pool.set_scrub_limits(paused).await.unwrap();
         assert!(pool.start_scrub_if_due().await.unwrap());
         assert!(pool.cancel_scrub().await.unwrap());
@@ -121,7 +123,8 @@ fn one_that_pauses_goes_on_and_one_that_was_called_off_waits_for_its_turn() {
     });
 }
 
-/// A clock that was years ahead when one began does not keep the next one off until then.
+/// If the wall clock was years ahead at the start of a scrub, the next scrub is not delayed by
+/// years.
 #[test]
 fn a_clock_that_was_wrong_does_no_harm_for_long() {
     let machine = machine(&Setup::small("2+1", 4), 4);

@@ -1,4 +1,5 @@
-//! Scrubs: they find what nobody reads, heal it, go on after restarts, keep to limits, and live beside everything else.
+//! Scrubs: they find damage that no client read has found, heal it, continue after restarts,
+//! respect rate limits, and run during other work.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +15,8 @@ use crate::random::Random;
 use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
 use crate::run::{Ended, Setup, judge};
 
-/// Damages a drive behind its superblocks: each page once in `often` times.
+/// Damages the segments of a drive, one page in `one_in` on average. Returns the number of damaged
+/// pages.
 fn damage(disk: &Disk, random: &Random, often: u64) -> u64 {
     let mut damaged = 0;
     for page in disk.pages().into_iter().filter(|page| *page >= 1024) {
@@ -32,7 +34,7 @@ fn damage(disk: &Disk, random: &Random, often: u64) -> u64 {
 
 async fn scrub(pool: &Pool) -> ScrubStatus {
     assert!(pool.start_scrub().await.unwrap());
-    assert!(!pool.start_scrub().await.unwrap(), "one at a time");
+    assert!(!pool.start_scrub().await.unwrap(), "two scrubs at the same time");
     pool.scrub_settled().await.unwrap();
     pool.repair_settled().await.unwrap();
     pool.status().await.unwrap().scrub
@@ -53,7 +55,8 @@ fn a_sound_pool_is_read_once_and_nothing_is_found() {
     });
 }
 
-/// Data, parity, headers, map, dead cells: whatever it is, of as many drives as the scheme bears, is healed although nobody reads it.
+/// Damage to data, parity, headers, map and garbage on as many drives as the scheme tolerates is
+/// healed without client reads.
 #[test]
 fn what_as_many_drives_as_the_scheme_bears_garble_is_healed() {
     for (scheme, drives, victims) in [("4+1", 6, vec![2]), ("2+2", 4, vec![0, 3]), ("1+2", 4, vec![1, 2])] {
@@ -63,7 +66,7 @@ fn what_as_many_drives_as_the_scheme_bears_garble_is_healed() {
         with_pool(&machine, async |pool| {
             drop(fill(pool, "v", 1500, 9).await);
             let volume = pool.open_volume("v").await.unwrap().attach();
-            // Dead cells.
+            // Makes garbage.
             for block in (0..1500).step_by(7) {
                 let bytes = content(9, block, 4096);
                 volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
@@ -92,7 +95,7 @@ fn what_as_many_drives_as_the_scheme_bears_garble_is_healed() {
     }
 }
 
-/// More than the scheme bears is counted and said, and nothing else suffers.
+/// Damage beyond the scheme's tolerance is counted and reported, and nothing else is affected.
 #[test]
 fn what_cannot_be_computed_is_counted() {
     let machine = machine(&Setup::small("2+1", 4), 3);
@@ -109,7 +112,7 @@ fn what_cannot_be_computed_is_counted() {
     });
 }
 
-/// Limited, paused, closed, killed: it goes on where it was.
+/// A scrub that is rate-limited, paused, closed or killed continues at its last position.
 #[test]
 fn a_scrub_goes_on_after_restarts() {
     let machine = machine(&Setup::small("4+1", 6), 4);
@@ -131,7 +134,7 @@ fn a_scrub_goes_on_after_restarts() {
             pool.scrub_settled().await.unwrap();
             let status = pool.status().await.unwrap().scrub;
             assert!(status.running && status.paused && status.bytes_left > 0, "{status:?}");
-            // What was read last may be read again.
+            // The last part may be read again.
             assert!(status.current.bytes + (1 << 20) > before, "{status:?} {before}");
             if closes {
                 pool.checkpoint().await.unwrap();
@@ -141,7 +144,7 @@ fn a_scrub_goes_on_after_restarts() {
             }
             status.current.bytes
         });
-        let Ended::Done(bytes) = ended else { panic!("nobody cuts the power") };
+        let Ended::Done(bytes) = ended else { panic!("unexpected power cut") };
         before = bytes;
         machine.kill();
     }
@@ -176,7 +179,8 @@ fn a_scrub_keeps_to_its_limit_and_can_be_called_off() {
     });
 }
 
-/// While users write, drives garble what they hold, and one is lost: in the end everything is whole, and the verifier finds nothing.
+/// With client writes, drive damage and a lost drive, the pool is fully redundant in the end and
+/// the verifier finds no errors.
 #[test]
 fn damage_under_load_heals_and_a_lost_drive_does_not_matter() {
     let setup = Setup { shards: 2, ..Setup::small("3+3", 8) };

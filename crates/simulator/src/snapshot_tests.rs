@@ -1,4 +1,4 @@
-//! Snapshots of a volume that is written to, where a message to a shard takes much longer than a write.
+//! Snapshots of a volume under writes, with messages to shards that take much longer than a write.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,15 +12,15 @@ use crate::repair_tests::{BLOCK, machine, with_pool};
 use crate::run::{Setup, judge};
 
 const SHARDS: u64 = 3;
-/// Blocks of each slice that are written.
+/// Written blocks in each slice.
 const BLOCKS: u64 = 200;
 
-/// Where the write of a number goes: each to the shard after the last one's.
+/// Returns the offset of write `number`. Consecutive writes go to consecutive shards.
 fn place(number: u64) -> u64 {
     number % SHARDS * format::limits::SLICE + number / SHARDS * BLOCK
 }
 
-/// The numbers that a snapshot holds.
+/// Returns the numbers of the writes in a snapshot.
 async fn held(pool: &Pool, name: &str) -> Vec<u64> {
     let snapshot = pool.open_volume(name).await.unwrap().attach();
     let mut found = Vec::new();
@@ -34,7 +34,8 @@ async fn held(pool: &Pool, name: &str) -> Vec<u64> {
     found
 }
 
-/// A snapshot that holds a write holds everything that was acknowledged before that one began, in whichever shard (F2).
+/// A snapshot that contains a write contains everything acknowledged before that write began, in
+/// all shards (F2).
 #[test]
 fn a_snapshot_is_one_point_in_time_for_all_shards() {
     let machine = machine(&Setup { shards: 3, ..Setup::small("2+1", 3) }, 1);
@@ -63,12 +64,12 @@ fn a_snapshot_is_one_point_in_time_for_all_shards() {
             let last = writes.await;
             let held = held(pool, &snapshot).await;
             let newest = held.last().copied().unwrap_or(0);
-            assert_eq!(newest, held.len() as u64, "round {round}: some before the newest are not there");
+            assert_eq!(newest, held.len() as u64, "round {round}: writes before the newest one are missing");
             in_the_middle += u32::from((1..last).contains(&(held.len() as u64)));
             pool.delete_volume(&snapshot).await.unwrap();
             pool.delete_volume(&name).await.unwrap();
         }
     });
-    assert!(in_the_middle > 10, "{in_the_middle} were taken in the middle");
+    assert!(in_the_middle > 10, "only {in_the_middle} snapshots were taken during the writes");
     judge(&machine.check().unwrap(), &[]).unwrap();
 }

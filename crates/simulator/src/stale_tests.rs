@@ -1,4 +1,4 @@
-//! Drives that hold something else than the pool left on them: old copies, copies of others, forks, damaged superblocks.
+//! Drives with unexpected content: old copies, copies of other drives, forks, damaged superblocks.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::run::{Ended, Machine, Setup, judge};
 
 const SLOT_PAGES: u64 = SUPERBLOCK_SLOT / BLOCK;
 
-/// Boots, opens the pool, and closes it in the end; `work` gets the report of the opening.
+/// Boots the machine, opens the pool, runs `work` with the report of the opening, and closes the
+/// pool.
 fn with_opened<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool, &OpenReport) -> T) -> T {
     let this = machine.clone();
     let ended = machine.boot(async move || {
@@ -23,12 +24,12 @@ fn with_opened<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool, &OpenRepo
         pool.close().await.unwrap();
         done
     });
-    let Ended::Done(done) = ended else { panic!("nobody cuts the power") };
+    let Ended::Done(done) = ended else { panic!("unexpected power cut") };
     machine.kill();
     done
 }
 
-/// How an opening fails.
+/// Returns the error of an opening, or `None` if it succeeds.
 fn refused(machine: &Rc<Machine>) -> Option<ErrorKind> {
     let this = machine.clone();
     let ended = machine.boot(async move || match this.open().await {
@@ -38,7 +39,7 @@ fn refused(machine: &Rc<Machine>) -> Option<ErrorKind> {
         }
         Err(error) => Some(error.kind()),
     });
-    let Ended::Done(kind) = ended else { panic!("nobody cuts the power") };
+    let Ended::Done(kind) = ended else { panic!("unexpected power cut") };
     kind
 }
 
@@ -56,7 +57,7 @@ async fn overwrite(pool: &Pool, name: &str, value: u64) {
     volume.flush().await.unwrap();
 }
 
-/// Waits until a drive that was taken back has everything.
+/// Waits until a returned drive is online again.
 async fn whole(pool: &Pool, drive: usize) {
     for _ in 0..10_000 {
         if state(&settled(pool).await, drive) == DriveState::Online {
@@ -67,8 +68,8 @@ async fn whole(pool: &Pool, drive: usize) {
     panic!("drive {drive} is {:?}", state(&settled(pool).await, drive));
 }
 
-/// An old copy of a drive is put back, after the pool was closed in order or has crashed: nothing on it is believed, it counts as
-/// lost until all of it is rebuilt, and then it stands in for any other drive.
+/// An old copy of a drive is put in its place, after a clean close or a crash. Its content is not
+/// trusted: the drive counts as lost until it is rebuilt, and then provides redundancy again.
 #[test]
 fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
     for (crashed, blocks) in [(false, 400), (true, 400), (true, 40)] {
@@ -82,12 +83,12 @@ fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
                 let volume = pool.open_volume("v").await.unwrap().attach();
                 volume.write(0, &Buffer::copy_of(&content(5, 0, 4096)).span()).await.unwrap();
                 volume.flush().await.unwrap();
-                // The superblock is the newest; what follows is in the log alone.
+                // The superblock is current. All later writes are only in the log.
                 let image = this.disks[0].image();
                 overwrite(&pool, "v", 5).await;
                 image
             });
-            let Ended::Done(newer) = ended else { panic!("nobody cuts the power") };
+            let Ended::Done(newer) = ended else { panic!("unexpected power cut") };
             image = newer;
             machine.cut_power();
         } else {
@@ -101,7 +102,7 @@ fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
             let status = pool.status().await.unwrap();
             assert!(
                 matches!(state(&status, 0), DriveState::Missing | DriveState::Returning),
-                "it counts as lost: {:?}",
+                "an old copy must count as lost: {:?}",
                 state(&status, 0)
             );
             whole(pool, 0).await;
@@ -112,7 +113,7 @@ fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
     }
 }
 
-/// A crash at any moment while an old copy is being taken back leaves a pool that still does not believe it.
+/// A crash at any point while an old copy is returned leaves a pool that still does not trust it.
 #[test]
 fn taking_an_old_copy_back_survives_a_cut_at_every_point() {
     for cut in (0..600).step_by(7) {
@@ -137,7 +138,8 @@ fn taking_an_old_copy_back_survives_a_cut_at_every_point() {
     }
 }
 
-/// A proof that halves of a pool were used apart does not age, however often one of them is opened afterwards.
+/// The proof that halves of a pool were used separately never expires, regardless of later
+/// openings.
 #[test]
 fn halves_that_were_used_apart_are_refused_however_often_one_was_opened_since() {
     for openings in [1, 8, 9, 30] {
@@ -159,7 +161,8 @@ fn halves_that_were_used_apart_are_refused_however_often_one_was_opened_since() 
     }
 }
 
-/// A drive that was away for more openings than a superblock lists comes back as what it is: an old state of the same pool.
+/// A drive that was away for more openings than a superblock lists returns as an old state of the
+/// same pool.
 #[test]
 fn a_drive_that_was_away_for_many_openings_comes_back() {
     let machine = machine(&Setup::small("2+1", 3), 110);
@@ -178,7 +181,8 @@ fn a_drive_that_was_away_for_many_openings_comes_back() {
     judge(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// A half that was left behind while the other was used holds an old state, which only a memory beside the pool can tell.
+/// A half that was not used last holds an old state. Only a state stored outside the pool reveals
+/// that.
 #[test]
 fn a_half_that_was_left_behind_is_refused_where_the_newer_state_is_known() {
     let machine = machine(&Setup::small("1+1", 2), 111);
@@ -196,7 +200,7 @@ fn a_half_that_was_left_behind_is_refused_where_the_newer_state_is_known() {
         compare(pool, "v", 3).await;
         assert_eq!(pool.open_volume("w").await.err().unwrap().kind(), ErrorKind::NotFound);
     });
-    // The older half is the one that is used from now on.
+    // The older half is the current one from now on.
     machine.accepts_stale.set(false);
     leave_out(&machine, &[1]);
     assert_eq!(refused(&machine), Some(ErrorKind::Stale));
@@ -204,7 +208,8 @@ fn a_half_that_was_left_behind_is_refused_where_the_newer_state_is_known() {
     with_pool(&machine, async |pool| compare(pool, "v", 3).await);
 }
 
-/// The same where the newer state was made in the same opening: the drive was lost while the pool was at work.
+/// As above, with a newer state from the same opening: the drive was lost while the pool was in
+/// service.
 #[test]
 fn a_half_that_was_lost_at_work_is_refused_where_the_newer_state_is_known() {
     let machine = machine(&Setup::small("1+1", 2), 112);
@@ -223,7 +228,7 @@ fn a_half_that_was_lost_at_work_is_refused_where_the_newer_state_is_known() {
     assert_eq!(refused(&machine), Some(ErrorKind::Stale));
 }
 
-/// A drive that has become smaller is missing, and says why.
+/// A drive that has shrunk counts as missing, and the report names the reason.
 #[test]
 fn a_drive_that_shrank_counts_as_missing() {
     for by in [1, 8 << 20] {
@@ -242,7 +247,8 @@ fn a_drive_that_shrank_counts_as_missing() {
     }
 }
 
-/// A copy of one drive in another's place is not used, whichever is given first; the other drive is missing.
+/// A copy of one drive in another drive's place is not used, in any order of the drives. The
+/// replaced drive is missing.
 #[test]
 fn a_copy_of_another_drive_is_not_used() {
     for (original, replaced) in [(1, 0), (0, 1), (4, 2)] {
@@ -265,7 +271,7 @@ fn a_copy_of_another_drive_is_not_used() {
     }
 }
 
-/// A superblock copy that is destroyed is noticed and rewritten, whichever of the two it is.
+/// A destroyed superblock copy is reported and rewritten, in either slot.
 #[test]
 fn a_destroyed_superblock_copy_is_noticed_and_rewritten() {
     for slot in [0, 1] {
@@ -290,7 +296,8 @@ fn a_destroyed_superblock_copy_is_noticed_and_rewritten() {
     }
 }
 
-/// The newest superblock has rotted on the only drive that is there: the opening says that a newer state may be lost.
+/// The newest superblock on the only present drive is corrupt: the opening reports that a newer
+/// state may be lost.
 #[test]
 fn a_rotten_newest_superblock_on_the_last_drive_is_reported() {
     let machine = machine(&Setup::small("1+1", 2), 116);

@@ -1,60 +1,63 @@
-//! Volumes whose data lies far apart: what a test writes in a few megabytes touches hundreds of map leaves, or both ends of the largest
-//! volume that there can be.
+//! Volumes with widely spaced data, so that a test which writes a few megabytes touches hundreds of
+//! map leaves, or both ends of a volume of the maximum size.
 //!
-//! A stretched volume is larger than the test thinks. Each group of [`GROUP`] bytes lies at the start of a piece of its own, and from
-//! some byte on everything may lie behind a gap. Operations that cross groups or the gap are one operation of the engine for each part.
+//! The engine's volume is larger than the test's model of it. Each group of [`GROUP`] bytes is
+//! stored at the start of its own larger chunk, and bytes from some offset on can lie behind a gap.
+//! An operation across groups or the gap becomes one engine operation for each part.
 
 use engine::{AttachedVolume, Result};
 use format::limits::VOLUME_MAX;
 use reactor::Span;
 
-/// Bytes that stay together.
+/// Bytes that stay contiguous.
 pub(crate) const GROUP: u64 = 16 << 10;
 
-/// How the test's bytes lie in the engine's volume.
+/// Maps byte offsets of the test's model to offsets in the engine's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// How many times larger the engine's volume is.
+    /// The size of a chunk, in groups.
     factor: u64,
-    /// The test's byte that lies behind the gap with all that follow, and the gap's bytes.
+    /// The first model byte behind the gap, and the length of the gap in bytes.
     gap: (u64, u64),
 }
 
 impl Stretch {
-    /// Every group lies at the start of a piece of `factor` groups.
+    /// Creates a layout with each group at the start of a chunk of `factor` groups.
     pub(crate) const fn by(factor: u64) -> Self {
         Self { factor, gap: (u64::MAX, 0) }
     }
 
-    /// The same with a gap in the middle, for which a volume of `bytes` is as large as a volume may be.
+    /// Adds a gap in the middle that extends a volume of `bytes` model bytes to the maximum volume
+    /// size.
     pub(crate) fn up_to_the_limit(self, bytes: u64) -> Self {
         let middle = bytes / 2 / GROUP * GROUP;
         Self { gap: (middle, VOLUME_MAX - self.spread(bytes)), ..self }
     }
 
-    /// True if bytes lie where the test thinks.
+    /// Returns true if model offsets and engine offsets are equal.
     pub(crate) fn is_none(self) -> bool {
         self == Self::by(1)
     }
 
-    /// Where a byte would lie without the gap.
+    /// Returns the engine offset of a byte without the gap.
     fn spread(self, byte: u64) -> u64 {
         byte / GROUP * GROUP * self.factor + byte % GROUP
     }
 
-    /// Where a byte lies.
+    /// Returns the engine offset of a model byte.
     pub(crate) fn place(self, byte: u64) -> u64 {
         let (from, gap) = self.gap;
         self.spread(byte) + if byte >= from { gap } else { 0 }
     }
 
-    /// How large a volume of this many bytes is.
+    /// Returns the engine's size of a volume of this many model bytes.
     pub(crate) fn outside(self, bytes: u64) -> u64 {
         let (from, gap) = self.gap;
         self.spread(bytes) + if bytes > from { gap } else { 0 }
     }
 
-    /// The opposite of [`Stretch::outside`].
+    /// Returns the model size of a volume of this many engine bytes, the inverse of
+    /// [`SparseLayout::engine_size`].
     pub(crate) fn inside(self, size: u64) -> u64 {
         let (from, gap) = self.gap;
         let crosses = from != u64::MAX && size > self.spread(from);
@@ -63,7 +66,8 @@ impl Stretch {
         size / piece * GROUP + (size % piece).min(GROUP)
     }
 
-    /// The parts of a range that lie together: offset in the engine's volume, offset in the range, length.
+    /// Splits a model range into contiguous parts: offset in the engine's volume, offset in the
+    /// range, length.
     pub(crate) fn parts(self, offset: u64, length: u64) -> Vec<(u64, usize, u64)> {
         let (from, end) = (self.gap.0, offset + length);
         let mut parts = Vec::new();
@@ -79,7 +83,7 @@ impl Stretch {
     }
 }
 
-/// A volume in use.
+/// An attached volume with a sparse layout.
 pub(crate) struct Stretched {
     volume: AttachedVolume,
     stretch: Stretch,
@@ -114,13 +118,13 @@ impl Stretched {
         Ok(())
     }
 
-    /// As the engine's; the gaps go with it, so that long ranges stay long.
+    /// Zeroes a range including the space between its groups, so that long ranges stay long.
     pub(crate) async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
         let (start, end) = (self.stretch.place(offset), self.stretch.outside(offset + length));
         self.volume.write_zeroes(start, end - start).await
     }
 
-    /// As [`Stretched::write_zeroes`].
+    /// Discards a range like [`SparseVolume::write_zeroes`].
     pub(crate) async fn discard(&self, offset: u64, length: u64) -> Result<()> {
         let (start, end) = (self.stretch.place(offset), self.stretch.outside(offset + length));
         self.volume.discard(start, end - start).await
@@ -130,7 +134,7 @@ impl Stretched {
         self.volume.flush().await
     }
 
-    /// Bytes that the extents of a range cover.
+    /// Returns the number of bytes that the extents of a range cover.
     pub(crate) async fn extents(&self, offset: u64, length: u64) -> Result<u64> {
         let mut covered = 0;
         for (place, _, length) in self.stretch.parts(offset, length) {

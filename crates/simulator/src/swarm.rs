@@ -1,7 +1,8 @@
-//! The swarm: seeded random lives of a pool, every seed with its own hardware, settings, mix of operations and faults.
+//! The swarm: seeded random runs of a pool. Each seed has its own hardware, settings, mix of
+//! operations and faults.
 //!
-//! Whole kinds of operations and faults are switched off in most runs (swarm testing, Groce et al., 2012): rare
-//! combinations come up because the common ones do not drown them.
+//! Most runs turn off entire kinds of operations and faults (swarm testing, Groce et al., 2012).
+//! Rare combinations then occur more often.
 
 mod answered;
 mod deletions;
@@ -38,53 +39,54 @@ use crate::random::{Random, mix};
 use crate::run::{Ended, Machine, judge};
 use crate::stretch::Stretched;
 
-/// How many times the planned operations there are at most until the power is cut.
+/// Maximum length of a round that ends with a power cut, as a multiple of the planned operations.
 const UNTIL_CUT: u64 = 20;
 
-/// The life of one pool.
+/// A run of one seed: the machine, the pool on it, and its expected state.
 struct Life {
     plan: Plan,
     machine: Machine,
     random: Random,
-    /// Decides what came to be decided later, so that seeds keep what they had.
+    /// Random numbers for decisions that were added later, so that older seeds keep their runs.
     later: Random,
-    /// One logical clock for the model.
+    /// The logical clock of the models.
     clock: Cell<u64>,
     volumes: RefCell<BTreeMap<String, VolumeModel>>,
-    /// Volumes that were being created or deleted: they may exist or not.
+    /// Volumes whose creation or deletion was interrupted. They may exist or not.
     uncertain: RefCell<BTreeSet<String>>,
-    /// The snapshots, which never change.
+    /// The expected content of the snapshots, which never changes.
     snapshots: RefCell<BTreeMap<String, VolumeModel>>,
-    /// What was being done to snapshots, or with them.
+    /// Operations on snapshots that have begun and are not acknowledged, by the name of the volume
+    /// or snapshot.
     undecided: RefCell<BTreeMap<String, snapshots::Undecided>>,
-    /// Volumes that a crash may have found rolled back to this, or not.
+    /// Volumes with an interrupted rollback, and their content after it.
     rolled_back: RefCell<BTreeMap<String, VolumeModel>>,
-    /// Drives that may misbehave or be lost; never more at a time than the scheme bears.
+    /// Drives that may misbehave or be lost; never more at a time than the scheme tolerates.
     victims: RefCell<Vec<usize>>,
-    /// Those that were, and do not belong to the pool any more.
+    /// Former victims that are removed from the pool.
     gone: RefCell<Vec<usize>>,
-    /// Somebody is adding a drive.
+    /// A drive is being added.
     adding: Cell<bool>,
-    /// Drives that are joining or coming back.
+    /// Number of drives that are joining or returning.
     joining: Cell<u32>,
-    /// What volumes were set to, as far as that is certain, and what else it may be.
+    /// The acknowledged and the requested settings of each volume.
     settings: RefCell<BTreeMap<String, settings::Settings>>,
-    /// After how many drive operations of this round's work the power is cut.
+    /// Number of drive operations of this round's work after which the power is cut.
     cut_at_work: Cell<Option<u64>>,
     users: Users,
-    /// What more than the scheme bears has happened to drives.
+    /// Faults beyond the scheme's tolerance.
     excess: Cell<Excess>,
-    /// Decides what [`plan::Extras`] adds.
+    /// Random numbers for the operations of [`plan::Extras`].
     extra: Random,
-    /// The last opening was closed in order.
+    /// The last opening was closed cleanly.
     closed: Cell<bool>,
-    /// Everything that the drives acknowledged is there: they did not lose power since.
+    /// The drives have not lost power since, so they hold everything that they acknowledged.
     drives_kept_all: Cell<bool>,
-    /// A spare belongs to the pool, or has.
+    /// A spare belongs to the pool, or did.
     took_spare: Cell<bool>,
     /// The file system under a drive was full at some time of this opening.
     host_was_full: Cell<bool>,
-    /// Memory that readers have back.
+    /// Buffers of completed reads.
     answered: AnsweredReads,
     names: Cell<u32>,
     stats: Cell<Stats>,
@@ -92,19 +94,19 @@ struct Life {
     verbose: bool,
 }
 
-/// Which operations runs have.
+/// The set of operations of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operations {
-    /// Those that there have been for long: seeds of then keep their runs.
+    /// The original operations only. Old regression seeds keep their runs with this set.
     Basic,
-    /// All of them.
+    /// All operations.
     All,
 }
 
 /// Runs one seed.
 ///
 /// # Errors
-/// What went wrong, for people.
+/// Describes the failure.
 pub fn run_seed(seed: u64, operations: Operations, verbose: bool) -> Result<Stats, String> {
     let random = Random::new(seed);
     let later = Random::new(mix(seed ^ 0x5EED));
@@ -179,7 +181,7 @@ impl Life {
         match self.machine.boot(async || self.machine.create().await) {
             Ended::Done(Ok(())) => {}
             Ended::Done(Err(error)) => return Err(format!("create: {error:?}")),
-            Ended::Cut => return Err("create ran into a power cut".into()),
+            Ended::Cut => return Err("the power was cut during create".into()),
         }
         if self.plan.extras.as_ref().is_some_and(|extras| extras.remembers) {
             self.machine.memory.ask();
@@ -203,9 +205,9 @@ impl Life {
         self.use_halves_apart()
     }
 
-    /// Opens, verifies, works, and ends one way or another.
+    /// Opens the pool, verifies it, runs operations, and ends with a close, a kill or a power cut.
     fn round(self: Rc<Self>, last: bool) -> Result<(), String> {
-        // Whoever was at it when the last round ended is no more.
+        // The tasks of the last round have ended.
         self.adding.set(false);
         self.joining.set(0);
         let cut = !last && !self.random.once_in(4);
@@ -247,7 +249,7 @@ impl Life {
         }
     }
 
-    /// One opening of the pool.
+    /// Opens the pool once, verifies it, runs operations and perhaps closes it.
     async fn serve(self: Rc<Self>, last: bool) -> Result<(), String> {
         self.host_was_full.set(self.has_full_host());
         let pool = self.clone().open_and_verify().await?;
@@ -263,7 +265,7 @@ impl Life {
             });
             let refused = status.shards.iter().any(|shard| shard.checkpoints_refused > 0);
             if refused && status.failure.is_none() && !self.host_was_full.get() {
-                return Err("S4: nothing was left for a checkpoint".into());
+                return Err("S4: a checkpoint was refused for lack of space".into());
             }
         }
         if last || self.random.once_in(2) {
@@ -285,7 +287,7 @@ impl Life {
         self.failure.borrow_mut().get_or_insert(message);
     }
 
-    /// Several workers do what the seed says.
+    /// Runs the operations of the round in several workers.
     async fn work(self: Rc<Self>, pool: &Pool) {
         let mut operations = self.plan.operations;
         if let Some(cut) = self.cut_at_work.take() {
@@ -310,7 +312,7 @@ impl Life {
         self.forget_what_nobody_sees();
     }
 
-    /// Keeps models small. A snapshot whose content is undecided is compared with the history of its volume.
+    /// Prunes the models. A snapshot with undecided content still needs the history of its volume.
     fn forget_what_nobody_sees(&self) {
         let undecided = self.undecided.borrow();
         let of = |name: &str| name.split_once('@').map(|(volume, _)| volume.to_owned());
@@ -355,7 +357,7 @@ impl Life {
             Op::Clone => return self.clone_snapshot(pool).await,
             Op::RollBack => return self.roll_back(pool).await,
             Op::Rest => {
-                // Long enough for what the engine does when nobody wants anything from it.
+                // Long enough for the engine's idle work.
                 return Reactor::current().sleep(Duration::from_secs(self.random.between(1, 20))).await;
             }
             _ => {}
@@ -371,7 +373,7 @@ impl Life {
         let _user = self.users.begin(&name);
         let volume = match pool.open_volume(&name).await {
             Ok(volume) => Stretched::new(volume.attach(), self.plan.stretch),
-            // Somebody is deleting it just now.
+            // Another worker is deleting the volume.
             Err(_) if self.uncertain.borrow().contains(&name) => return,
             Err(_) if !self.volumes.borrow().contains_key(&name) => return,
             Err(error) => return self.fail(format!("open {name}: {error:?}")),
@@ -386,7 +388,7 @@ impl Life {
         }
     }
 
-    /// Between rounds: the verifier looks on, victims come and go.
+    /// Runs the verifier between rounds, and plugs victims in or leaves them out.
     fn check(&self) -> Result<(), String> {
         self.failed()?;
         self.machine.disks.iter().for_each(|disk| disk.set_host_full(false));
@@ -399,7 +401,7 @@ impl Life {
             if let Some(disk) = self.machine.disks.get(*victim)
                 && self.random.once_in(4)
             {
-                // A drive that was dead or pulled comes back with what it held then.
+                // A drive that was dead or pulled returns with its old content.
                 disk.plug_in();
             }
             if let Some(place) = absent.get_mut(*victim) {

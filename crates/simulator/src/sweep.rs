@@ -1,9 +1,12 @@
-//! The crash sweep: every operation, with the power cut at drive operation 1, 2, 3 ... until it gets through; the same with its first
-//! write or flush failing, its second, its third; and with no space for files to grow from the first time on that it is asked for, from
-//! the second, the third. And a pool with each page damaged on more drives than the scheme bears.
+//! The crash sweep. Each operation runs with the power cut at drive operation 1, 2, 3 ... until the
+//! operation completes before the cut. It also runs with its first, second, third ... write or
+//! flush failing, and with the host's file systems full from the first, second, third ...
+//! reservation of space on. A separate sweep damages each page of a pool on more drives than the
+//! scheme tolerates.
 //!
-//! Each point is tried with several outcomes of the cut (what the caches keep), on several schemes. (As SPDK's blobstore
-//! tests do for its metadata; here the pool is verified and its data compared after every cut.)
+//! Each point is tried with several outcomes of the cut (the surviving cache contents), on several
+//! schemes. SPDK's blobstore tests sweep their metadata in this way. Here the pool is verified and
+//! its data compared after every cut.
 
 mod damage;
 mod failing;
@@ -28,19 +31,19 @@ use self::verify::verify;
 use crate::model::VolumeModel;
 use crate::run::{Ended, Machine, Setup, judge};
 
-/// What a sweep did.
+/// The number of injected events of a sweep.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Swath {
     /// Power cuts.
     pub cuts: u64,
     /// Writes and flushes that failed.
     pub failures: u64,
-    /// Hosts that became full.
+    /// Runs with a full host file system.
     pub full_hosts: u64,
 }
 
 impl Swath {
-    /// Adds another one's.
+    /// Adds the counts of another sweep.
     pub fn add(&mut self, other: &Self) {
         self.cuts += other.cuts;
         self.failures += other.failures;
@@ -48,23 +51,23 @@ impl Swath {
     }
 }
 
-/// The pools that an operation is swept on, and how thoroughly.
+/// The pools that an operation is swept on, and the density of the sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepOptions<'a> {
     /// Scheme, as k+m.
     pub scheme: &'a str,
-    /// Drives, besides those that an operation needs to spare.
+    /// Number of drives, without the extra drives that an operation needs.
     pub drives: usize,
-    /// No drive has a volatile cache: what is acknowledged is durable.
+    /// No drive has a volatile cache: acknowledged writes are durable.
     pub write_through: bool,
-    /// How often each cut or failure is tried, with different outcomes.
+    /// Number of attempts for each cut or failure, with different outcomes.
     pub outcomes: u64,
-    /// Only every so many-th cut or failure is made.
+    /// Distance between tested cuts or failures; 1 tests all of them.
     pub step: usize,
 }
 
 impl<'a> SweepOptions<'a> {
-    /// Every cut or failure once, on drives with volatile caches.
+    /// Creates options for one attempt at every cut or failure, on drives with volatile caches.
     pub fn new(scheme: &'a str, drives: usize) -> Self {
         Self { scheme, drives, write_through: false, outcomes: 1, step: 1 }
     }
@@ -87,10 +90,10 @@ impl std::fmt::Display for SweepOptions<'_> {
     }
 }
 
-/// Sweeps one operation.
+/// Sweeps the power cut over one operation.
 ///
 /// # Errors
-/// What went wrong at which cut.
+/// Describes the failure and its cut.
 pub fn sweep(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, String> {
     let mut swath = Swath::default();
     for cut in (1..).step_by(options.step) {
@@ -109,11 +112,11 @@ pub fn sweep(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, Stri
 
 /// The state that the model allows after the cut.
 struct Expected {
-    /// The volume's content, before and, once it was begun, after the operation.
+    /// The volume's content before the operation and, once it has begun, after it.
     model: VolumeModel,
-    /// What the snapshot holds, or the clone of it.
+    /// The content of the snapshot or of its clone.
     snapshot: Option<VolumeModel>,
-    /// What the volume may hold instead of `model`: set while a rollback has begun and is not acknowledged.
+    /// Alternative content of the volume, set while a rollback has begun and is not acknowledged.
     rollback: Option<VolumeModel>,
     /// The operation was acknowledged as durable.
     done: bool,
@@ -128,7 +131,7 @@ impl Expected {
     }
 }
 
-/// Does the operation, with a fuse that is lit when it begins.
+/// Runs the operation. Calls `arm` when it begins, to arm the fault trigger.
 fn operate(
     operation: Swept,
     machine: &Machine,
@@ -151,7 +154,8 @@ fn operate(
     })
 }
 
-/// Prepares a pool, cuts the power within the operation, and looks at what is left. True if the operation got through.
+/// Prepares a pool, cuts the power during the operation, and verifies the remaining state. Returns
+/// true if the operation completed.
 fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
     let machine = options.machine(operation, crate::random::mix(cut ^ outcome << 32));
     let mut expected = Expected::of(operation, options);
@@ -171,7 +175,7 @@ fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64)
     }
     let removed = saying_removed(&machine);
     if operation == Swept::TakeDriveOut && report.missing.is_empty() && removed == 0 {
-        // Nothing says that the first drive missed anything.
+        // No superblock records that the first drive missed writes.
         machine
             .absent
             .borrow_mut()
@@ -182,7 +186,7 @@ fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64)
     }
     if operation == Swept::Rebuild && (cut + outcome).is_multiple_of(2) && removed + 1 == machine.disks.len()
     {
-        // So the pool bears a loss: at once, without any repair first.
+        // The pool tolerates another loss now, without prior repair.
         lose_another(&machine, &mut expected)?;
         return Ok(expected.done);
     }
@@ -196,7 +200,7 @@ fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64)
     Ok(expected.done)
 }
 
-/// Has the pool opened with other settings than before, in two cases of three.
+/// Changes the engine settings of the next opening, in two cases out of three.
 fn retune(machine: &Machine, choice: u64) {
     let tuning = machine.tuning();
     machine.set_tuning(match choice % 3 {
@@ -206,7 +210,7 @@ fn retune(machine: &Machine, choice: u64) {
     });
 }
 
-/// How many of the drives that are left say that the first one belongs to the pool no more.
+/// Returns the number of remaining drives whose superblock lists the first drive as removed.
 fn saying_removed(machine: &Machine) -> usize {
     let look = async || {
         let mut say = 0;
@@ -222,7 +226,7 @@ fn saying_removed(machine: &Machine) -> usize {
     }
 }
 
-/// After a rebuild the pool bears the loss of another drive.
+/// Checks that the pool tolerates the loss of another drive after a rebuild.
 fn lose_another(machine: &Machine, expected: &mut Expected) -> Result<(), String> {
     if let Some(disk) = machine.disks.get(1) {
         disk.set_dead(true);
@@ -231,38 +235,39 @@ fn lose_another(machine: &Machine, expected: &mut Expected) -> Result<(), String
         .map_err(|error| format!("after the loss of another drive: {error}"))
 }
 
-/// Opens the pool and looks at what is there.
+/// Opens the pool and verifies its content.
 fn look(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
     whole(machine.boot(async || verify(operation, machine, expected).await))
 }
 
-/// Opens the pool and lets repair come to its end, which `may_end` so.
+/// Opens the pool and waits for repair to end. `may_end` decides whether the final status is
+/// allowed.
 fn settle(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Result<(), String> {
     whole(machine.boot(async || {
         let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
         let status = repaired(&pool).await?;
         if !may_end(&status) {
-            return Err(format!("repair ends with {:?}", status.repair));
+            return Err(format!("repair ended with {:?}", status.repair));
         }
         pool.close().await.map_err(|error| format!("close: {error:?}"))
     }))
 }
 
-/// The status when repair has come to its end.
+/// Waits for repair to end and returns the status.
 async fn repaired(pool: &Pool) -> Result<PoolStatus, String> {
     pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
     pool.status().await.map_err(|error| format!("status: {error:?}"))
 }
 
-/// The result of what nobody cut.
+/// Returns the result of a boot during which no power cut is allowed.
 fn whole<T>(ended: Ended<Result<T, String>>) -> Result<T, String> {
     match ended {
         Ended::Done(result) => result,
-        Ended::Cut => Err("a second cut".into()),
+        Ended::Cut => Err("unexpected power cut".into()),
     }
 }
 
-/// The offline verifier finds nothing but what `bad` drives do not give.
+/// Checks that the offline verifier finds no errors except damage on the `bad` drives.
 fn check_drives(machine: &Machine, bad: &[usize]) -> Result<(), String> {
     judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, bad)
 }

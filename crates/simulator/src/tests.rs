@@ -1,4 +1,4 @@
-//! The simulator as a test: some hundred short seeds, and the crash sweep over every operation.
+//! Runs a few hundred short seeds, and the crash sweep over every operation.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,10 +13,11 @@ use crate::sweep::{
     ALL, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_forks, sweep_full_hosts,
 };
 
-/// Seeds that failed once, kept so that they never do again.
+/// Seeds that have failed, kept as regression tests.
 const REGRESSIONS: [u64; 1] = [12_338];
 
-/// Such seeds from before there were [`Operations::All`]: they keep the runs that failed.
+/// Regression seeds from before [`OperationSet::All`]. With the basic set they keep the runs that
+/// failed.
 const BASIC_REGRESSIONS: [u64; 48] = [
     16,
     52,
@@ -101,7 +102,7 @@ fn the_same_seed_gives_the_same_run() {
 fn every_operation_survives_a_cut_at_every_point() {
     for (scheme, drives) in [("4+1", 5), ("1+1", 2)] {
         for operation in ALL {
-            // These take many drive operations, cleaning each on a pool that has to be filled first.
+            // This operation takes many drive operations on a pool that must be filled first.
             let step = match operation {
                 Swept::Clean => 29,
                 _ => 1,
@@ -118,7 +119,7 @@ fn every_operation_survives_a_cut_at_every_point() {
 fn every_operation_survives_the_failure_of_any_write() {
     for (scheme, drives) in [("4+1", 5), ("2+2", 5), ("3+0", 3)] {
         for operation in ALL.into_iter().filter(|operation| operation.fits(scheme)) {
-            // Where drives come and go, much is written that is all the same to what comes after.
+            // Drive changes make many writes of the same kind.
             let step = match operation {
                 Swept::Clean => 97,
                 _ if operation.changes_drives() => 11,
@@ -133,7 +134,7 @@ fn every_operation_survives_the_failure_of_any_write() {
     }
 }
 
-/// One parity and a drive to spare, several outcomes of each cut.
+/// Single parity and a free drive, with several outcomes of each cut.
 #[test]
 fn rebuilds_survive_a_cut_at_every_point() {
     let options = SweepOptions { outcomes: 4, ..SweepOptions::new("2+1", 4) };
@@ -142,7 +143,7 @@ fn rebuilds_survive_a_cut_at_every_point() {
     }
 }
 
-/// A drive that errs is emptied while another one is to spare.
+/// A drive with read errors is drained while another drive is free.
 #[test]
 fn retiring_a_drive_survives_cuts_under_two_parities() {
     let options = SweepOptions { step: 7, ..SweepOptions::new("2+2", 5) };
@@ -151,7 +152,7 @@ fn retiring_a_drive_survives_cuts_under_two_parities() {
     }
 }
 
-/// Nobody flushes: what was acknowledged is durable where no drive has a volatile cache.
+/// Without flushes: acknowledged writes are durable if no drive has a volatile cache.
 #[test]
 fn acknowledged_writes_survive_a_cut_without_volatile_caches() {
     for operation in ALL {
@@ -174,19 +175,19 @@ fn every_operation_survives_a_full_host() {
         for operation in ALL {
             let options = SweepOptions::new(scheme, drives);
             match sweep_full_hosts(operation, &options) {
-                Ok(swath) => full_hosts += swath.full_hosts,
+                Ok(counts) => full_hosts += counts.full_hosts,
                 Err(message) => panic!("{message}"),
             }
         }
     }
-    assert!(full_hosts > 0, "nothing asks for space: the sweep means nothing");
+    assert!(full_hosts > 0, "no operation reserves space: the sweep tests nothing");
 }
 
 #[test]
 fn halves_that_were_used_apart_are_never_put_together() {
     for (scheme, drives) in [("1+1", 2), ("2+2", 4)] {
         match sweep_forks(&SweepOptions::new(scheme, drives)) {
-            Ok(pairs) => assert!(pairs > 0, "{scheme} bears that half of {drives} drives are missing"),
+            Ok(pairs) => assert!(pairs > 0, "{scheme} tolerates the loss of half of {drives} drives"),
             Err(message) => panic!("{message}"),
         }
     }
@@ -203,21 +204,21 @@ fn damage_beyond_the_scheme_gives_errors_and_never_wrong_data() {
     }
 }
 
-/// What a leaf may hold after a crash: what was flushed, up to what was begun.
+/// The allowed values of a leaf after a crash: from the last flushed to the last begun value.
 #[derive(Clone, Copy, Default)]
 struct Leaf {
     flushed: u64,
     begun: u64,
 }
 
-/// Bytes of a map leaf's blocks.
+/// Bytes of the blocks below one map leaf.
 const LEAF: u64 = 1 << 20;
 
 fn block_of(value: u64) -> Span {
     Buffer::copy_of(&content(value, 0, 4096)).span()
 }
 
-/// Writes to one leaf after another, flushing now and then, until the power fails.
+/// Writes to one leaf after another, with a flush after each batch, until the power fails.
 async fn scatter(pool: &Pool, leaves: &RefCell<Vec<Leaf>>, value: &Cell<u64>) {
     let volume = Rc::new(pool.open_volume("v").await.unwrap().attach());
     loop {
@@ -260,8 +261,8 @@ async fn verify(pool: &Pool, leaves: &RefCell<Vec<Leaf>>) {
     }
 }
 
-/// A log that changes more leaves than the map may hold dirty is recovered in several steps, each with a checkpoint of its
-/// own. Wherever that is cut, the next recovery finds everything.
+/// A log that changes more leaves than the map may keep dirty is recovered in several steps, each
+/// with its own checkpoint. If any step is cut, the next recovery finds everything.
 #[test]
 fn a_recovery_in_several_steps_may_be_cut_anywhere() {
     let setup = Setup {
@@ -289,7 +290,8 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
         });
         assert_eq!(made, Ended::Done(()));
         for crash in 0..4 {
-            // The first cuts the work; each of the others a recovery, or the work after it.
+            // The first crash cuts the writes. Each of the others cuts a recovery or the writes
+            // after it.
             machine.cut_after(if crash == 0 { 3000 + 211 * seed } else { 40 * crash + 97 * seed % 400 });
             let (this, all, value) = (machine.clone(), leaves.clone(), value.clone());
             let ended = machine.boot(async move || {
@@ -309,15 +311,15 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
     }
 }
 
-/// A process dies while it writes superblocks, and the power fails while the next one opens the pool: what the drives' caches held of
-/// the first may be torn together with what the second writes.
+/// A process dies while it writes superblocks, and the power fails while the next process opens the
+/// pool. The first process's cached writes may then be torn together with the second one's.
 #[test]
 fn a_death_and_a_power_cut_leave_a_superblock_on_every_drive() {
-    // Superblocks of several pages, and no drive to spare.
+    // Superblocks of several pages, and no free drive.
     let setup = Setup { drives: vec![(4 << 20) + 70 * (128 << 10); 8], shards: 8, ..Setup::small("3+0", 8) };
     let open = async |machine: &Machine| {
         let (pool, _) = machine.open().await?;
-        // Each of these publishes.
+        // Each checkpoint publishes superblocks.
         pool.checkpoint().await?;
         pool.checkpoint().await
     };

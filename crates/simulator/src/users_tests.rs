@@ -1,4 +1,5 @@
-//! Work in the background beside users, on drives that take a while for each byte: users hardly notice it, and it comes to its end.
+//! Background work next to client I/O, on drives with limited bandwidth: client latency hardly
+//! rises, and the work completes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use crate::run::{Machine, Setup};
 
 const BLOCKS: u64 = 8192;
 
-/// Drives of 500 MB a second, and a pool that holds so much that what is done in the background takes a while.
+/// Drives of 500 MB/s, and enough data that the background work takes some time.
 fn setup() -> Setup {
     Setup {
         drives: vec![96 << 20; 5],
@@ -25,7 +26,7 @@ fn setup() -> Setup {
     }
 }
 
-/// Who reads one block after the other, four at a time, until he is stopped; how long each took, in microseconds.
+/// Four tasks that read random blocks until stopped, and the latency of each read in microseconds.
 struct Readers {
     stop: Rc<Cell<bool>>,
     took: Rc<RefCell<Vec<u64>>>,
@@ -52,7 +53,7 @@ impl Readers {
         Self { tasks: tasks.collect(), stop, took }
     }
 
-    /// The 99th percentile of what operations took.
+    /// Stops the readers and returns the 99th percentile of the latencies, in microseconds.
     async fn end(self) -> u64 {
         self.stop.set(true);
         for task in self.tasks {
@@ -65,7 +66,8 @@ impl Readers {
     }
 }
 
-/// What users' reads take by themselves and beside `work`, in microseconds; and how long that takes by itself and beside them.
+/// Measures client reads alone and during `work`, as p99 in microseconds, and the duration of
+/// `work` alone and with client reads.
 async fn beside(
     machine: &Rc<Machine>,
     pool: &Pool,
@@ -100,7 +102,7 @@ fn users_hardly_notice_a_rebuild_and_it_has_its_share() {
             assert_eq!(found, (DriveState::Removed, RepairState::Whole));
         };
         let (latency, time) = beside(&machine, pool, work).await;
-        // What the status says of users is what they see.
+        // The reported client latency matches the measured one.
         let told = told.get().unwrap();
         let (p99, most) = (told.p99.as_micros() as u64, latency.1 + latency.1 / 4);
         assert!(

@@ -1,4 +1,4 @@
-//! Wide pools: as many columns and drives as anybody wants, of different sizes and sectors.
+//! Wide pools: many columns and drives, of different sizes and sectors.
 
 use engine::RepairState;
 use format::DriveState;
@@ -6,7 +6,8 @@ use format::DriveState;
 use crate::repair_tests::{compare, fill, machine, settled, state, with_pool};
 use crate::run::{Setup, judge};
 
-/// 24 drives, 16+4: four are lost at once, what they held is written to the twenty that are left, and four more may go.
+/// Of 24 drives with 16+4, four are lost at once and rebuilt onto the other twenty. Then four more
+/// can be lost.
 #[test]
 fn a_pool_of_24_unequal_drives_bears_what_its_scheme_says() {
     let zone = 64 << 10;
@@ -25,7 +26,7 @@ fn a_pool_of_24_unequal_drives_bears_what_its_scheme_says() {
         for drive in lost {
             pool.fail_drive(drive).await.unwrap();
         }
-        assert!(pool.fail_drive(1).await.is_err(), "that would be one too many");
+        assert!(pool.fail_drive(1).await.is_err(), "the scheme does not tolerate this loss");
         compare(pool, "v", 9).await;
         let status = settled(pool).await;
         assert_eq!(status.repair.state, RepairState::Whole, "{:?} {:?}", status.repair, status.space);
@@ -43,7 +44,7 @@ fn a_pool_of_24_unequal_drives_bears_what_its_scheme_says() {
             pool.fail_drive(drive).await.unwrap();
         }
         compare(pool, "v", 9).await;
-        // There is no place for what they held.
+        // No drives are left for a rebuild.
         assert_eq!(settled(pool).await.repair.state, RepairState::NeedsDrive);
     });
     with_pool(&machine, async |pool| compare(pool, "v", 9).await);

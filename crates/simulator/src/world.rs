@@ -1,5 +1,5 @@
-//! Simulated time: a queue of events, in order of their moments. It is the reactor's driver and clock, and the time of day, which goes
-//! along with it and jumps besides.
+//! Simulated time: a queue of events, ordered by due time. It is the reactor's driver and clock. It
+//! also provides the wall clock, which follows simulated time and can jump.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -15,45 +15,46 @@ use reactor::{Clock, Driver, Instant, Rouse};
 
 use crate::random::Random;
 
-/// Something that happens at its moment.
+/// An action that runs at its due time.
 type Event = Box<dyn FnOnce()>;
 
-/// Time and what is to come.
+/// Simulated time and the pending events.
 #[derive(Default)]
 pub struct World {
     now: Cell<u64>,
     order: Cell<u64>,
     queue: RefCell<BinaryHeap<Reverse<Entry>>>,
-    /// Set at a power cut: nothing happens any more.
+    /// Set at a power cut: no event runs any more.
     halted: Cell<bool>,
-    /// Whom to wake then.
+    /// Woken at the halt.
     at_halt: Cell<Option<Waker>>,
     stuck: Cell<u32>,
-    /// Cycles of the executor since something last happened.
+    /// Executor cycles since the last event.
     busy: Cell<u32>,
     day: Arc<TimeOfDay>,
     ways: RefCell<Option<Ways>>,
 }
 
-/// How long calls take between the parts of a pool, which share the one reactor as if each had its own.
+/// Delays of calls between the parts of a pool. The parts share one reactor as if each had its own.
 struct Ways {
     random: Random,
-    /// Nanoseconds at most.
+    /// Maximum delay in nanoseconds.
     longest: u64,
-    /// When the last one arrives on each way: calls and answers do not overtake each other on it.
+    /// Last arrival in each direction of each channel. Calls and replies do not overtake each other
+    /// within a direction.
     arrivals: BTreeMap<(u64, bool), u64>,
 }
 
-/// The time of day, for whoever may be on any thread.
+/// The wall clock, readable from any thread.
 #[derive(Default)]
 struct TimeOfDay {
-    /// Nanoseconds since the beginning of time, as of the last event.
+    /// Nanoseconds of simulated time, as of the last event.
     now: AtomicU64,
-    /// Seconds that have passed besides.
+    /// Seconds by which the wall clock was moved forward.
     passed: AtomicU64,
 }
 
-/// Seconds between 1970 and the beginning of time.
+/// Seconds between 1970 and the start of simulated time.
 const BEGINNING: u64 = 1_600_000_000;
 
 struct Entry {
@@ -82,24 +83,26 @@ impl Ord for Entry {
     }
 }
 
-/// Times that the executor may come to rest with nothing to wait for before the run counts as hung.
+/// Number of times that the executor may sleep without a pending event before the run counts as
+/// hung.
 const STUCK_MAX: u32 = 1000;
-/// Cycles of the executor in which nothing happens before the run counts as caught in a loop.
+/// Number of executor cycles without an event before the run counts as a busy loop.
 const BUSY_MAX: u32 = 1_000_000;
 
 impl World {
-    /// A world at the beginning of time.
+    /// Creates an empty queue at time zero.
     pub fn new() -> Rc<Self> {
         Rc::default()
     }
 
-    /// From now on calls between the parts of a pool take up to so many nanoseconds, as between reactors.
+    /// Delays calls between the parts of a pool by up to `longest` nanoseconds, as between
+    /// reactors.
     pub fn set_apart(&self, longest: u64, seed: u64) {
         let ways = Ways { random: Random::new(seed), longest, arrivals: BTreeMap::new() };
         *self.ways.borrow_mut() = Some(ways);
     }
 
-    /// Lets `event` happen `delay` nanoseconds from now.
+    /// Schedules `event` to run `delay` nanoseconds from now.
     pub fn after(&self, delay: u64, event: impl FnOnce() + 'static) {
         let order = self.order.get();
         self.order.set(order + 1);
@@ -107,7 +110,7 @@ impl World {
         self.queue.borrow_mut().push(Reverse(Entry { due, order, event: Box::new(event) }));
     }
 
-    /// Stops the world: what was to happen does not, and everything that waits for it waits for ever.
+    /// Drops all pending events. Tasks that wait for them wait forever.
     pub fn halt(&self) {
         self.halted.set(true);
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
@@ -117,17 +120,17 @@ impl World {
         }
     }
 
-    /// Wakes `waker` at the halt.
+    /// Sets the waker that the halt wakes.
     pub fn on_halt(&self, waker: Waker) {
         self.at_halt.set(Some(waker));
     }
 
-    /// True after [`World::halt`].
+    /// Returns true after [`EventQueue::halt`].
     pub fn is_halted(&self) -> bool {
         self.halted.get()
     }
 
-    /// Lets time go on after a halt, with nothing to come.
+    /// Continues after a halt, with an empty queue.
     pub fn restart(&self) {
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         drop(queue);
@@ -136,7 +139,7 @@ impl World {
         self.stuck.set(0);
     }
 
-    /// The time of day.
+    /// Returns the wall clock.
     pub fn wall_clock(&self) -> WallClock {
         let day = self.day.clone();
         Arc::new(move || {
@@ -145,12 +148,13 @@ impl World {
         })
     }
 
-    /// Lets so many seconds pass at once in which nothing happens, as if the machine had been asleep.
+    /// Moves the wall clock forward by `seconds` without running events, as if the machine had been
+    /// suspended.
     pub fn pass(&self, seconds: u64) {
         self.day.passed.fetch_add(seconds, Ordering::Relaxed);
     }
 
-    /// Somebody sets the time of day back: by no more than has passed at once.
+    /// Moves the wall clock back, by no more than it was moved forward.
     pub fn set_back(&self, seconds: u64) {
         self.day.passed.fetch_sub(seconds, Ordering::Relaxed);
     }
@@ -159,7 +163,7 @@ impl World {
         self.queue.borrow().peek().map(|Reverse(entry)| entry.due)
     }
 
-    /// Everything whose moment has come happens.
+    /// Runs all due events. Returns true if there were any.
     fn happen(&self) -> bool {
         let mut happened = false;
         while !self.halted.get() && self.next_due().is_some_and(|due| due <= self.now.get()) {
@@ -177,7 +181,7 @@ impl Driver for World {
         let happened = self.happen();
         let busy = if happened { 0 } else { self.busy.get() + 1 };
         self.busy.set(busy);
-        assert!(busy < BUSY_MAX, "the run goes round in circles without doing anything");
+        assert!(busy < BUSY_MAX, "busy loop: the executor polls, but no event runs");
         happened
     }
 
@@ -192,7 +196,7 @@ impl Driver for World {
             self.stuck.set(self.stuck.get() + 1);
             assert!(
                 self.halted.get() || self.stuck.get() < STUCK_MAX,
-                "the run hangs: nothing is ready, and nothing will ever happen"
+                "the run hangs: no task is ready and no event is pending"
             );
             return;
         };
@@ -222,7 +226,7 @@ impl Clock for World {
     }
 }
 
-/// There are no other threads to rouse anybody from.
+/// A wake handle without effect: there are no other threads.
 struct Nobody;
 
 impl Rouse for Nobody {

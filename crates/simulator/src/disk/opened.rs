@@ -1,6 +1,8 @@
-//! A simulated drive as the engine holds it: operations that take their time, and then have their effect or none.
+//! A simulated drive as the engine uses it: each operation completes after its latency, with or
+//! without effect.
 //!
-//! What an operation does to what is stored is the drive's (`Disk`); here is when it happens, and what is answered.
+//! [`Disk`] owns the content and applies the effect of an operation. This module decides when that
+//! happens and which result the engine gets.
 
 use std::rc::Rc;
 
@@ -9,12 +11,13 @@ use reactor::{Completer, Drive, DriveProperties, Io, IoError, IoErrorKind, Span,
 
 use super::{Disk, PAGE};
 
-/// A drive as a source that pretends to be usable from any thread: the simulation has one.
+/// A drive source that claims to be usable from any thread. The simulation has only one.
 pub(super) struct Source {
     disk: SameThread<Rc<Disk>>,
 }
 
-/// Something of this thread, in a type that must be `Send`. Used on another thread, it panics.
+/// A value of this thread in a type that must be `Send`. The simulation never uses it on another
+/// thread.
 struct SameThread<T>(T);
 
 impl Source {
@@ -28,13 +31,13 @@ impl Source {
 }
 
 mod same_thread {
-    //! The one promise that the simulation makes beyond what the compiler checks: it has one thread.
+    //! The one guarantee of the simulation that the compiler does not check: it has one thread.
     #![allow(unsafe_code)]
 
     use super::SameThread;
 
-    // SAFETY: a run of the simulator makes, uses and drops its drives on the thread it runs on; sources are handed to
-    // the engine, which runs on that same thread.
+    // SAFETY: a run of the simulator makes, uses and drops its drives on the thread it runs on;
+    // sources are handed to the engine, which runs on that same thread.
     unsafe impl<T> Send for SameThread<T> {}
     // SAFETY: as above.
     unsafe impl<T> Sync for SameThread<T> {}
@@ -50,13 +53,14 @@ impl DriveSource for Source {
     }
 }
 
-/// A drive as the engine holds it. Its operations end when it is dropped with the run.
+/// A drive as the engine uses it. Its operations end when the run drops it.
 struct Opened {
     disk: Rc<Disk>,
 }
 
 impl Opened {
-    /// An operation on so many bytes that ends after the drive's latency with what `effect` gives.
+    /// Starts an operation on `length` bytes that completes with the result of `effect` after the
+    /// drive's latency.
     fn later(&self, length: usize, effect: impl FnOnce(&Disk) -> Result<usize, IoError> + 'static) -> Io {
         let (completer, io) = completion();
         let disk = self.disk.clone();
@@ -75,7 +79,7 @@ impl Opened {
         io
     }
 
-    /// An operation that never ends: the power is off.
+    /// Returns an operation that never completes, because the power is off.
     fn never(&self) -> Io {
         let (completer, io) = completion();
         drop(Happens { completer: Some(completer) });
@@ -83,7 +87,7 @@ impl Opened {
     }
 }
 
-/// A completer that, dropped with the queue at a power cut, completes nothing.
+/// A completer that completes nothing when it is dropped with the event queue at a power cut.
 struct Happens {
     completer: Option<Completer>,
 }
@@ -153,7 +157,7 @@ impl Drive for Opened {
             return Io::ready(Err(error));
         }
         let fails = self.disk.fails();
-        // The write that the power cut hits may have reached the medium too.
+        // The write that the power cut hits may also have reached the medium.
         let (order, touched) = self.disk.submit_write(offset, from, fails);
         if !on {
             return self.never();
@@ -191,7 +195,7 @@ impl Drive for Opened {
             return Io::ready(Err(error));
         }
         self.later(0, move |disk| {
-            // What a discarded page reads as is undefined: sometimes its old bytes, sometimes zeros, sometimes garbage.
+            // The content of a discarded page is undefined: its old bytes, zeros or garbage.
             let mut state = disk.state.borrow_mut();
             for page in offset / PAGE as u64..(offset + length) / PAGE as u64 {
                 match disk.random.below(3) {

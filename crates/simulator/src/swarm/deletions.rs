@@ -1,7 +1,8 @@
-//! Volumes that are deleted while others open them and wait for their limits.
+//! Deletes volumes while other tasks open them and wait for their QoS limits.
 //!
-//! A deletion is refused while somebody has the volume open. Once it was acknowledged, no write to the volume is acknowledged any more, and
-//! none appears in a volume that is created afterwards and may get its number.
+//! A deletion is refused while the volume is open. After its acknowledgement, no write to the
+//! volume is acknowledged. No such write appears in a volume created afterwards, which may reuse
+//! the layer number.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,10 +16,10 @@ use super::errors::NO_SPACE;
 use super::opening::read_all;
 use crate::stretch::Stretched;
 
-/// How many milliseconds a deleted volume is given to be freed before another one is created.
+/// Milliseconds that a deletion has to free a volume before the next one is created.
 const FREED_WITHIN: u64 = 100;
 
-/// A deletion as writers see it.
+/// The state of a deletion, for the tasks that write to the volume.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deletion {
     Coming,
@@ -27,7 +28,7 @@ enum Deletion {
 }
 
 impl Life {
-    /// Deletes a volume with a limit while writers open it, and creates another one.
+    /// Deletes a volume with a QoS limit while writers open it, and creates another volume.
     pub(super) async fn delete_in_use(self: &Rc<Self>, pool: &Pool) {
         let Some(name) = self.claim() else { return };
         if self.has_snapshots(&name) {
@@ -38,7 +39,7 @@ impl Life {
             VolumeService { operations: *self.extra.choose(&[5, 50, 500]), ..VolumeService::default() };
         self.set_service(pool, &name, limit).await;
         let deletion = Rc::new(Cell::new(Deletion::Coming));
-        // Most of them come when it has begun.
+        // Most writers start after the deletion has begun.
         let begins = self.extra.between(1, 1_000);
         let writers: Vec<_> = (0..self.extra.between(2, 12))
             .map(|_| {
@@ -66,7 +67,7 @@ impl Life {
         }
     }
 
-    /// Deletes a volume; true if that is acknowledged.
+    /// Deletes a volume. Returns true if the deletion is acknowledged.
     async fn delete_beside(&self, pool: &Pool, name: &str, deletion: &Cell<Deletion>) -> bool {
         deletion.set(Deletion::Begun);
         let used = self.users.mark(name);
@@ -89,7 +90,7 @@ impl Life {
         false
     }
 
-    /// Creates a volume when `deleted` is freed; gives its name.
+    /// Creates a volume once `deleted` is freed, and returns its name.
     async fn create_next(&self, pool: &Pool, deleted: &str) -> Option<String> {
         for _ in 0..FREED_WITHIN {
             let volumes = pool.volumes().await.ok()?;
@@ -134,7 +135,7 @@ impl Life {
         }
     }
 
-    /// Reads all of a volume and compares it.
+    /// Reads an entire volume and compares it with its model.
     async fn compare_whole(&self, pool: &Pool, name: &str) {
         let _user = self.users.begin(name);
         let start = self.tick();
@@ -150,7 +151,7 @@ impl Life {
                     self.fail(format!("read of {name}, created after a deletion: {message}"));
                 }
             }
-            // Another worker has changed or deleted it meanwhile.
+            // Another worker has changed or deleted the volume.
             _ => {}
         }
     }

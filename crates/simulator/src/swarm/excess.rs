@@ -1,7 +1,9 @@
-//! More losses and more damage than the scheme bears: errors are what is expected then, and never wrong data.
+//! Losses and damage beyond the scheme's tolerance. The engine may return errors then, but never
+//! wrong data.
 //!
-//! Drives that are lost come back as they were, with what they had flushed: so is the pool afterwards. What is damaged stays so, and ends
-//! the life: what was closed in order is read once more then, and answers with what was last written, or with an error.
+//! Lost drives return as they were, with their flushed data, and so does the pool. Damage is
+//! permanent and ends the run. A pool that was closed cleanly is then read once more: reads return
+//! the last written data or an error.
 
 use std::rc::Rc;
 
@@ -15,22 +17,22 @@ use crate::model::VolumeModel;
 use crate::run::Ended;
 use crate::stretch::Stretched;
 
-/// What has happened to drives beyond what the scheme bears.
+/// The faults of the drives beyond the scheme's tolerance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Excess {
     #[default]
     Nothing,
-    /// More drives are lost. They come back as they were.
+    /// More drives are lost than the scheme tolerates. They return as they were.
     Lost,
-    /// What more drives hold is damaged, for good.
+    /// More drives are damaged than the scheme tolerates, permanently.
     Damaged,
 }
 
-/// The first page behind the superblocks of a drive.
+/// The first page after the superblocks of a drive.
 const FIRST_DATA_PAGE: u64 = 1024;
 
 impl Excess {
-    /// What any operation may return then.
+    /// Returns the errors that any operation may return in this state.
     pub(super) fn explains(self) -> &'static [ErrorKind] {
         match self {
             Self::Nothing => &[],
@@ -39,7 +41,8 @@ impl Excess {
         }
     }
 
-    /// True if a run goes on with such operations. What lasts beyond the damage cannot be judged any more.
+    /// Returns true if a run continues with operations of this kind. The lasting effects of the
+    /// other kinds cannot be checked after damage.
     pub(super) fn allows(self, op: Op) -> bool {
         let goes_on = matches!(
             op,
@@ -58,7 +61,7 @@ impl Excess {
 }
 
 impl Life {
-    /// The drives of the pool that are in use, in random order; `None` where that is not known.
+    /// Returns the pool's drives in use in random order, or `None` if the status is not available.
     async fn used_drives(&self, pool: &Pool) -> Option<Vec<usize>> {
         let status = pool.status().await.ok()?;
         let in_use = status.drives.iter().filter(|drive| drive.state.is_in_use());
@@ -69,19 +72,20 @@ impl Life {
         Some(drives)
     }
 
-    /// Lets one drive more die than the scheme bears.
+    /// Kills one drive more than the scheme tolerates.
     pub(super) async fn lose_too_many(&self, pool: &Pool) {
         let Some(drives) = self.used_drives(pool).await else { return };
         self.count(|stats| stats.excess_losses += 1);
         self.excess.set(Excess::Lost);
         for drive in drives.into_iter().take(self.plan.parity() + 1) {
-            self.say(|| format!("drive {drive} dies, with more than may be lost"));
+            self.say(|| format!("drive {drive} dies, beyond the scheme's tolerance"));
             self.machine.disks.get(drive).into_iter().for_each(|disk| disk.set_dead(true));
             self.pause(1_000).await;
         }
     }
 
-    /// All drives are plugged in again. From now on they behave: what the first of them missed is being completed.
+    /// Plugs all drives in again and turns off their faults: the first of them must catch up on
+    /// missed writes.
     pub(super) fn bring_all_back(&self) {
         self.excess.set(Excess::Nothing);
         self.drives_kept_all.set(false);
@@ -91,7 +95,8 @@ impl Life {
         self.machine.absent.borrow_mut().iter_mut().take(members).for_each(|absent| *absent = false);
     }
 
-    /// Damages some of what more drives hold than the scheme bears. They are slow besides: what is under way to them takes its time.
+    /// Damages part of the content of more drives than the scheme tolerates. All drives also stall,
+    /// so that transfers to them stay in flight.
     pub(super) async fn damage_too_much(&self, pool: &Pool) {
         let Some(drives) = self.used_drives(pool).await else { return };
         self.count(|stats| stats.excess_damage += 1);
@@ -99,7 +104,7 @@ impl Life {
         let least = self.plan.parity() + 1;
         let count = least + usize::try_from(self.extra.below(3)).unwrap_or(0);
         let one_in = *self.extra.choose(&[2, 8, 40]);
-        self.say(|| format!("a page in {one_in} of drives {:?} is damaged", drives.iter().take(count)));
+        self.say(|| format!("1 page in {one_in} of drives {:?} is damaged", drives.iter().take(count)));
         for (at, drive) in drives.into_iter().enumerate() {
             let Some(disk) = self.machine.disks.get(drive) else { continue };
             let is_victim = self.victims.borrow().contains(&drive);
@@ -115,7 +120,7 @@ impl Life {
         }
     }
 
-    /// Reads what can be read of a damaged pool.
+    /// Reads the damaged pool as far as possible.
     pub(super) fn after_damage(self: &Rc<Self>) -> Result<(), String> {
         let life = self.clone();
         let ended = self.machine.boot(async move || {
@@ -126,7 +131,7 @@ impl Life {
                     life.say(|| format!("the damaged pool is not opened: {error:?}"));
                     return Ok(());
                 }
-                Err(error) => return Err(format!("open, of a damaged pool: {error:?}")),
+                Err(error) => return Err(format!("open of a damaged pool: {error:?}")),
             };
             life.read_damaged(&pool).await?;
             let closed = pool.close().await;
@@ -136,14 +141,14 @@ impl Life {
         self.machine.kill();
         match ended {
             Ended::Done(result) => result?,
-            Ended::Cut => return Err("nobody cuts the power".into()),
+            Ended::Cut => return Err("unexpected power cut".into()),
         }
         let report = self.machine.check();
         self.say(|| format!("check of a damaged pool: {report:?}"));
         Ok(())
     }
 
-    /// Compares every block that is given out.
+    /// Compares every block that the damaged pool returns.
     async fn read_damaged(&self, pool: &Pool) -> Result<(), String> {
         let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
         let unsure =
@@ -153,7 +158,7 @@ impl Life {
             let is_there = found.iter().any(|info| info.name == *name && !info.deleting);
             match is_there {
                 true => self.compare_damaged(pool, name, model).await?,
-                false if self.closed.get() => return Err(format!("{name} is gone from a damaged pool")),
+                false if self.closed.get() => return Err(format!("{name} is missing in a damaged pool")),
                 false => {}
             }
         }
@@ -178,7 +183,7 @@ impl Life {
                 }
                 Err(error) => Err(format!("{error:?}")),
             }
-            .map_err(|message| format!("{name}, of a damaged pool: {message}"))?;
+            .map_err(|message| format!("{name} in a damaged pool: {message}"))?;
             self.answered.watch(format!("read of {name} at {offset}"), buffer)?;
             offset += length;
         }
@@ -186,7 +191,8 @@ impl Life {
     }
 }
 
-/// How an opening may refuse drives that are damaged beyond what the scheme bears.
+/// Returns true if an opening may refuse, with this error, drives that are damaged beyond the
+/// scheme's tolerance.
 fn is_refusal(kind: ErrorKind, full_host: bool) -> bool {
     matches!(kind, ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NotAPool)
         || kind == ErrorKind::NoSpace && full_host

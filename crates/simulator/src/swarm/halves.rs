@@ -1,4 +1,5 @@
-//! The last of a life: two halves of the drives are used apart from each other, and must not be put together any more.
+//! The last phase of a run: two halves of the drives are used separately, and the engine must
+//! refuse to combine them.
 
 use std::rc::Rc;
 
@@ -10,10 +11,11 @@ use crate::disk::Faults;
 use crate::run::Ended;
 
 impl Life {
-    /// Opens each half of the drives as often as the plan says, if the scheme bears that the other is missing; then both together.
+    /// Opens each half of the drives as often as the plan sets, then both together. Does nothing if
+    /// the scheme does not tolerate the loss of the other half.
     pub(super) fn use_halves_apart(self: &Rc<Self>) -> Result<(), String> {
         let Some(extras) = &self.plan.extras else { return Ok(()) };
-        // What a drive forgot or garbled would be missed together with the other half.
+        // Data that a drive lost or garbled would be missing together with the other half.
         let keeps_all = Faults { stall: 0, fail_write: 0, ..self.plan.faults } == Faults::default();
         let Some(openings) = extras.halves.filter(|_| keeps_all) else { return Ok(()) };
         let members = self.machine.members();
@@ -35,25 +37,28 @@ impl Life {
         (0..of_first).try_for_each(|_| self.open_half(first))?;
         if extras.remembers {
             self.give(second);
-            self.must_be_refused(ErrorKind::Stale, "the half that was not used last")?;
+            self.must_be_refused(ErrorKind::Stale, "open of the half that was not used last")?;
         }
         self.machine.accepts_stale.set(true);
         (0..of_second).try_for_each(|_| self.open_half(second))?;
         self.give(&online);
-        self.must_be_refused(ErrorKind::NotAPool, &format!("halves that were opened {openings:?} times"))?;
-        // Either is as it was left.
+        self.must_be_refused(
+            ErrorKind::NotAPool,
+            &format!("open of halves that were opened {openings:?} times"),
+        )?;
+        // Each half is unchanged.
         [first, second].into_iter().try_for_each(|half| self.open_half(half))
     }
 
-    fn must_be_refused(&self, kind: ErrorKind, what: &str) -> Result<(), String> {
+    fn must_be_refused(&self, kind: ErrorKind, step: &str) -> Result<(), String> {
         match self.machine.boot(async || self.machine.open().await.map(|_| ())) {
             Ended::Done(Err(error)) if error.kind() == kind => Ok(()),
-            Ended::Done(result) => Err(format!("{what}: {result:?}")),
-            Ended::Cut => Err("nobody cuts the power".into()),
+            Ended::Done(result) => Err(format!("{step}: {result:?}")),
+            Ended::Cut => Err("unexpected power cut".into()),
         }
     }
 
-    /// Opens the pool with a half of its drives, and closes it or leaves it as it is.
+    /// Opens the pool with half of its drives, then closes it or leaves it open.
     fn open_half(&self, half: &[usize]) -> Result<(), String> {
         self.give(half);
         let opened = self.machine.boot(async || {
@@ -66,12 +71,14 @@ impl Life {
             false => self.machine.cut_power(),
         }
         match opened {
-            Ended::Done(result) => result.map_err(|error| format!("drives {half:?} alone: {error:?}")),
-            Ended::Cut => Err("nobody cuts the power".into()),
+            Ended::Done(result) => {
+                result.map_err(|error| format!("open with drives {half:?} only: {error:?}"))
+            }
+            Ended::Cut => Err("unexpected power cut".into()),
         }
     }
 
-    /// The machine has just these drives.
+    /// Restricts the machine to these drives.
     fn give(&self, drives: &[usize]) {
         let mut absent = self.machine.absent.borrow_mut();
         absent.iter_mut().enumerate().for_each(|(index, absent)| *absent = !drives.contains(&index));

@@ -1,4 +1,4 @@
-//! Opening the pool of a life, and comparing all of it with the model: what must be there, and what may be.
+//! Opens the pool of a run and compares it with the models.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::model::VolumeModel;
 use crate::stretch::Stretched;
 
 impl Life {
-    /// Opens the pool and compares all of it with the model.
+    /// Opens the pool and compares all of it with the models.
     pub(super) async fn open_and_verify(self: Rc<Self>) -> Result<Pool, String> {
         self.retune();
         let (pool, report) = self.machine.open().await.map_err(|error| format!("open: {error:?}"))?;
@@ -37,7 +37,8 @@ impl Life {
             match self.rolled_back.borrow_mut().remove(&name) {
                 Some(mut other) if adopted.is_err() => {
                     let adopted = other.adopt_after_crash(&bytes);
-                    adopted.map_err(|error| format!("volume {name}, rolled back or not: {error}"))?;
+                    adopted
+                        .map_err(|error| format!("volume {name}, with and without its rollback: {error}"))?;
                     *model = other;
                 }
                 _ => adopted.map_err(|error| format!("volume {name}: {error}"))?,
@@ -46,7 +47,7 @@ impl Life {
         Ok(pool)
     }
 
-    /// Gives this opening settings of its own, if the plan says so.
+    /// Changes the engine settings of this opening, if the plan requires it.
     pub(super) fn retune(&self) {
         if self.plan.extras.as_ref().is_some_and(|extras| extras.retunes) {
             let tuning = plan::tuning(&self.extra, self.plan.setup.tuning);
@@ -55,7 +56,8 @@ impl Life {
         }
     }
 
-    /// The pool was closed in order, or only its process died: the drives have all that they acknowledged. An opening makes that durable.
+    /// After a clean close or a process kill, the drives hold everything that they acknowledged.
+    /// The opening makes it durable.
     fn keep_what_drives_kept(&self) {
         if self.drives_kept_all.take() {
             let now = self.clock.get();
@@ -63,25 +65,25 @@ impl Life {
         }
     }
 
-    /// From now on writes are durable when they are acknowledged, if no drive has a volatile cache.
+    /// Makes later writes durable when they are acknowledged, if no drive has a volatile cache.
     pub(super) fn promise_write_through(&self) {
         let write_through = self.is_write_through();
         self.volumes.borrow_mut().values_mut().for_each(|model| model.set_write_through(write_through));
     }
 
-    /// True if no drive of the pool has ever had a volatile cache; spares have one.
+    /// Returns true if no drive of the pool has ever had a volatile cache. Spares have one.
     fn is_write_through(&self) -> bool {
         !self.plan.setup.volatile.contains(&true) && !self.took_spare.get()
     }
 
-    /// A volume is there, with what `model` says.
+    /// Adds the model of an existing volume.
     pub(super) fn insert_volume(&self, name: String, mut model: VolumeModel) {
         model.set_write_through(self.is_write_through());
         self.volumes.borrow_mut().insert(name, model);
     }
 }
 
-/// All of a volume.
+/// Reads an entire volume.
 pub(super) async fn read_all(volume: &Stretched) -> engine::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let size = volume.size();

@@ -1,4 +1,4 @@
-//! What the swarm's workers do with volumes that are there, and what they must see.
+//! The operations of the swarm's workers on existing volumes, and the checks of their results.
 
 use engine::{ErrorKind, Pool};
 use format::limits::SLICE;
@@ -10,7 +10,7 @@ use crate::model::{VolumeModel, content};
 use crate::stretch::Stretched;
 
 impl Life {
-    /// A range of whole sectors: mostly short, sometimes aligned to blocks.
+    /// Returns a random range of whole sectors: mostly short, sometimes aligned to blocks.
     fn range(&self, volume: &Stretched, most: u64) -> (u64, u64) {
         let sector = u64::from(volume.sector());
         let unit = if self.random.once_in(2) { 4096u64.min(volume.size()) } else { sector };
@@ -35,7 +35,7 @@ impl Life {
         }
     }
 
-    /// Writes to a random range, and has the model know of it while the volume is there.
+    /// Writes to a random range, and records the write in the model while the volume exists.
     pub(super) async fn write_somewhere(&self, name: &str, volume: &Stretched) -> engine::Result<()> {
         let (offset, length) = self.range(volume, self.plan.write_bytes);
         let sector = volume.sector();
@@ -56,7 +56,7 @@ impl Life {
         result
     }
 
-    /// True if the engine promises that such a write is there whole or not at all.
+    /// Returns true if the engine guarantees that a crash leaves all of this write or nothing.
     fn is_atomic(&self, offset: u64, length: u64) -> bool {
         let blocks = (self.plan.setup.zone_bytes / 4096) * self.data_columns() / 4;
         let most = blocks.clamp(1, 64) * 4096;

@@ -1,7 +1,8 @@
-//! Snapshots, clones and rolling back in the lives of the swarm, and what they must hold.
+//! Snapshots, clones and rollbacks in a swarm run, and the checks of their content.
 //!
-//! A snapshot is read whole as soon as it is taken. It must hold every write that was acknowledged before it was begun, and with a write
-//! everything that was acknowledged before that one began. What it holds then, it holds for ever, whatever power cuts come.
+//! A snapshot is read completely as soon as it is taken. It must contain every write acknowledged
+//! before the snapshot began. With a write, it must also contain everything acknowledged before
+//! that write began. The content found then must never change, regardless of power cuts.
 
 use engine::{ErrorKind, Pool};
 
@@ -11,23 +12,24 @@ use super::opening::read_all;
 use crate::model::VolumeModel;
 use crate::stretch::Stretched;
 
-/// Snapshots of a run at most.
+/// Maximum number of snapshots in a run.
 const SNAPSHOTS_MAX: usize = 8;
 
-/// What a crash left undecided.
+/// An operation on snapshots that a crash left undecided.
 pub(super) enum Undecided {
-    /// A snapshot was being taken: it holds what its volume held at some moment since, and all that was durable before.
+    /// A snapshot was being taken. It holds the volume's content at some later time, with
+    /// everything that was durable before.
     Taken(VolumeModel),
-    /// A volume was being made from a snapshot.
+    /// A snapshot was being cloned to a volume.
     Cloned(VolumeModel),
-    /// A volume was being rolled back to this.
+    /// A volume was being rolled back to this content.
     RolledBack(VolumeModel),
     /// A snapshot was being deleted.
     Deleted,
 }
 
 impl Life {
-    /// Takes a snapshot of a volume, on which others may work.
+    /// Takes a snapshot of a volume, while others may use the volume.
     pub(super) async fn snapshot(&self, pool: &Pool) {
         if self.snapshots.borrow().len() >= SNAPSHOTS_MAX {
             return;
@@ -41,7 +43,7 @@ impl Life {
         self.undecided.borrow_mut().insert(name.clone(), Undecided::Taken(before));
         let result = pool.snapshot_volume(&name, 0).await;
         self.say(|| format!("snapshot {name} at {start}: {result:?}"));
-        // What its volume saw until now; some of that may be in it.
+        // The volume's history until now. The snapshot may contain part of it.
         let until_now = self.volumes.borrow().get(&volume).cloned();
         if let (Ok(()), Some(mut model)) = (&result, until_now) {
             match self.read_snapshot(pool, &name).await {
@@ -59,7 +61,8 @@ impl Life {
         self.tolerate("snapshot", result, NO_SPACE);
     }
 
-    /// All of a snapshot; `None` if it cannot be had where that may be: another worker deletes it, or the pool has lost more than it bears.
+    /// Reads an entire snapshot. Returns `None` if the read may fail: another worker deletes the
+    /// snapshot, or the losses exceed the scheme's tolerance.
     async fn read_snapshot(&self, pool: &Pool, name: &str) -> Result<Option<Vec<u8>>, String> {
         let _user = self.users.begin(name);
         let read = async {
@@ -74,7 +77,7 @@ impl Life {
         }
     }
 
-    /// True if a worker is deleting a snapshot, or has deleted it.
+    /// Returns true if a worker is deleting the snapshot or has deleted it.
     fn is_being_deleted(&self, name: &str) -> bool {
         matches!(self.undecided.borrow().get(name), Some(Undecided::Deleted)) || !self.is_known(name)
     }
@@ -83,7 +86,7 @@ impl Life {
         self.snapshots.borrow().contains_key(name) || self.undecided.borrow().contains_key(name)
     }
 
-    /// Reads a snapshot and compares it.
+    /// Reads a random snapshot and compares it with its expected content.
     pub(super) async fn look_at_snapshot(&self, pool: &Pool) {
         let Some(name) = self.some_snapshot() else { return };
         let found = self.read_snapshot(pool, &name).await;
@@ -91,7 +94,7 @@ impl Life {
             self.look_at_contents(pool, &name, bytes).await;
         }
         let known = self.snapshots.borrow();
-        // Another worker may have deleted it meanwhile.
+        // Another worker may have deleted it.
         let Some(model) = known.get(&name).filter(|_| !self.undecided.borrow().contains_key(&name)) else {
             return;
         };
@@ -106,21 +109,23 @@ impl Life {
         }
     }
 
-    /// True if nobody has begun to delete a snapshot: what it holds goes elsewhere then.
+    /// Returns true if no deletion of the snapshot has begun. A deletion moves its blocks
+    /// elsewhere.
     fn is_kept(&self, name: &str) -> bool {
         self.snapshots.borrow().contains_key(name) && !self.undecided.borrow().contains_key(name)
     }
 
-    /// Asks what a snapshot holds, and where it differs from another one.
+    /// Compares the reported usage of a snapshot, and its changes since another snapshot, with the
+    /// content.
     async fn look_at_contents(&self, pool: &Pool, name: &str, bytes: &[u8]) {
         let holds: Vec<bool> = bytes.chunks(4096).map(|block| block.iter().any(|byte| *byte != 0)).collect();
         if let Ok(usage) = pool.volume_usage(name, 0, u64::MAX / 2).await {
             let least = holds.iter().filter(|holds| **holds).count() as u64 * 4096;
-            // The last block may hold something behind the end.
+            // The last block may hold data after the end of the volume.
             let most = least + if bytes.len().is_multiple_of(4096) { 0 } else { 4096 };
             let is_true = (least..=most).contains(&usage.shown) && usage.alone <= usage.shown;
             if !is_true && self.is_kept(name) {
-                self.fail(format!("snapshot {name} shows {least} bytes of data, told is {usage:?}"));
+                self.fail(format!("snapshot {name} holds {least} bytes of data, but reports {usage:?}"));
             }
         }
         let Some(base) = self.some_snapshot().filter(|_| self.plan.stretch.is_none()) else { return };
@@ -139,20 +144,20 @@ impl Life {
             let was = before.chunks(4096).nth(block).unwrap_or(&[]);
             let same = was.iter().zip(now).all(|(was, now)| was == now);
             let is_true = match told {
-                // Behind the end of the other there is nothing.
+                // There is no data after the end of the other snapshot.
                 None => same && now.iter().skip(was.len()).all(|byte| *byte == 0),
-                // The last block of one of them may hold something behind the end.
+                // The last block of either snapshot may hold data after its end.
                 Some(data) => data == holds || *data && (now.len() < 4096 || was.len() < 4096),
             };
             if !is_true && self.is_kept(name) && self.is_kept(&base) {
                 return self.fail(format!(
-                    "block {block} of {name} against {base}: told is {told:?}, it holds data: {holds}"
+                    "block {block} of {name} since {base}: reported change {told:?}, block has data: {holds}"
                 ));
             }
         }
     }
 
-    /// Makes a volume of a snapshot.
+    /// Clones a random snapshot to a new volume.
     pub(super) async fn clone_snapshot(&self, pool: &Pool) {
         if self.volumes.borrow().len() >= 4 {
             return;
@@ -175,7 +180,7 @@ impl Life {
         self.tolerate("clone", result, self.while_deleted(&snapshot));
     }
 
-    /// Rolls a volume that nobody works on back to one of its snapshots.
+    /// Rolls an idle volume back to one of its snapshots.
     pub(super) async fn roll_back(&self, pool: &Pool) {
         let Some(snapshot) = self.some_snapshot() else { return };
         let Some((name, _)) = snapshot.split_once('@') else { return };
@@ -186,7 +191,7 @@ impl Life {
             if !known || uncertain.contains(name) || self.users.has(name) {
                 return;
             }
-            // Nobody begins to work on it.
+            // Keeps other workers from using the volume.
             uncertain.insert(name.to_owned());
         }
         self.undecided.borrow_mut().insert(name.to_owned(), Undecided::RolledBack(model.clone()));
@@ -205,12 +210,13 @@ impl Life {
         }
     }
 
-    /// What using a snapshot may return that another worker may be deleting.
+    /// Returns the allowed errors of an operation on a snapshot that another worker may be
+    /// deleting.
     fn while_deleted(&self, snapshot: &str) -> &'static [ErrorKind] {
         if self.is_kept(snapshot) { NO_SPACE } else { &[ErrorKind::NoSpace, ErrorKind::Busy] }
     }
 
-    /// Deletes a snapshot, which is refused while somebody reads it.
+    /// Deletes a snapshot. The engine refuses this while the snapshot is being read.
     pub(super) async fn delete_snapshot(&self, pool: &Pool) {
         let Some(name) = self.some_snapshot() else { return };
         self.undecided.borrow_mut().insert(name.clone(), Undecided::Deleted);
@@ -222,7 +228,7 @@ impl Life {
                 self.snapshots.borrow_mut().remove(&name);
                 self.undecided.borrow_mut().remove(&name);
             }
-            // Somebody reads it.
+            // Another worker reads it.
             Err(error) if error.kind() == ErrorKind::Busy && self.users.since(&name, used) => {
                 self.undecided.borrow_mut().remove(&name);
                 return;
@@ -244,13 +250,14 @@ impl Life {
         (!names.is_empty()).then(|| (*self.random.choose(&names)).clone())
     }
 
-    /// True if a volume has snapshots: it cannot be deleted then.
+    /// Returns true if a volume has snapshots. It cannot be deleted then.
     pub(super) fn has_snapshots(&self, volume: &str) -> bool {
         let of = |name: &String| name.split_once('@').is_some_and(|(of, _)| of == volume);
         self.snapshots.borrow().keys().any(of) || self.undecided.borrow().keys().any(of)
     }
 
-    /// What a snapshot holds whose taking was cut off: what its volume held at some moment since, and all that was durable before.
+    /// Returns the model of a snapshot with an unacknowledged creation: the volume's content at
+    /// some time since, with everything that was durable before.
     fn taken(&self, name: &str, before: &VolumeModel, bytes: &[u8]) -> Result<VolumeModel, String> {
         let volume = name.split_once('@').map_or("", |(volume, _)| volume);
         let now = self.volumes.borrow().get(volume).cloned();
@@ -261,13 +268,15 @@ impl Life {
         Ok(model)
     }
 
-    /// Decides, by what is there, what a crash had left undecided; compares every snapshot with what it must hold.
+    /// Decides the operations that a crash left undecided, from the volumes found, and compares
+    /// every snapshot with its expected content.
     pub(super) async fn reconcile_snapshots(&self, pool: &Pool) -> Result<(), String> {
         let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
         let is_there = |name: &str| found.iter().any(|info| info.name == name && !info.deleting);
         let undecided: Vec<String> = self.undecided.borrow().keys().cloned().collect();
         for name in undecided {
-            // Read first: another power cut may come, and nothing is decided then.
+            // The snapshot is read first: if another power cut comes, the operation stays
+            // undecided.
             let is_snapshot = name.contains('@') && is_there(&name);
             let bytes = if is_snapshot { self.read_snapshot(pool, &name).await? } else { None };
             let Some(what) = self.undecided.borrow_mut().remove(&name) else { continue };
@@ -298,7 +307,7 @@ impl Life {
         let names: Vec<String> = self.snapshots.borrow().keys().cloned().collect();
         for name in names {
             if !is_there(&name) {
-                return Err(format!("snapshot {name} is gone"));
+                return Err(format!("snapshot {name} is missing"));
             }
             let Some(bytes) = self.read_snapshot(pool, &name).await? else { continue };
             if let Some(model) = self.snapshots.borrow().get(&name) {

@@ -1,31 +1,31 @@
-//! Who works on which volume or snapshot at the moment.
+//! Tracks the running uses of volumes and snapshots.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The uses of each volume and snapshot, by name.
 #[derive(Default)]
 pub(super) struct Users(RefCell<BTreeMap<String, Uses>>);
 
 #[derive(Clone, Copy, Default)]
 struct Uses {
     running: u32,
-    /// Those that have ended included.
+    /// All uses so far, including the running ones.
     begun: u64,
 }
 
-/// Somebody who works on a volume or snapshot, until this is dropped.
+/// A running use of a volume or snapshot. Dropping it ends the use.
 pub(super) struct User<'a> {
     users: &'a Users,
     name: String,
 }
 
-/// The uses of a volume or snapshot that had ended by some moment.
+/// The number of uses of a volume or snapshot that had ended by some time.
 #[derive(Clone, Copy)]
 pub(super) struct Mark(u64);
 
 impl Users {
-    /// Somebody begins to work on `name`.
+    /// Begins a use of `name`.
     pub(super) fn begin(&self, name: &str) -> User<'_> {
         let mut uses = self.0.borrow_mut();
         let uses = uses.entry(name.to_owned()).or_default();
@@ -38,18 +38,18 @@ impl Users {
         self.0.borrow().get(name).copied().unwrap_or_default()
     }
 
-    /// True if somebody works on `name`.
+    /// Returns true if `name` is in use.
     pub(super) fn has(&self, name: &str) -> bool {
         self.of(name).running > 0
     }
 
-    /// This moment, for [`Users::since`].
+    /// Returns the current mark, for [`UseTracker::since`].
     pub(super) fn mark(&self, name: &str) -> Mark {
         let Uses { running, begun } = self.of(name);
         Mark(begun - u64::from(running))
     }
 
-    /// True if somebody has worked on `name` at some time since `mark`.
+    /// Returns true if `name` was in use at any time since `mark`.
     pub(super) fn since(&self, name: &str, mark: Mark) -> bool {
         self.of(name).begun > mark.0
     }

@@ -1,4 +1,4 @@
-//! Volumes that come, go and change in the lives of the swarm.
+//! Creation, deletion and resizing of volumes in a swarm run.
 
 use engine::{NewVolume, Pool, VolumeInfo};
 
@@ -41,7 +41,7 @@ impl Life {
         if result.is_ok() {
             self.volumes.borrow_mut().remove(&name);
         }
-        // Nobody has it open.
+        // The volume is not open.
         self.tolerate("delete", result, NO_SPACE);
     }
 
@@ -57,7 +57,7 @@ impl Life {
         }
         let size = self.random.between(1, self.plan.volume_bytes / sector) * sector;
         let size = self.size_at_limit(sector).unwrap_or(size);
-        // Only volumes that nobody works on: deleting tells.
+        // Only idle volumes are resized, like in a deletion.
         let result = pool.resize_volume(&name, self.plan.stretch.outside(size), true).await;
         self.say(|| format!("resize {name} from {old} to {size}: {result:?}"));
         if result.is_ok() {
@@ -69,7 +69,8 @@ impl Life {
         self.tolerate("resize", result, NO_SPACE);
     }
 
-    /// The size of a volume that is as large as it may be, or as small, if this one is to be.
+    /// Returns the maximum or minimum size for the next volume, if the plan and the seed choose
+    /// one.
     fn size_at_limit(&self, sector: u64) -> Option<u64> {
         let at_limits = self.plan.extras.as_ref().is_some_and(|extras| extras.sizes_at_limits);
         match if at_limits { self.extra.below(4) } else { 0 } {
@@ -79,7 +80,7 @@ impl Life {
         }
     }
 
-    /// A volume that nobody works on, marked so that nobody begins to.
+    /// Returns an idle volume, and marks it so that no worker starts to use it.
     pub(super) fn claim(&self) -> Option<String> {
         let (volumes, mut uncertain) = (self.volumes.borrow(), self.uncertain.borrow_mut());
         let idle: Vec<&String> = volumes
@@ -95,7 +96,8 @@ impl Life {
         Some(name)
     }
 
-    /// Brings the list of volumes in line with what was being created, deleted or resized when the last round ended.
+    /// Matches the models with the pool's volumes, after creations, deletions and resizings that
+    /// the end of the last round interrupted.
     pub(super) async fn reconcile(&self, pool: &Pool) -> Result<(), String> {
         let inside = |info: VolumeInfo| VolumeInfo { size: self.plan.stretch.inside(info.size), ..info };
         let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
@@ -124,7 +126,9 @@ impl Life {
         for (name, model) in volumes.iter() {
             match found.iter().find(|info| info.name == *name) {
                 Some(info) if info.size == model.size() && !info.deleting => {}
-                other => return Err(format!("volume {name} of {} bytes is {other:?}", model.size())),
+                other => {
+                    return Err(format!("volume {name} of {} bytes was found as {other:?}", model.size()));
+                }
             }
         }
         for info in &found {

@@ -1,8 +1,10 @@
-//! Every write and every flush of every operation fails once, and the drive goes on as if nothing had been.
+//! The write error sweep: each write and each flush of each operation fails once, and the drive
+//! continues to work.
 //!
-//! The engine must take the drive out of use and say so before it relies on what the drive did not take: afterwards the drives that the
-//! superblocks call in use must do, without as many of them as the scheme bears. Where it bears no more losses, operations may fail, and
-//! what was promised before is there.
+//! Before the engine relies on the missing write, it must mark the drive as failed in the
+//! superblocks. Afterwards the drives listed as in use must suffice, even without as many of them
+//! as the scheme tolerates. If the scheme tolerates no further loss, operations may fail, and
+//! everything acknowledged earlier must be intact.
 
 use engine::{ErrorKind, RepairState};
 
@@ -11,14 +13,15 @@ use super::{Expected, Swath, SweepOptions, Swept, check_drives, look, operate, p
 use crate::random::mix;
 use crate::run::{Ended, Machine};
 
-/// Sweeps one operation: each write or flush fails as often as there are outcomes, with different leftovers.
+/// Sweeps one operation. Each write or flush fails once for each outcome, with different surviving
+/// pages.
 ///
 /// # Errors
-/// What went wrong, and which one had failed.
+/// Describes the violation and the write that had failed.
 pub fn sweep_failures(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, String> {
     let mut swath = Swath::default();
     if (1..=operation.bad_drives().len()).contains(&options.parity()) {
-        // What a bad drive does not give would be lost together with the other one.
+        // The data of the bad drive and of the failed drive would be lost together.
         return Ok(swath);
     }
     for number in (1..).step_by(options.step) {
@@ -38,7 +41,8 @@ pub fn sweep_failures(operation: Swept, options: &SweepOptions<'_>) -> Result<Sw
     Ok(swath)
 }
 
-/// Prepares a pool, lets one write or flush of the operation fail, and looks at what is left. False if there were not so many.
+/// Prepares a pool, fails one write or flush of the operation, and verifies the remaining state.
+/// Returns false if the operation has fewer writes and flushes.
 fn one_failure(
     operation: Swept,
     options: &SweepOptions<'_>,
@@ -54,7 +58,7 @@ fn one_failure(
         Ended::Done(Ok(())) => expected.done = true,
         Ended::Done(Err(error)) if failed && may_fail(operation, options.parity(), error.kind()) => {}
         Ended::Done(Err(error)) => return Err(format!("the operation failed: {error:?}")),
-        Ended::Cut => return Err("nobody cuts the power".into()),
+        Ended::Cut => return Err("unexpected power cut".into()),
     }
     if outcome.is_multiple_of(2) {
         machine.cut_power();
@@ -68,20 +72,21 @@ fn one_failure(
     Ok(failed)
 }
 
-/// True if an operation may end so when a write or flush fails.
+/// Returns true if the operation may end with this error when a write or flush fails.
 fn may_fail(operation: Swept, parity: usize, kind: ErrorKind) -> bool {
     let lost = usize::from(operation.loses_a_drive());
     let too_many = lost >= parity;
     match kind {
-        // Opening refuses what service fails on.
+        // An opening refuses the pool for the reasons that make a pool in service fail.
         ErrorKind::PoolFailed | ErrorKind::NotAPool => too_many,
-        // A drive that is to join does not take its superblock; one that is to be emptied is lost, or another one is.
+        // The joining drive does not store its superblock, or the drained drive or another one
+        // failed.
         ErrorKind::Io | ErrorKind::NotFound | ErrorKind::Busy => operation.changes_drives(),
         _ => false,
     }
 }
 
-/// What must hold afterwards.
+/// Verifies the pool after the failure.
 fn after_failure(
     operation: Swept,
     machine: &Machine,
@@ -89,18 +94,18 @@ fn after_failure(
     choice: u64,
 ) -> Result<(), String> {
     check_drives(machine, operation.bad_drives())?;
-    // A drive that was taken out may be missed for good.
+    // A failed drive may be missing permanently.
     let operation = if operation == Swept::Rebuild { Swept::LoseDrive } else { operation };
     without_others(operation, machine, expected, choice)
-        .map_err(|error| format!("right after it: {error}"))?;
+        .map_err(|error| format!("directly after the failure: {error}"))?;
     look(operation, machine, expected).map_err(|error| format!("with all drives: {error}"))?;
-    // Whoever was taken out stays out; everything else is whole in the end.
+    // A failed drive stays out; everything else is fully redundant in the end.
     settle(machine, |status| {
         let is_out = status.drives.iter().any(|drive| drive.state.is_lost());
         match status.repair.state {
             RepairState::Whole => true,
             RepairState::NeedsDrive => is_out,
-            // That pool is as good as full.
+            // That pool is almost full.
             RepairState::NeedsSpace => is_out && operation == Swept::Clean,
             _ => false,
         }
@@ -108,5 +113,5 @@ fn after_failure(
     check_drives(machine, operation.bad_drives())?;
     without_others(operation, machine, expected, choice)
         .map(|_| ())
-        .map_err(|error| format!("when all is done: {error}"))
+        .map_err(|error| format!("after repair: {error}"))
 }

@@ -1,7 +1,8 @@
-//! The file systems under the drives are full, from the first, second, third time on that an operation asks for space, until it ends.
+//! The full host sweep: the host's file systems under the drives are full from the first, second,
+//! third ... reservation of space on, until the operation ends.
 //!
-//! The operation succeeds or says that there is no space; nothing that was promised is lost, no drive is, and when there is space again
-//! everything goes on.
+//! The operation succeeds or fails with `NoSpace`. Acknowledged data and all drives stay intact,
+//! and everything works again once there is space.
 
 use engine::ErrorKind;
 
@@ -9,15 +10,15 @@ use super::{Expected, Swath, SweepOptions, Swept, check_drives, look, operate, p
 use crate::random::mix;
 use crate::run::Ended;
 
-/// Sweeps one operation, once for each time that space is asked for.
+/// Sweeps one operation, once for each reservation of space.
 ///
 /// # Errors
-/// What went wrong, and from which request on there was no space.
+/// Describes the failure and the first refused reservation.
 pub fn sweep_full_hosts(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, String> {
     let mut swath = Swath::default();
     for number in (1..).step_by(options.step) {
         let at =
-            |message| format!("{operation:?} on {options}, no space from request {number} on: {message}");
+            |message| format!("{operation:?} on {options}, no space from reservation {number} on: {message}");
         if !one_full_host(operation, options, number).map_err(at)? {
             break;
         }
@@ -26,12 +27,13 @@ pub fn sweep_full_hosts(operation: Swept, options: &SweepOptions<'_>) -> Result<
     Ok(swath)
 }
 
-/// Prepares a pool, refuses space while the operation runs, and looks at what is left. False if so much was not asked for.
+/// Prepares a pool, refuses space while the operation runs, and verifies the remaining state.
+/// Returns false if the operation makes fewer reservations.
 fn one_full_host(operation: Swept, options: &SweepOptions<'_>, number: u64) -> Result<bool, String> {
     let machine = options.machine(operation, mix(number ^ 1 << 62));
     let mut expected = Expected::of(operation, options);
     prepare(operation, &machine, &mut expected)?;
-    // Opening the pool asks for most of what is asked for at all: it is part of every operation.
+    // Opening the pool makes most of the reservations, so it is part of every operation.
     machine.refuse_from(number);
     let ended = operate(operation, &machine, &mut expected, || ());
     let refused = machine.fuse.refuse_from.take().is_some_and(|at| at <= machine.fuse.reservations.get());
@@ -39,7 +41,7 @@ fn one_full_host(operation: Swept, options: &SweepOptions<'_>, number: u64) -> R
         Ended::Done(Ok(())) => expected.done = true,
         Ended::Done(Err(error)) if refused && error.kind() == ErrorKind::NoSpace => {}
         Ended::Done(Err(error)) => return Err(format!("the operation failed: {error:?}")),
-        Ended::Cut => return Err("nobody cuts the power".into()),
+        Ended::Cut => return Err("unexpected power cut".into()),
     }
     if number.is_multiple_of(2) {
         machine.cut_power();

@@ -1,7 +1,9 @@
-//! Drives that come and go while somebody writes: what the sweep does, and what must hold after the cut.
+//! Sweep operations that add, drain, replace, return or retire drives during writes, and the checks
+//! after the cut.
 //!
-//! Whatever the newest superblock says, it must be safe to believe: as many drives as it leaves to be lost are left out, and
-//! everything is there. Then all of them come back, what was begun is done, and all of that holds again.
+//! The newest superblock must be safe to rely on: the pool is verified without as many drives as
+//! the superblock's member states still allow to lose. Then all drives return, repair completes,
+//! and the same is verified again.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,10 +20,10 @@ use crate::disk::Disk;
 use crate::model::VolumeModel;
 use crate::run::Machine;
 
-/// Writes that go on meanwhile at most.
+/// Maximum number of writes during the operation.
 const WRITES: u64 = 30;
 
-/// Does the operation while somebody writes and flushes.
+/// Runs the operation while a writer writes and flushes.
 pub(super) async fn perform(
     operation: Swept,
     machine: &Machine,
@@ -34,7 +36,7 @@ pub(super) async fn perform(
     let add = operation.adds_a_drive().then(|| machine.add(pool, spare));
     let back = (operation == Swept::ReturnDrive).then(|| machine.bring_back(pool, 0));
     if back.is_some() {
-        // So that it has not been given up when it comes back.
+        // Paused, so that the rebuild has not given up the drive before it returns.
         pool.set_repair_limits(RepairLimits { paused: true, bytes_per_second: 0 }).await?;
         pool.fail_drive(0).await?;
         write(volume, model, 55, 4096, 64 << 10).await?;
@@ -71,29 +73,31 @@ pub(super) async fn perform(
     changes.await
 }
 
-/// Of the pages of a bad drive, each how many is spoiled at once. Few: each that is read is written elsewhere.
+/// Pages of a bad drive per page that is made unreadable in one step. The steps are small because
+/// each unreadable page that is read is rewritten elsewhere.
 const SPOILED: usize = 32;
 
-/// Lets the first drive go bad, and reads everything, until it is to be emptied for what it does not give.
+/// Makes pages of the first drive unreadable and reads the volume until the engine drains the drive
+/// because of its read errors.
 async fn read_until_retired(pool: &Pool, first: &Disk) -> engine::Result<()> {
     let volume = pool.open_volume("v").await?.attach();
     let buffer = Buffer::new(usize::try_from(volume.size()).unwrap_or(0));
     let (mut spoiled, mut errs) = (0, false);
     loop {
         if !errs {
-            // What was spoiled so far is parity, or dead: nobody reads it.
-            assert!(spoiled < SPOILED, "nothing is read from the drive: the sweep means nothing");
-            // The superblocks lie in the first four MiB.
+            // The pages made unreadable so far hold parity or garbage, which no read needs.
+            assert!(spoiled < SPOILED, "no read hits the bad drive: the sweep tests nothing");
+            // The superblocks take the first 4 MiB.
             let pages = first.pages().into_iter().filter(|page| *page >= 1024);
             pages.skip(spoiled).step_by(SPOILED).for_each(|page| first.spoil(page));
             spoiled += 1;
         }
         volume.read(0, &buffer.span()).await?;
-        // It is told in the background.
+        // Read errors are reported in the background.
         Reactor::current().sleep(Duration::from_micros(100)).await;
         let status = pool.status().await?;
         let Some(drive) = status.drives.first() else { return Ok(()) };
-        // It is not emptied while another one is lost.
+        // The drive is not drained while another one is lost.
         if drive.state != DriveState::Online || status.lost_drives() > 0 {
             return Ok(());
         }
@@ -101,7 +105,7 @@ async fn read_until_retired(pool: &Pool, first: &Disk) -> engine::Result<()> {
     }
 }
 
-/// What must hold after the cut, or without one.
+/// Verifies the pool after the cut, or after the complete operation.
 pub(super) fn after_cut(
     operation: Swept,
     machine: &Machine,
@@ -111,7 +115,7 @@ pub(super) fn after_cut(
     let mut left_out = Vec::new();
     if choice.is_multiple_of(2) {
         left_out = without_others(operation, machine, expected, choice / 2)
-            .map_err(|error| format!("right after the cut: {error}"))?;
+            .map_err(|error| format!("directly after the cut: {error}"))?;
     }
     look(operation, machine, expected).map_err(|error| format!("with all drives: {error}"))?;
     settle(machine, |status| {
@@ -122,10 +126,11 @@ pub(super) fn after_cut(
     check_members(operation, machine, &members, &left_out, expected.done)?;
     check_drives(machine, operation.bad_drives())?;
     let left_out = without_others(operation, machine, expected, choice);
-    left_out.map(|_| ()).map_err(|error| format!("when all is done: {error}"))
+    left_out.map(|_| ()).map_err(|error| format!("after repair: {error}"))
 }
 
-/// Leaves out as many drives as may be lost by what the superblocks say, and looks. Gives which they were.
+/// Verifies the pool without as many drives as the superblocks allow to lose. Returns the indices
+/// of the drives left out.
 pub(super) fn without_others(
     operation: Swept,
     machine: &Machine,
@@ -138,7 +143,7 @@ pub(super) fn without_others(
         member.state.counts_as_lost() || member.state.is_in_use() && is_dead(index)
     };
     let lost = members.iter().enumerate().filter(|member| is_lost(*member)).count();
-    // What is on a bad drive is as good as lost.
+    // The data on a bad drive counts as lost.
     let is_bad = |index: usize| operation.bad_drives().contains(&index);
     let bad = (0..members.len()).filter(|index| {
         is_bad(*index) && members.get(*index).is_some_and(|member| member.state != DriveState::Removed)
@@ -163,7 +168,8 @@ pub(super) fn without_others(
     Ok(left_out)
 }
 
-/// What was begun is done, or was never begun. Drives that were `left_out` may have been given up.
+/// Checks that the drive change is complete or never began. The `left_out` drives may have been
+/// given up.
 fn check_members(
     operation: Swept,
     machine: &Machine,
@@ -175,7 +181,7 @@ fn check_members(
     let is_settled = |(index, state): (usize, &DriveState)| match state {
         DriveState::Online => true,
         DriveState::Removed => left_out.contains(&index) || index == 0,
-        // Nobody waited for it.
+        // The operation does not wait for the drain to end.
         DriveState::Leaving => index == 0 && operation == Swept::Retire,
         _ => index == 0 && state.is_lost() && operation == Swept::ReturnDrive,
     };
@@ -184,7 +190,7 @@ fn check_members(
     let joined = states.len() == machine.disks.len();
     let given_up = left_out.contains(&0);
     let right = match operation {
-        // With the spare, or without it if nobody was told that it had joined.
+        // With the spare, or without it if its addition was never acknowledged.
         Swept::AddDrive => (first == DriveState::Online || given_up) && (!done || joined),
         Swept::Evacuate | Swept::Retire => !done || first == DriveState::Removed,
         Swept::ReplaceDrive => {

@@ -1,4 +1,4 @@
-//! What is there before, and the operation itself.
+//! Prepares the pool of a sweep, and runs the swept operation.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use super::{Expected, Swept, members};
 use crate::model::{VolumeModel, content};
 use crate::run::{Ended, Machine};
 
-/// A pool with a volume of known content, left as a crash leaves it.
+/// Creates a pool with a volume of known content, and leaves it as a crash does.
 pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
     let Expected { model, snapshot, .. } = expected;
     let work = async || {
@@ -21,7 +21,7 @@ pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expect
         pool.create_volume("v", operation.volume_bytes(), SECTOR, 0).await?;
         let volume = pool.open_volume("v").await?.attach();
         if operation == Swept::Clean {
-            // Full, with garbage everywhere.
+            // Fills the pool, with garbage in every segment.
             for offset in (0..3 << 20).step_by(64 << 10) {
                 write(&volume, model, 1, offset, 64 << 10).await?;
             }
@@ -30,7 +30,7 @@ pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expect
             }
         }
         if operation == Swept::Retire {
-            // So much that the first drive holds some of it, and not only parity.
+            // Enough data that the first drive holds some, and not only parity.
             for offset in (0..SIZE).step_by(128 << 10) {
                 write(&volume, model, 2, offset, 128 << 10).await?;
             }
@@ -69,8 +69,8 @@ pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expect
     Ok(())
 }
 
-/// Writes `value` at its own moment: values double as the model's clock. The offset is in the part of the volume that the model covers;
-/// what lies behind its end is left out.
+/// Writes `value` at the model time `2 * value`: values double as the model's clock. The offset
+/// counts from the start of the modelled part of the volume. Bytes after its end are not written.
 pub(super) async fn write(
     volume: &AttachedVolume,
     model: &mut VolumeModel,
@@ -92,7 +92,7 @@ pub(super) async fn write(
     result
 }
 
-/// The operation that is swept; what it acknowledges is flushed.
+/// Runs the swept operation, followed by a flush.
 pub(super) async fn perform(
     operation: Swept,
     machine: &Machine,
@@ -123,7 +123,7 @@ pub(super) async fn perform(
                 write(&volume, model, 60 + at, at * 37 % 768 * 4096, 4096).await?;
             }
             let moved = pool.status().await?.shards.iter().map(|shard| shard.log.moved_blocks).sum::<u64>();
-            assert!(moved > 0, "nothing was cleaned: the sweep means nothing");
+            assert!(moved > 0, "no block was cleaned: the sweep tests nothing");
         }
         Swept::Resize => {
             drop(volume);
@@ -165,7 +165,8 @@ pub(super) async fn perform(
             let snapshot = expected.snapshot.clone().unwrap_or_else(|| panic!("there is a snapshot"));
             expected.rollback = Some(snapshot.clone());
             pool.roll_back_volume("v@before", 0).await?;
-            // From here on what the volume held before must not come back, and what is flushed must stay.
+            // From here on the content from before the rollback must not return, and flushed writes
+            // must survive.
             expected.rollback = None;
             *model = snapshot;
             write(&volume, model, 60, 8192, 64 << 10).await?;
@@ -208,14 +209,15 @@ pub(super) async fn perform(
 /// Writers that open a volume which is being deleted.
 const WRITERS: u64 = 8;
 
-/// Deletes the volume while others open it and wait for its limit, and creates another one, which must stay empty.
+/// Deletes the volume while writers open it and wait for its QoS limit, and creates another volume,
+/// which must stay empty.
 async fn delete_in_use(pool: &Pool, model: &mut VolumeModel) -> engine::Result<()> {
     let limit = VolumeService { operations: 20, ..VolumeService::default() };
     pool.set_volume_service("v", limit).await?;
     let deleted = Rc::new(Cell::new(false));
     let mut writers = Vec::new();
     for number in 0..WRITERS {
-        // Nobody knows what becomes of it.
+        // The outcome of this write is unknown.
         let _ = model.begin_write(120 + number, number * 8, 8, 60 + number, true);
         let (pool, deleted) = (pool.clone(), deleted.clone());
         writers.push(Reactor::current().spawn(async move {
@@ -244,10 +246,10 @@ async fn delete_in_use(pool: &Pool, model: &mut VolumeModel) -> engine::Result<(
     result
 }
 
-/// Flips bits on the first drive, and takes pages away, unless nothing gives them back.
+/// Flips bits on the first drive and makes pages unreadable, unless the scheme has no parity.
 fn damage_first_drive(machine: &Machine) {
     let Some(disk) = machine.disks.first().filter(|_| parsed(machine.scheme()).parity() > 0) else { return };
-    // The superblocks lie in the first four MiB.
+    // The superblocks take the first 4 MiB.
     for (at, page) in disk.pages().into_iter().filter(|page| *page >= 1024).enumerate() {
         match at % 8 {
             0 => _ = disk.flip(page, at),

@@ -1,4 +1,4 @@
-//! What must be there when a pool is opened afterwards.
+//! Verifies the pool at the opening after a cut or failure.
 
 use engine::{Pool, RepairState};
 use format::DriveState;
@@ -9,7 +9,7 @@ use super::{Expected, Swept, repaired};
 use crate::model::VolumeModel;
 use crate::run::Machine;
 
-/// What a volume or snapshot holds of what a model covers: the last so many bytes.
+/// Reads the last `bytes` bytes of a volume or snapshot, the part that the model covers.
 async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, String> {
     let volume = pool.open_volume(name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
     let buffer = Buffer::new(usize::try_from(bytes).unwrap_or(0));
@@ -20,7 +20,7 @@ async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, Strin
     Ok(buffer.as_slice().to_vec())
 }
 
-/// Compares snapshots and clones that may be there with what they hold.
+/// Compares the snapshots and clones with their expected content.
 async fn verify_snapshots(
     operation: Swept,
     pool: &Pool,
@@ -38,8 +38,8 @@ async fn verify_snapshots(
         _ => return Ok(()),
     };
     match (is_there(must_be), done, may_be) {
-        (false, true, _) => return Err(format!("{must_be} is gone")),
-        (true, _, false) => return Err(format!("{must_be} was deleted and is there")),
+        (false, true, _) => return Err(format!("{must_be} is missing")),
+        (true, _, false) => return Err(format!("{must_be} exists after its deletion")),
         (false, ..) => return Ok(()),
         (true, ..) => {}
     }
@@ -48,7 +48,7 @@ async fn verify_snapshots(
     model.adopt_after_crash(&bytes).map_err(|error| format!("{must_be}: {error}"))
 }
 
-/// Opens the pool again and compares it with what may be there.
+/// Opens the pool again and compares it with the allowed states.
 pub(super) async fn verify(
     operation: Swept,
     machine: &Machine,
@@ -58,7 +58,7 @@ pub(super) async fn verify(
     let volumes = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
     let find = |name: &str| volumes.iter().find(|info| info.name == name && !info.deleting);
     if operation == Swept::CreateVolume && expected.done && find("w").is_none() {
-        return Err("a volume that was created is gone".into());
+        return Err("a created volume is missing".into());
     }
     let deletes = matches!(operation, Swept::DeleteVolume | Swept::DeleteInUse);
     if operation == Swept::DeleteInUse && find("w").is_some() {
@@ -66,16 +66,16 @@ pub(super) async fn verify(
         VolumeModel::new(SIZE, SECTOR).adopt_after_crash(&bytes).map_err(|error| format!("w: {error}"))?;
     }
     let Some(info) = find("v") else {
-        return if deletes { Ok(()) } else { Err("the volume is gone".into()) };
+        return if deletes { Ok(()) } else { Err("the volume is missing".into()) };
     };
     if deletes && expected.done {
-        return Err("a volume that was deleted is there".into());
+        return Err("a deleted volume exists".into());
     }
     match (operation, info.size) {
         (Swept::Resize, size) if size == SIZE && !expected.done => {}
         (Swept::Resize, size) if size == 128 << 10 => expected.model.resize(size),
         (_, size) if operation != Swept::Resize && size == operation.volume_bytes() => {}
-        (_, size) => return Err(format!("the volume has {size} bytes")),
+        (_, size) => return Err(format!("the volume has {size} bytes, an unexpected size")),
     }
     let bytes = read_last(&pool, "v", expected.model.size()).await?;
     let held = expected.model.adopt_after_crash(&bytes);
@@ -83,7 +83,7 @@ pub(super) async fn verify(
         (Err(error), Some(mut rollback)) => {
             let held = rollback.adopt_after_crash(&bytes);
             held.map_err(|other| {
-                format!("neither as before the rollback ({error}) nor as after it ({other})")
+                format!("content is neither from before the rollback ({error}) nor from after it ({other})")
             })?;
             expected.model = rollback;
         }
@@ -99,9 +99,9 @@ pub(super) async fn verify(
     pool.close().await.map_err(|error| format!("close: {error:?}"))
 }
 
-/// A scrub that was cut goes on; one that had ended has left nothing to be found. Afterwards nothing is damaged.
+/// Checks that an interrupted scrub continues, and that no damage is left after a complete scrub.
 async fn check_scrubbed(pool: &Pool, done: bool) -> Result<(), String> {
-    let error = |what: &str, error: engine::Error| format!("{what}: {error:?}");
+    let error = |operation: &str, error: engine::Error| format!("{operation}: {error:?}");
     pool.scrub_settled().await.map_err(|is| error("scrub", is))?;
     if !done {
         pool.start_scrub().await.map_err(|is| error("scrub", is))?;
@@ -114,11 +114,12 @@ async fn check_scrubbed(pool: &Pool, done: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// What a rebuild had not come to is done when the pool is opened again, and then the lost drive belongs to it no more.
+/// Checks that an interrupted rebuild completes at the next opening, and that the lost drive is
+/// then removed from the pool.
 async fn check_rebuilt(pool: &Pool, done: bool) -> Result<(), String> {
     let status = repaired(pool).await?;
     let lost = status.drives.first().map(|drive| drive.state);
-    // It may have been cut before anybody knew that the drive was lost.
+    // The cut may have come before the engine recorded the loss of the drive.
     let known = done || lost != Some(DriveState::Online);
     if status.repair.state != RepairState::Whole || known && lost != Some(DriveState::Removed) {
         return Err(format!("the lost drive is {lost:?}, repair {:?}", status.repair));
