@@ -63,7 +63,7 @@ impl Ledger {
             let new = payload.entry(index);
             // The copy's checksum too: the place may have been freed and used again since it was read.
             let crc = payload.crcs.get(index as usize).copied().unwrap_or(0);
-            if map.entry(leaf, slot(at)) != MapEntry::block(from.down(index), crc) {
+            if map.entry(leaf, slot(at)) != MapEntry::block(from.plus_rows(index), crc) {
                 continue;
             }
             let old = map.replace(leaf, slot(at), new);

@@ -208,7 +208,7 @@ impl Rows {
     async fn mend_run(&self, run: Run, crcs: &[u32], into: &Span) -> Result<Outcome> {
         let mut outcome = Outcome::Direct;
         for (index, crc) in (0..run.count).zip(crcs) {
-            let address = run.address.down(index);
+            let address = run.address.plus_rows(index);
             let target = into.slice(index as usize * BLOCK..(index as usize + 1) * BLOCK);
             // The caller's memory may have been changed under us; only our own copy can accuse the drive.
             let private = Buffer::new(BLOCK);
@@ -264,7 +264,7 @@ impl Rows {
                     self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
             }
             if !found {
-                return Err(self.unreadable(run.address.down(u32::try_from(index).unwrap_or(0))));
+                return Err(self.unreadable(run.address.plus_rows(u32::try_from(index).unwrap_or(0))));
             }
             into.copy_from(index * BLOCK, block.as_slice());
         }

@@ -213,7 +213,7 @@ impl Reserve {
     /// A share of the pool, and a few segments for each shard.
     pub(crate) fn of(superblock: &Superblock) -> Self {
         let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
-        let stays = |state| !matches!(state, DriveState::Removed | DriveState::Leaving);
+        let stays = |state| !matches!(state, DriveState::Removed | DriveState::Draining);
         let belong = || superblock.drives.iter().filter(|drive| stays(drive.state));
         let zones: u64 = belong().map(|drive| u64::from(drive.zones)).sum();
         let all = u32::try_from(zones / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);

@@ -51,7 +51,7 @@ impl Address {
 
     /// The block `rows` further down the same column.
     #[must_use]
-    pub const fn down(self, rows: u32) -> Self {
+    pub const fn plus_rows(self, rows: u32) -> Self {
         Self(self.0 + rows as u64)
     }
 }
@@ -81,7 +81,7 @@ const _: () = assert!(size_of::<MapEntry>() == 16);
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum Mapping {
     /// Nothing here: look in the layer below, or it reads as zeros.
     Absent,
     /// Reads as zeros, whatever lies below.
@@ -115,12 +115,12 @@ impl MapEntry {
     }
 
     /// What the entry says. Bits that mean nothing read as absent: decoding refused them.
-    pub const fn slot(self) -> Slot {
+    pub const fn mapping(self) -> Mapping {
         match Address::from_bits(self.bits) {
-            Some(address) => Slot::Block { address, crc: self.crc },
-            None if self.bits == Self::ZERO_BITS => Slot::Zero,
-            None if self.bits == Self::UNKNOWN_BITS => Slot::Unknown,
-            None => Slot::Absent,
+            Some(address) => Mapping::Block { address, crc: self.crc },
+            None if self.bits == Self::ZERO_BITS => Mapping::Zero,
+            None if self.bits == Self::UNKNOWN_BITS => Mapping::Unknown,
+            None => Mapping::Absent,
         }
     }
 
@@ -161,7 +161,7 @@ impl MapEntry {
 
 impl fmt::Debug for MapEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.slot(), f)
+        fmt::Debug::fmt(&self.mapping(), f)
     }
 }
 

@@ -8,23 +8,23 @@ fn address() -> Address {
 
 #[test]
 fn blocks_below_are_in_the_same_column() {
-    let below = address().down(1000);
+    let below = address().plus_rows(1000);
     assert_eq!(
         (below.segment(), below.column(), below.row()),
         (SegmentId::new(7), Column::new(3), Row::new(1100))
     );
-    assert_eq!(address().down(0), address());
+    assert_eq!(address().plus_rows(0), address());
 }
 
 #[test]
 fn entries_say_absent_zero_or_where() {
     let block = MapEntry::block(address(), 9);
     for (entry, slot, absent) in [
-        (MapEntry::ABSENT, Slot::Absent, true),
-        (MapEntry::ZERO, Slot::Zero, false),
-        (block, Slot::Block { address: address(), crc: 9 }, false),
+        (MapEntry::ABSENT, Mapping::Absent, true),
+        (MapEntry::ZERO, Mapping::Zero, false),
+        (block, Mapping::Block { address: address(), crc: 9 }, false),
     ] {
-        assert_eq!((entry.slot(), entry.is_absent()), (slot, absent));
+        assert_eq!((entry.mapping(), entry.is_absent()), (slot, absent));
         assert_eq!(entry.address().is_some(), entry == block);
         assert_eq!(MapEntry::from_bytes(entry.to_bytes()), Some(entry));
     }

@@ -17,7 +17,7 @@ pub enum DriveState {
     /// Taken out of the pool; its index stays unused.
     Removed,
     /// In use, and to be taken out of the pool when what it holds lies elsewhere.
-    Leaving,
+    Draining,
     /// In use again after it was lost: segments may miss what it missed.
     Returning,
 }
@@ -28,17 +28,17 @@ impl DriveState {
         (2, Self::Missing),
         (3, Self::Failed),
         (4, Self::Removed),
-        (5, Self::Leaving),
+        (5, Self::Draining),
         (6, Self::Returning),
     ];
 
     /// True if the drive is read and written, and has every superblock.
     pub fn is_in_use(self) -> bool {
-        matches!(self, Self::Online | Self::Leaving | Self::Returning)
+        matches!(self, Self::Online | Self::Draining | Self::Returning)
     }
 
     /// True if new segments may lie on it.
-    pub fn takes_segments(self) -> bool {
+    pub fn accepts_segments(self) -> bool {
         matches!(self, Self::Online | Self::Returning)
     }
 

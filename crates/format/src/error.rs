@@ -5,7 +5,7 @@
 pub enum FormatError {
     /// The magic number is missing: these bytes were never this structure (or their start is damaged).
     #[error("no magic number")]
-    NotOurs,
+    BadMagic,
     /// Written by another version of the format.
     #[error("format version {found}, this release reads version {}", crate::FORMAT_VERSION)]
     Version {
@@ -23,7 +23,7 @@ pub enum FormatError {
     Invalid(&'static str),
     /// Intact, but it belongs somewhere else (another pool, segment, row or life of the segment).
     #[error("belongs elsewhere: wrong {0}")]
-    Elsewhere(&'static str),
+    Misplaced(&'static str),
 }
 
 /// Asserts that what is about to be stored meets the demands by which decoding judges it.

@@ -53,15 +53,15 @@ kinds! {
     /// A drive that was gone is back; what it missed is not there yet.
     DriveReturned = 13,
     /// A drive that was back has all that it missed.
-    DriveWhole = 14,
+    DriveResynced = 14,
     /// A drive is to be emptied.
-    DriveLeaving = 15,
+    DriveDraining = 15,
     /// A drive that was to be emptied stays.
-    DriveKept = 16,
+    DriveDrainCancelled = 16,
     /// Nothing lies on a drive any more: it belongs to the pool no longer.
     DriveRemoved = 17,
     /// A drive failed reads, or answered them wrongly; the text says which, the amount is how many since that was last said.
-    DriveErrs = 18,
+    DriveReadErrors = 18,
     /// A drive errs in so many places that it is to go; the amount is the zones.
     DriveFailing = 19,
     /// A drive holds something else than was written, or does not give it; the text says where, the amount is the blocks.
@@ -94,11 +94,11 @@ kinds! {
     /// A volume was made what its snapshot is.
     VolumeRolledBack = 35,
     /// More of the pool is in use than a threshold allows; the amount is the threshold, in percent.
-    Filling = 50,
+    SpaceLow = 50,
     /// The pool takes no more data.
     Full = 51,
     /// There is room again.
-    RoomAgain = 52,
+    SpaceAvailable = 52,
 }
 
 /// One event.

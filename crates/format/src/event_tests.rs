@@ -38,7 +38,7 @@ fn what_no_writer_stores_is_refused() {
         bytes[at] = value;
         EventBlock::decode(&bytes)
     };
-    assert_eq!(with(0, 0), Err(FormatError::NotOurs));
+    assert_eq!(with(0, 0), Err(FormatError::BadMagic));
     assert_eq!(with(4, 9), Err(FormatError::Version { found: 9 }));
     assert_eq!(with(8, 0), Err(FormatError::Invalid("number of an event")));
     assert_eq!(with(32, 0), Err(FormatError::Invalid("event kind")));

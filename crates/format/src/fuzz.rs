@@ -9,7 +9,7 @@ use ::fuzz::within;
 use crate::item::Item;
 use crate::limits::{BLOCK, SUPERBLOCK_SLOT};
 use crate::mac::MAC_BYTES;
-use crate::record::tests::{KEY, assert_agree, place};
+use crate::record::tests::{KEY, assert_agree, location};
 use crate::wire::Reader;
 use crate::{
     CheckpointRoot, DriveId, EventBlock, FORMAT_VERSION, FormatError, Header, PoolKey, Scheme, Superblock,
@@ -77,7 +77,7 @@ fn check_header(bytes: &[u8]) {
     let Some(blocks) = bytes.get(..usize::from(unverified.blocks()) * BLOCK) else { return };
     let Ok(header) = within(128 << 10, || unverified.verify(blocks, &KEY)) else { return };
     let mut stored = vec![0xFF; blocks.len()];
-    Header::encode(&header.place, &header.items, &header.crcs, &KEY, &mut stored);
+    Header::encode(&header.location, &header.items, &header.crcs, &KEY, &mut stored);
     // But for what is reserved, and the MAC of that.
     let plain = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
@@ -97,7 +97,7 @@ fn check_items(bytes: &[u8]) {
         std::iter::from_fn(|| Item::read(&mut input).ok()).map(|(item, _)| item).take(1025).collect();
     let payload = items.iter().map(|item| item.payload() as usize).sum();
     if payload <= 1025 {
-        assert_agree(&place(), &items, payload);
+        assert_agree(&location(), &items, payload);
     }
 }
 

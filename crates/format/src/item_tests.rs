@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::tests::{assert_record, place};
+use crate::record::tests::{assert_record, location};
 use crate::{Column, Row, SegmentId};
 
 const LAYER: LayerId = LayerId::new(20);
@@ -36,7 +36,7 @@ fn node(layer: u32, level: u8, index: u64) -> Item {
 
 fn check(cases: &[(bool, Item)]) {
     for (accepted, item) in cases {
-        assert_record(*accepted, &place(), &[*item], item.payload() as usize);
+        assert_record(*accepted, &location(), &[*item], item.payload() as usize);
     }
 }
 
@@ -205,6 +205,6 @@ proptest! {
             5 => Item::Merge { from: id, into: LayerId::new(other as u32 % 3), block, count: other as u32 },
             _ => Item::DropLayer { layer: id },
         };
-        assert_record(item.check().is_ok(), &place(), &[item], item.payload() as usize);
+        assert_record(item.check().is_ok(), &location(), &[item], item.payload() as usize);
     }
 }

@@ -33,7 +33,7 @@ mod testing;
 mod volume;
 mod wire;
 
-pub use address::{Address, MapEntry, Slot};
+pub use address::{Address, MapEntry, Mapping};
 pub use capacity::{pool_zones_max, shard_segments_max};
 pub use drive::{DriveErrors, DriveRecord, DriveState};
 pub use error::FormatError;
@@ -46,10 +46,10 @@ pub use item::{Item, UnmapMode};
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
 pub use lost::{LOST_PER_BLOCK, LostBlock, decode_lost, encode_lost};
 pub use mac::PoolKey;
-pub use record::{AuthenticHeader, Header, RecordPlace, UnverifiedHeader, header_blocks_for};
+pub use record::{AuthenticatedHeader, Header, RecordLocation, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
-pub use superblock::{Lineage, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};
+pub use superblock::{PoolOpening, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};
 pub use tables::{
     CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass, SegmentColumn, SegmentRecord,
     SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,

@@ -119,7 +119,7 @@ mod tests {
         let mut bytes = encode_lost(&lost(1));
         bytes[8..12].copy_from_slice(&u32::try_from(LOST_PER_BLOCK + 1).unwrap().to_le_bytes());
         assert_eq!(decode_lost(&bytes), Err(FormatError::Invalid("number of lost blocks")));
-        assert_eq!(decode_lost(&[0; BLOCK]), Err(FormatError::NotOurs));
+        assert_eq!(decode_lost(&[0; BLOCK]), Err(FormatError::BadMagic));
         assert_eq!(decode_lost(&bytes[..8]), Err(FormatError::Truncated));
     }
 

@@ -23,7 +23,7 @@ pub const fn header_blocks_for(items_bytes: usize, payload: usize) -> usize {
 
 /// Where and when a record was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordPlace {
+pub struct RecordLocation {
     /// The pool.
     pub pool: PoolId,
     /// The shard whose history it continues.
@@ -44,7 +44,7 @@ pub struct RecordPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Where and when it was written.
-    pub place: RecordPlace,
+    pub location: RecordLocation,
     /// Header blocks in front of the payload.
     pub header_blocks: u8,
     /// What it says, in order.
@@ -59,10 +59,10 @@ impl Header {
     /// # Panics
     /// If the contents break a demand of the format, their payload is not one CRC a block, or `out`
     /// is not [`header_blocks_for`] blocks long: records are planned within the limits.
-    pub fn encode(place: &RecordPlace, items: &[Item], crcs: &[u32], key: &PoolKey, out: &mut [u8]) {
-        let size = assert_storable(check_header(place, items, crcs.len()));
+    pub fn encode(location: &RecordLocation, items: &[Item], crcs: &[u32], key: &PoolKey, out: &mut [u8]) {
+        let size = assert_storable(check_header(location, items, crcs.len()));
         assert_eq!(out.len(), usize::from(size.blocks) * BLOCK, "header size");
-        write_header(place, size, items, crcs, key, out);
+        write_header(location, size, items, crcs, key, out);
     }
 
     /// Payload blocks of the record.
@@ -94,9 +94,9 @@ impl HeaderSize {
 }
 
 /// Checks the demands of the format on a header with so many CRCs; gives its size.
-fn check_header(place: &RecordPlace, items: &[Item], crcs: usize) -> Result<HeaderSize, FormatError> {
+fn check_header(location: &RecordLocation, items: &[Item], crcs: usize) -> Result<HeaderSize, FormatError> {
     check_counts(items.len(), crcs)?;
-    if place.sequence.get() == 0 {
+    if location.sequence.get() == 0 {
         return Err(FormatError::Invalid("record sequence"));
     }
     items.iter().try_for_each(Item::check)?;
@@ -119,7 +119,7 @@ fn check_counts(items: usize, payload: usize) -> Result<(), FormatError> {
 
 /// Writes a header of this size, whatever it says.
 fn write_header(
-    place: &RecordPlace,
+    location: &RecordLocation,
     size: HeaderSize,
     items: &[Item],
     crcs: &[u32],
@@ -132,14 +132,14 @@ fn write_header(
     writer.u32(FORMAT_VERSION);
     writer.u8(size.blocks);
     writer.u8(0);
-    writer.u16(place.shard.get());
+    writer.u16(location.shard.get());
     writer.raw(&[0; MAC_BYTES]);
-    writer.raw(&place.pool.0);
-    writer.u32(place.segment.get());
-    writer.u32(place.row.get());
-    writer.u64(place.incarnation.get());
-    writer.u64(place.sequence.get());
-    writer.u64(place.durable.get());
+    writer.raw(&location.pool.0);
+    writer.u32(location.segment.get());
+    writer.u32(location.row.get());
+    writer.u64(location.incarnation.get());
+    writer.u64(location.sequence.get());
+    writer.u64(location.durable.get());
     writer.u32(u32::try_from(items.len()).unwrap_or(u32::MAX));
     writer.u32(u32::try_from(crcs.len()).unwrap_or(u32::MAX));
     writer.u32(u32::try_from(size.used).unwrap_or(u32::MAX));
@@ -152,8 +152,8 @@ fn write_header(
     }
     debug_assert_eq!(writer.len(), size.used);
     let mac = key.mac(&[&bytes]);
-    if let Some(place) = bytes.get_mut(MAC_AT..MAC_AT + MAC_BYTES) {
-        place.copy_from_slice(&mac);
+    if let Some(field) = bytes.get_mut(MAC_AT..MAC_AT + MAC_BYTES) {
+        field.copy_from_slice(&mac);
     }
     let (front, rest) = out.split_at_mut(size.used);
     front.copy_from_slice(&bytes);
@@ -169,7 +169,7 @@ impl UnverifiedHeader {
     /// Looks at a block that may start a record.
     ///
     /// # Errors
-    /// [`FormatError::NotOurs`] or [`FormatError::Version`]; a header length that no writer stores is `Invalid`.
+    /// [`FormatError::BadMagic`] or [`FormatError::Version`]; a header length that no writer stores is `Invalid`.
     pub fn parse(first_block: &[u8]) -> Result<Self, FormatError> {
         let mut input = Reader::of(first_block, MAGIC)?;
         let blocks = input.u8()?;
@@ -193,7 +193,7 @@ impl UnverifiedHeader {
         &self,
         header: &'a [u8],
         key: &PoolKey,
-    ) -> Result<AuthenticHeader<'a>, FormatError> {
+    ) -> Result<AuthenticatedHeader<'a>, FormatError> {
         let mut input = Reader::new(header);
         input.raw(10)?;
         let shard = ShardIndex::new(input.u16()?);
@@ -217,11 +217,11 @@ impl UnverifiedHeader {
         if header.iter().skip(used).any(|byte| *byte != 0) {
             return Err(FormatError::Checksum);
         }
-        let place = RecordPlace { pool, shard, segment, incarnation, row, sequence, durable };
-        Ok(AuthenticHeader { place, header_blocks: self.blocks, items, payload, bytes })
+        let location = RecordLocation { pool, shard, segment, incarnation, row, sequence, durable };
+        Ok(AuthenticatedHeader { location, header_blocks: self.blocks, items, payload, bytes })
     }
 
-    /// [`UnverifiedHeader::authenticate`], then [`AuthenticHeader::decode`].
+    /// [`UnverifiedHeader::authenticate`], then [`AuthenticatedHeader::decode`].
     ///
     /// # Errors
     /// Those of both.
@@ -231,8 +231,8 @@ impl UnverifiedHeader {
 }
 
 /// A header whose MAC verified: a writer of this pool stored it. Its items are not decoded yet.
-pub struct AuthenticHeader<'a> {
-    place: RecordPlace,
+pub struct AuthenticatedHeader<'a> {
+    location: RecordLocation,
     header_blocks: u8,
     items: usize,
     payload: usize,
@@ -240,10 +240,10 @@ pub struct AuthenticHeader<'a> {
     bytes: &'a [u8],
 }
 
-impl AuthenticHeader<'_> {
+impl AuthenticatedHeader<'_> {
     /// Where and when the record was written.
-    pub fn place(&self) -> &RecordPlace {
-        &self.place
+    pub fn location(&self) -> &RecordLocation {
+        &self.location
     }
 
     /// Decodes the items.
@@ -252,16 +252,16 @@ impl AuthenticHeader<'_> {
     /// [`FormatError::Invalid`] or [`FormatError::Truncated`] for contents that this release never writes. The header is
     /// authentic, so this is a bug of the writer, never the end of a log.
     pub fn decode(&self) -> Result<Header, FormatError> {
-        let Self { place, header_blocks: blocks, items, payload, bytes } = *self;
+        let Self { location, header_blocks: blocks, items, payload, bytes } = *self;
         check_counts(items, payload)?;
         let mut input = Reader::new(bytes);
         input.raw(FIXED)?;
         let items = (0..items).map(|_| Item::decode(&mut input)).collect::<Result<Vec<_>, _>>()?;
         let crcs = (0..payload).map(|_| input.u32()).collect::<Result<Vec<_>, _>>()?;
-        if check_header(&place, &items, crcs.len())? != (HeaderSize { blocks, used: bytes.len() }) {
+        if check_header(&location, &items, crcs.len())? != (HeaderSize { blocks, used: bytes.len() }) {
             return Err(FormatError::Invalid("header length"));
         }
-        Ok(Header { place, header_blocks: blocks, items, crcs })
+        Ok(Header { location, header_blocks: blocks, items, crcs })
     }
 }
 

@@ -9,8 +9,8 @@ use crate::{Address, Column, LayerBlock, LayerId, UnmapMode};
 
 pub(crate) const KEY: PoolKey = PoolKey(*b"0123456789abcdef");
 
-pub(crate) fn place() -> RecordPlace {
-    RecordPlace {
+pub(crate) fn location() -> RecordLocation {
+    RecordLocation {
         pool: PoolId(*b"pool pool pool p"),
         shard: ShardIndex::new(3),
         segment: SegmentId::new(7),
@@ -51,12 +51,12 @@ fn item() -> impl Strategy<Value = Item> {
 
 /// A record with these items and so many CRCs, and its header as bytes, whether it may be stored or
 /// not.
-fn written(place: &RecordPlace, items: &[Item], payload: usize) -> (Header, Vec<u8>) {
+fn written(location: &RecordLocation, items: &[Item], payload: usize) -> (Header, Vec<u8>) {
     let crcs: Vec<u32> = (0..payload as u32).map(|index| index.wrapping_mul(0x9E37_79B9)).collect();
     let size = HeaderSize::of(items, crcs.len());
     let mut bytes = vec![0xFF; usize::from(size.blocks) * BLOCK];
-    write_header(place, size, items, &crcs, &KEY, &mut bytes);
-    (Header { place: *place, header_blocks: size.blocks, items: items.to_vec(), crcs }, bytes)
+    write_header(location, size, items, &crcs, &KEY, &mut bytes);
+    (Header { location: *location, header_blocks: size.blocks, items: items.to_vec(), crcs }, bytes)
 }
 
 fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
@@ -66,11 +66,11 @@ fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
 /// Asserts that encoder and decoder agree over a record with these items and so many CRCs, and that
 /// this is their answer.
 #[track_caller]
-pub(crate) fn assert_record(accepted: bool, place: &RecordPlace, items: &[Item], payload: usize) {
-    let (header, bytes) = written(place, items, payload);
+pub(crate) fn assert_record(accepted: bool, location: &RecordLocation, items: &[Item], payload: usize) {
+    let (header, bytes) = written(location, items, payload);
     let encode = || {
         let mut out = vec![0xFF; bytes.len()];
-        Header::encode(place, items, &header.crcs, &KEY, &mut out);
+        Header::encode(location, items, &header.crcs, &KEY, &mut out);
         out
     };
     assert_both(accepted, &header, &bytes, encode, decode);
@@ -78,9 +78,9 @@ pub(crate) fn assert_record(accepted: bool, place: &RecordPlace, items: &[Item],
 
 /// Asserts that the encoder, by what it checks, and the decoder agree over a record, whatever their
 /// answer is.
-pub(crate) fn assert_agree(place: &RecordPlace, items: &[Item], payload: usize) {
-    let (header, bytes) = written(place, items, payload);
-    match (check_header(place, items, payload), decode(&bytes)) {
+pub(crate) fn assert_agree(location: &RecordLocation, items: &[Item], payload: usize) {
+    let (header, bytes) = written(location, items, payload);
+    match (check_header(location, items, payload), decode(&bytes)) {
         (Ok(_), Ok(decoded)) => assert_eq!(decoded, header),
         (Err(_), Err(_)) => {}
         (checked, decoded) => panic!("the encoder says {checked:?}, the decoder {decoded:?}"),
@@ -90,7 +90,7 @@ pub(crate) fn assert_agree(place: &RecordPlace, items: &[Item], payload: usize) 
 fn encode(items: &[Item], crcs: &[u32]) -> Vec<u8> {
     let items_bytes = items.iter().map(Item::encoded_bytes).sum();
     let mut out = vec![0xFF; header_blocks_for(items_bytes, crcs.len()) * BLOCK];
-    Header::encode(&place(), items, crcs, &KEY, &mut out);
+    Header::encode(&location(), items, crcs, &KEY, &mut out);
     out
 }
 
@@ -103,7 +103,7 @@ proptest! {
         let unverified = UnverifiedHeader::parse(&bytes).unwrap();
         prop_assert_eq!(usize::from(unverified.blocks()) * BLOCK, bytes.len());
         let header = unverified.verify(&bytes, &KEY).unwrap();
-        prop_assert_eq!(header.place, place());
+        prop_assert_eq!(header.location, location());
         prop_assert_eq!(header.items, items);
         prop_assert_eq!(header.crcs, crcs);
     }
@@ -161,25 +161,25 @@ fn records_are_as_large_as_they_may_be_and_no_larger() {
         from: Address::new(SegmentId::new(1), Column::new(0), Row::new(0)),
     };
     let (items, payload) = (RECORD_ITEMS_MAX, RECORD_PAYLOAD_MAX);
-    assert_record(true, &place(), &vec![table; items], items);
-    assert_record(false, &place(), &vec![table; items + 1], items + 1);
-    assert_record(true, &place(), &vec![dropped; items], 0);
-    assert_record(false, &place(), &vec![dropped; items + 1], 0);
+    assert_record(true, &location(), &vec![table; items], items);
+    assert_record(false, &location(), &vec![table; items + 1], items + 1);
+    assert_record(true, &location(), &vec![dropped; items], 0);
+    assert_record(false, &location(), &vec![dropped; items + 1], 0);
     // The largest header there can be.
-    assert_record(true, &place(), &vec![moved; items], items);
+    assert_record(true, &location(), &vec![moved; items], items);
     assert_eq!(usize::from(HeaderSize::of(&vec![moved; items], items).blocks), HEADER_BLOCKS_MAX);
     let write = |count| Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count };
-    assert_record(true, &place(), &[write(payload as u16)], payload);
-    assert_record(false, &place(), &[write(payload as u16 + 1)], payload + 1);
-    assert_record(false, &place(), &[write(2)], 1);
-    assert_record(false, &place(), &[write(2)], 3);
+    assert_record(true, &location(), &[write(payload as u16)], payload);
+    assert_record(false, &location(), &[write(payload as u16 + 1)], payload + 1);
+    assert_record(false, &location(), &[write(2)], 1);
+    assert_record(false, &location(), &[write(2)], 3);
 }
 
 #[test]
 fn sequences_count_from_1() {
-    let place = |sequence| RecordPlace { sequence: Sequence::new(sequence), ..place() };
-    assert_record(true, &place(1), &[], 0);
-    assert_record(false, &place(0), &[], 0);
+    let location = |sequence| RecordLocation { sequence: Sequence::new(sequence), ..location() };
+    assert_record(true, &location(1), &[], 0);
+    assert_record(false, &location(0), &[], 0);
 }
 
 /// A header whose `used` field was changed, under a MAC that verifies.
@@ -220,7 +220,7 @@ fn header_blocks_are_1_to_8() {
 #[test]
 fn a_record_has_header_and_payload_blocks() {
     let write = Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count: 1000 };
-    let (header, _) = written(&place(), &[write], 1000);
+    let (header, _) = written(&location(), &[write], 1000);
     assert_eq!((header.header_blocks, header.payload_blocks(), header.blocks()), (2, 1000, 1002));
     // 96 bytes in front, 4 for each block.
     for (items, payload, blocks) in [(0, 0, 1), (0, 1000, 1), (0, 1001, 2), (4000, 0, 1), (4001, 0, 2)] {

@@ -35,7 +35,7 @@ pub struct ShardRecord {
 
 /// One opening of the pool. Two drives that both went on alone show different openings after a common one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lineage {
+pub struct PoolOpening {
     /// Number of the opening, from 1.
     pub epoch: u64,
     /// Random number of the opening.
@@ -46,7 +46,7 @@ pub struct Lineage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateStamp {
     /// The opening; epoch 0 for no state.
-    pub opening: Lineage,
+    pub opening: PoolOpening,
     /// Version of the superblock within the opening.
     pub generation: Generation,
 }
@@ -69,7 +69,7 @@ impl StateStamp {
     }
 
     pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let opening = Lineage { epoch: input.u64()?, nonce: input.u64()? };
+        let opening = PoolOpening { epoch: input.u64()?, nonce: input.u64()? };
         Ok(Self { opening, generation: Generation::new(input.u64()?) })
     }
 }
@@ -86,7 +86,7 @@ pub struct Superblock {
     /// Seconds since 1970 when it was created.
     pub created: u64,
     /// Openings so far, newest last; at least one.
-    pub lineage: Vec<Lineage>,
+    pub lineage: Vec<PoolOpening>,
     /// Version of this state within the newest opening.
     pub generation: Generation,
     /// Scheme of new segments.
@@ -118,11 +118,11 @@ impl UnverifiedSuperblock {
     /// Looks at the first bytes of a slot.
     ///
     /// # Errors
-    /// [`FormatError::NotOurs`] if there is no pool, [`FormatError::Version`] if another release wrote it.
+    /// [`FormatError::BadMagic`] if there is no pool, [`FormatError::Version`] if another release wrote it.
     pub fn parse(slot: &[u8]) -> Result<Self, FormatError> {
         let mut input = Reader::new(slot);
         if input.array::<8>()? != MAGIC {
-            return Err(FormatError::NotOurs);
+            return Err(FormatError::BadMagic);
         }
         let version = input.u32()?;
         if version != FORMAT_VERSION {
@@ -195,7 +195,7 @@ impl Superblock {
     }
 
     /// The newest opening.
-    pub fn epoch(&self) -> Lineage {
+    pub fn epoch(&self) -> PoolOpening {
         self.lineage.last().copied().unwrap_or_default()
     }
 
@@ -268,7 +268,7 @@ fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Sup
         return Err(FormatError::Invalid("lineage"));
     }
     let lineage = (0..openings)
-        .map(|_| Ok(Lineage { epoch: input.u64()?, nonce: input.u64()? }))
+        .map(|_| Ok(PoolOpening { epoch: input.u64()?, nonce: input.u64()? }))
         .collect::<Result<Vec<_>, FormatError>>()?;
     let generation = Generation::new(input.u64()?);
     let (data, parity) = (input.u8()?, input.u8()?);

@@ -11,7 +11,7 @@ pub(crate) fn sample() -> Superblock {
         state: if index == 2 { DriveState::Failed } else { DriveState::Online },
         since: Generation::new(u64::from(index)),
         confirmed: StateStamp {
-            opening: Lineage { epoch: 2, nonce: 5 },
+            opening: PoolOpening { epoch: 2, nonce: 5 },
             generation: Generation::new(u64::from(index)),
         },
         left_at: StateStamp::default(),
@@ -36,7 +36,7 @@ pub(crate) fn sample() -> Superblock {
         key: PoolKey([2; 16]),
         name: "fast".into(),
         created: 1_700_000_000,
-        lineage: vec![Lineage { epoch: 1, nonce: 4 }, Lineage { epoch: 2, nonce: 5 }],
+        lineage: vec![PoolOpening { epoch: 1, nonce: 4 }, PoolOpening { epoch: 2, nonce: 5 }],
         generation: Generation::new(7),
         scheme: Scheme::new(4, 1).unwrap(),
         table_width: 5,
@@ -107,12 +107,12 @@ fn order_and_descent() {
     newer.generation = Generation::new(8);
     assert!(newer.is_at_least(&old) && !old.is_at_least(&newer));
     let mut reopened = newer.clone();
-    reopened.lineage.push(Lineage { epoch: 3, nonce: 77 });
+    reopened.lineage.push(PoolOpening { epoch: 3, nonce: 77 });
     reopened.generation = Generation::new(1);
     let drive = old.drives[0].id;
     assert!(reopened.is_at_least(&newer) && reopened.accounts_for(&old, drive));
     let mut elsewhere = newer;
-    elsewhere.lineage.push(Lineage { epoch: 3, nonce: 78 });
+    elsewhere.lineage.push(PoolOpening { epoch: 3, nonce: 78 });
     assert!(!reopened.accounts_for(&elsewhere, drive) && !elsewhere.accounts_for(&reopened, drive));
     assert!(old.stamp().is_before(&reopened.stamp()) && !reopened.stamp().is_before(&old.stamp()));
 }
@@ -125,11 +125,11 @@ fn a_fork_is_told_from_an_old_state_however_many_openings_later() {
     let mut newer = old.clone();
     newer.drives[0].left_at = old.stamp();
     newer.drives[0].confirmed.opening = old.lineage[0];
-    newer.lineage = (100..108).map(|epoch| Lineage { epoch, nonce: epoch }).collect();
+    newer.lineage = (100..108).map(|epoch| PoolOpening { epoch, nonce: epoch }).collect();
     assert!(newer.accounts_for(&old, drive));
     assert!(!newer.accounts_for(&old, old.drives[1].id) || newer.drives[1].confirmed.opening == old.epoch());
     let mut fork = old.clone();
-    fork.lineage.push(Lineage { epoch: 3, nonce: 78 });
+    fork.lineage.push(PoolOpening { epoch: 3, nonce: 78 });
     assert!(!newer.accounts_for(&fork, drive));
     old.lineage.pop();
     assert!(newer.accounts_for(&old, drive), "the state before the last one that it may hold");

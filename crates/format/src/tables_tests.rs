@@ -201,7 +201,7 @@ proptest! {
         prop_assert_eq!((address.segment().get(), address.column().get(), address.row().get()), (segment, column, row));
         let entry = MapEntry::block(address, crc);
         prop_assert_eq!(MapEntry::from_bytes(entry.to_bytes()), Some(entry));
-        prop_assert_eq!(entry.slot(), crate::Slot::Block { address, crc });
+        prop_assert_eq!(entry.mapping(), crate::Mapping::Block { address, crc });
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl VolumeRecord {
     const THICK: u16 = 1;
 
     /// True if room is kept for it.
-    pub fn keeps_room(&self) -> bool {
+    pub fn reserves_space(&self) -> bool {
         self.thick && self.state == VolumeState::Ready && self.kind == VolumeKind::Volume
     }
 

@@ -133,7 +133,7 @@ fn room_is_kept_for_thick_volumes_in_use() {
         (VolumeKind::Snapshot, VolumeState::Ready, true, false),
     ] {
         let record = VolumeRecord { kind, state, thick, ..record(4096, VolumeSpread::default()) };
-        assert_eq!(record.keeps_room(), keeps, "{record:?}");
+        assert_eq!(record.reserves_space(), keeps, "{record:?}");
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
 
     fn behind(mut self, magic: u32) -> Result<Self, FormatError> {
         if self.u32()? != magic {
-            return Err(FormatError::NotOurs);
+            return Err(FormatError::BadMagic);
         }
         match self.u32()? {
             FORMAT_VERSION => Ok(self),

@@ -117,7 +117,7 @@ impl Control {
                 errors.unreadable,
                 errors.wrong
             );
-            self.events.say_much_of(drive, EventKind::DriveErrs, amount, &text);
+            self.events.say_much_of(drive, EventKind::DriveReadErrors, amount, &text);
         }
     }
 

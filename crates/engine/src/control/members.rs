@@ -182,9 +182,9 @@ impl Control {
         let becomes = {
             let mut state = self.state.borrow_mut();
             let becomes = match (state.superblock.drive(drive).map(|record| record.state), leaves) {
-                (Some(DriveState::Online), true) => DriveState::Leaving,
-                (Some(DriveState::Leaving), false) => DriveState::Online,
-                (Some(DriveState::Online | DriveState::Leaving), _) => return Ok(()),
+                (Some(DriveState::Online), true) => DriveState::Draining,
+                (Some(DriveState::Draining), false) => DriveState::Online,
+                (Some(DriveState::Online | DriveState::Draining), _) => return Ok(()),
                 (Some(DriveState::Returning), _) => {
                     let message =
                         format!("drive {drive} has come back, and what it missed is being completed");
@@ -231,7 +231,7 @@ impl Control {
             let leaving = self.leaving();
             shard.call(move |shard| async move { shard.set_leaving(&leaving) }).await?;
         }
-        let kind = if leaves { EventKind::DriveLeaving } else { EventKind::DriveKept };
+        let kind = if leaves { EventKind::DriveDraining } else { EventKind::DriveDrainCancelled };
         self.events.say_of(drive, kind, &self.path_of(drive));
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Control {
         let mut superblock = state.superblock.clone();
         superblock.drives.get_mut(drive.index()).into_iter().for_each(|record| record.state = becomes);
         let reserve = self.reserve.get().grown(&superblock);
-        if becomes != DriveState::Leaving {
+        if becomes != DriveState::Draining {
             return Some(reserve);
         }
         let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
@@ -262,7 +262,7 @@ impl Control {
     pub(super) fn leaving(&self) -> Vec<DriveIndex> {
         let state = self.state.borrow();
         let numbered = (0..).map(DriveIndex::new).zip(&state.superblock.drives);
-        numbered.filter(|(_, record)| record.state == DriveState::Leaving).map(|(index, _)| index).collect()
+        numbered.filter(|(_, record)| record.state == DriveState::Draining).map(|(index, _)| index).collect()
     }
 
     /// Drives join and leave one at a time, and not while the pool is being closed.

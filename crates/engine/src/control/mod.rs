@@ -330,10 +330,14 @@ pub(crate) fn keep_leaving(
     }
     let numbered = (0..).map(DriveIndex::new).zip(&mut superblock.drives);
     let mut kept = Vec::new();
-    for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Leaving) {
+    for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Draining) {
         (record.state, record.since) = (DriveState::Online, since);
         tracing::warn!(drive = %index, "a drive that was to be emptied stays: another one is lost");
-        events.say_of(index, EventKind::DriveKept, &format!("{}: another drive is lost", record.path));
+        events.say_of(
+            index,
+            EventKind::DriveDrainCancelled,
+            &format!("{}: another drive is lost", record.path),
+        );
         kept.push(index);
     }
     kept

@@ -166,7 +166,7 @@ impl Control {
                     ?drives,
                     "what they missed is there: these drives are as good as the others again"
                 );
-                say(&before.returning, EventKind::DriveWhole);
+                say(&before.returning, EventKind::DriveResynced);
             }
             if removes {
                 let reserve = self.reserve.get().grown(&self.state.borrow().superblock);
@@ -198,7 +198,7 @@ impl Control {
             numbered().filter(|(_, record)| wanted(record.state)).map(|(index, _)| index).collect()
         };
         Undecided {
-            parting: those(|state| state.is_lost() || state == DriveState::Leaving),
+            parting: those(|state| state.is_lost() || state == DriveState::Draining),
             returning: those(|state| state == DriveState::Returning),
         }
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use codec::Code;
 use format::limits::BLOCK;
-use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, SegmentId};
+use format::{Column, DriveIndex, Item, RecordLocation, Scheme, SegmentClass, SegmentId};
 use reactor::IoResult;
 use smallvec::SmallVec;
 
@@ -240,7 +240,7 @@ impl Log {
             segments.append(segment, layout.rows);
             segments.record(segment).incarnation
         };
-        let place = RecordPlace {
+        let place = RecordLocation {
             pool: self.identity.pool,
             shard: self.identity.shard,
             segment,
@@ -275,7 +275,7 @@ impl Log {
 
     /// Writes a record where it lies, if all columns are memory of this process: only its first rows are staged, nobody has to wait, and
     /// what was written is waited for once. False, and nothing is written, if they are not.
-    fn write_in_place(&self, place: &RecordPlace, scheme: Scheme, stage: &mut Stage<'_>) -> bool {
+    fn write_in_place(&self, place: &RecordLocation, scheme: Scheme, stage: &mut Stage<'_>) -> bool {
         let (held, rows) = (stage.held(), stage.rows());
         let segments = self.rows.segments.borrow();
         let cells = (0..scheme.width())
@@ -297,7 +297,7 @@ impl Log {
     }
 
     /// Starts one write for each column that is on a drive in use.
-    fn start_writes(&self, place: &RecordPlace, scheme: Scheme, rows: &Rows) -> Writes {
+    fn start_writes(&self, place: &RecordLocation, scheme: Scheme, rows: &Rows) -> Writes {
         let segments = self.rows.segments.borrow();
         let write = |column| {
             let cell = segments.cell_at(place.segment, Column::new(column), place.row)?;

@@ -3,7 +3,7 @@
 //! Always true: a block whose node or layer cannot be read has an unknown entry, never an absent one, so that nobody takes it for a
 //! hole. Used by the verifier and by salvage alone: a map in service has no unknown entry.
 
-use format::{LayerId, MapEntry, Slot};
+use format::{LayerId, MapEntry, Mapping};
 
 use super::walk::{Reached, slot_of_index, subtree_end};
 use super::{LEVEL_BITS, Layer, Load, Map, NodeRef, height_for, index_at};
@@ -73,7 +73,7 @@ impl Map {
             Reached::Node(_) => Ok(Stretch::Leaf),
             Reached::Unread(load) => Err(load),
             Reached::Nothing { level, entry } => {
-                assert!(!matches!(entry.slot(), Slot::Block { .. }), "M4: a stretch without a node");
+                assert!(!matches!(entry.mapping(), Mapping::Block { .. }), "M4: a stretch without a node");
                 Ok(Stretch::Same { until: subtree_end(block, level), entry })
             }
         }

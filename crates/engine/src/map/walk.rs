@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use format::{Address, LayerId, MapEntry, NODE_ENTRIES, Slot};
+use format::{Address, LayerId, MapEntry, Mapping, NODE_ENTRIES};
 use reactor::WaitList;
 use smallvec::SmallVec;
 
@@ -253,8 +253,8 @@ impl Map {
             return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
         }
         let Some(mut at) = tree.root else {
-            return match tree.root_entry.slot() {
-                Slot::Block { .. } => Reached::Unread(Load { layer, level, index: 0 }),
+            return match tree.root_entry.mapping() {
+                Mapping::Block { .. } => Reached::Unread(Load { layer, level, index: 0 }),
                 _ => Reached::Nothing { level: level + 1, entry: tree.root_entry },
             };
         };

@@ -7,8 +7,8 @@ use format::limits::{
     ZONE_MAX, ZONE_MIN,
 };
 use format::{
-    DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId,
-    PoolKey, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock, pool_zones_max,
+    DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, PoolId, PoolKey,
+    PoolOpening, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock, pool_zones_max,
 };
 use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
@@ -205,7 +205,7 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
         key: PoolKey(as_id(key)),
         name: options.name.clone(),
         created: options.now,
-        lineage: vec![Lineage { epoch: 1, nonce: u64::from_le_bytes(first_eight(key)) }],
+        lineage: vec![PoolOpening { epoch: 1, nonce: u64::from_le_bytes(first_eight(key)) }],
         generation: Generation::new(1),
         scheme: options.scheme,
         table_width: geometry.table_width,

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
-use format::{DriveIndex, DriveState, EventKind, Generation, Lineage, ShardIndex, Superblock};
+use format::{DriveIndex, DriveState, EventKind, Generation, PoolOpening, ShardIndex, Superblock};
 use reactor::{Home, Reactor, Remote};
 
 use super::catalogue::Catalogue;
@@ -389,7 +389,7 @@ async fn open_parts(
     let scrub = Scrub::beside(&repair);
     let shared = Shared { space: space.clone(), repair: repair.clone(), scrub: scrub.clone() };
     let mut zones =
-        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.takes_segments())));
+        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.accepts_segments())));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
         let plan = plan_shard(&superblock, &sources, index, options.tuning, &shared);
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
@@ -498,7 +498,7 @@ fn begin_opening(
     let mut returned = Vec::new();
     let left_at = superblock.stamp();
     let epoch = superblock.epoch().epoch + 1;
-    superblock.lineage.push(Lineage { epoch, nonce });
+    superblock.lineage.push(PoolOpening { epoch, nonce });
     let excess = superblock.lineage.len().saturating_sub(LINEAGE_MAX);
     superblock.lineage.drain(..excess);
     superblock.generation = Generation::new(0);

@@ -49,7 +49,7 @@ pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
                     best = Some((superblock, id, slot));
                 }
             }
-            Ok(Err(FormatError::NotOurs)) => {}
+            Ok(Err(FormatError::BadMagic)) => {}
             Ok(Err(FormatError::Version { found })) => other = OnDrive::OtherVersion(found),
             Ok(Err(_)) => {
                 if !matches!(other, OnDrive::OtherVersion(_)) {
@@ -80,7 +80,7 @@ async fn read_slot(
     offset: u64,
 ) -> std::result::Result<std::result::Result<(Superblock, DriveId), FormatError>, IoError> {
     if drive.properties().size < 2 * SUPERBLOCK_SLOT {
-        return Ok(Err(FormatError::NotOurs));
+        return Ok(Err(FormatError::BadMagic));
     }
     let first = Buffer::new(BLOCK);
     drive.read(offset, &[first.span()]).await?;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{Address, Item, LayerBlock, LayerId, MapEntry, SegmentId, Slot};
+use format::{Address, Item, LayerBlock, LayerId, MapEntry, Mapping, SegmentId};
 use reactor::{Buffer, LocalReceiver, Reactor, Span, local_oneshot};
 use smallvec::SmallVec;
 
@@ -230,7 +230,7 @@ impl Shard {
     async fn live_of(&self, found: &Found, nodes: &mut Nodes) -> Result<Vec<Live>> {
         let mut all = Vec::new();
         let mut first = u32::from(found.header.header_blocks);
-        let segment = found.header.place.segment;
+        let segment = found.header.location.segment;
         for item in &found.header.items {
             let count = item.payload();
             let place = |index| {
@@ -310,7 +310,7 @@ impl Shard {
         for ((block, index), entry) in (block..).zip(first..).zip(&entries) {
             let (column, row) = layout.place(index);
             let here = Address::new(segment, column, row);
-            let Slot::Block { address, crc } = entry.slot() else { continue };
+            let Mapping::Block { address, crc } = entry.mapping() else { continue };
             if address != here {
                 continue;
             }
@@ -318,7 +318,8 @@ impl Shard {
                 Some(last)
                     if last.layer == layer
                         && last.block + last.crcs.len() as u64 == block
-                        && last.from.down(u32::try_from(last.crcs.len()).unwrap_or(u32::MAX)) == here
+                        && last.from.plus_rows(u32::try_from(last.crcs.len()).unwrap_or(u32::MAX))
+                            == here
                         && last.crcs.len() < self.run_blocks() =>
                 {
                     last.crcs.push(crc);

@@ -6,7 +6,8 @@
 use codec::{ColumnSet, crc32c};
 use format::limits::{BLOCK, HEADER_BLOCKS_MAX};
 use format::{
-    Address, Column, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, Sequence, UnverifiedHeader,
+    Address, Column, Header, RecordLocation, Row, Scheme, SegmentId, SegmentRecord, Sequence,
+    UnverifiedHeader,
 };
 use reactor::Buffer;
 
@@ -192,12 +193,12 @@ impl<'a> HeaderReader<'a> {
             return None;
         }
         let header = unverified.authenticate(block, &self.identity.key).ok()?;
-        self.belongs(header.place(), row).then_some(header.place().durable)
+        self.belongs(header.location(), row).then_some(header.location().durable)
     }
 
     /// An authentic header's items; nothing if it belongs elsewhere.
-    fn decode(&self, header: &format::AuthenticHeader<'_>, row: Row) -> Result<Option<Header>> {
-        if !self.belongs(header.place(), row) {
+    fn decode(&self, header: &format::AuthenticatedHeader<'_>, row: Row) -> Result<Option<Header>> {
+        if !self.belongs(header.location(), row) {
             return Ok(None);
         }
         header.decode().map(Some).map_err(|error| {
@@ -205,7 +206,7 @@ impl<'a> HeaderReader<'a> {
                 "shard {}: the header of record {} is authentic, and its contents are invalid: this is a bug of the release \
                  that wrote it, and the records from there on are not read",
                 self.identity.shard,
-                header.place().sequence
+                header.location().sequence
             );
             let address = Some(Address::new(self.id, Column::new(0), row));
             Error::corrupt(message, Place { address, ..Place::default() }, Some(error))
@@ -306,7 +307,7 @@ impl<'a> HeaderReader<'a> {
         Ok(self.decode(&header, row)?.map(|header| (header, block_crcs(&bytes))))
     }
 
-    fn belongs(&self, place: &RecordPlace, row: Row) -> bool {
+    fn belongs(&self, place: &RecordLocation, row: Row) -> bool {
         place.pool == self.identity.pool
             && place.shard == self.identity.shard
             && place.segment == self.id

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{Item, LayerBlock, LayerId, MapEntry, Slot};
+use format::{Item, LayerBlock, LayerId, MapEntry, Mapping};
 use reactor::{Buffer, Notify};
 use smallvec::SmallVec;
 
@@ -67,7 +67,7 @@ impl Shard {
         if found != entry {
             return Ok(());
         }
-        let Slot::Block { address: from, crc } = entry.slot() else { return Ok(()) };
+        let Mapping::Block { address: from, crc } = entry.mapping() else { return Ok(()) };
         let data = Buffer::new(BLOCK);
         let read = {
             let _pin = self.rows.pin(from.segment());

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{
-    Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, MapEntry, Row, SegmentId, Slot,
+    Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, MapEntry, Mapping, Row, SegmentId,
     decode_lost, encode_lost,
 };
 use reactor::{Buffer, Notify};
@@ -77,7 +77,7 @@ pub(super) fn written_in_row(found: &Found, row: Row, is_right: impl Fn(u8) -> b
                 Item::Table { .. } => Content::Table,
                 Item::Unmap { .. } | Item::DropLayer { .. } | Item::Merge { .. } => return None,
             };
-            let address = Address::new(found.header.place.segment, format::Column::new(column), row);
+            let address = Address::new(found.header.location.segment, format::Column::new(column), row);
             return Some(Written { content, address });
         }
         None
@@ -247,7 +247,7 @@ impl Shard {
 
     async fn can_be_read(&self, layer: LayerId, block: u64) -> bool {
         let Ok(entry) = self.walk(|map| map.lookup_one(layer, block)).await else { return false };
-        let Slot::Block { address, crc } = entry.slot() else { return true };
+        let Mapping::Block { address, crc } = entry.mapping() else { return true };
         let buffer = Buffer::new(BLOCK);
         let _pin = self.rows.pin(address.segment());
         self.rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.is_ok()
@@ -260,7 +260,7 @@ impl Shard {
             next = at + 1;
             let buffer = Buffer::new(BLOCK);
             let Ok(entry) = self.walk(|map| map.lookup_one(LayerId::LOST, at)).await else { continue };
-            let Slot::Block { address, crc } = entry.slot() else { continue };
+            let Mapping::Block { address, crc } = entry.mapping() else { continue };
             let read = {
                 let _pin = self.rows.pin(address.segment());
                 self.rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await

@@ -48,7 +48,7 @@ pub(crate) use verify::{LostCells, verify_shard};
 
 use crate::control::ControlLink;
 use crate::error::{Error, Result};
-use crate::fair::{Gate, Turn};
+use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
@@ -87,8 +87,8 @@ pub(crate) struct Shard {
     checkpoints_refused: Cell<u64>,
     checkpointed: WaitList,
     /// Reads of volumes, and their writes, when several want to.
-    reads: Rc<Gate>,
-    writes: Rc<Gate>,
+    reads: Rc<FairScheduler>,
+    writes: Rc<FairScheduler>,
     tops: volumes::Tops,
     /// Nodes are not pinned any more.
     unpinned: WaitList,
@@ -139,22 +139,22 @@ impl Shard {
         self.link.publish(self.log.shard_record()).await
     }
 
-    /// Waits until a volume may read, where others want to as well.
-    async fn turn_to_read(&self, volume: VolumeId, blocks: usize) -> Turn {
-        self.writes.notice(volume);
-        match self.reads.enter(volume, blocks) {
-            Some(turn) => turn,
+    /// Waits until the fair scheduler admits a read of `volume`.
+    async fn permit_to_read(&self, volume: VolumeId, blocks: usize) -> Permit {
+        self.writes.note_active(volume);
+        match self.reads.try_acquire(volume, blocks) {
+            Some(permit) => permit,
             // On the heap, as it is rare.
-            None => Box::pin(self.reads.wait(volume, blocks)).await,
+            None => Box::pin(self.reads.acquire(volume, blocks)).await,
         }
     }
 
-    /// Waits until a volume may write.
-    async fn turn_to_write(&self, volume: VolumeId, blocks: usize) -> Turn {
-        self.reads.notice(volume);
-        match self.writes.enter(volume, blocks) {
-            Some(turn) => turn,
-            None => Box::pin(self.writes.wait(volume, blocks)).await,
+    /// Waits until the fair scheduler admits a write of `volume`.
+    async fn permit_to_write(&self, volume: VolumeId, blocks: usize) -> Permit {
+        self.reads.note_active(volume);
+        match self.writes.try_acquire(volume, blocks) {
+            Some(permit) => permit,
+            None => Box::pin(self.writes.acquire(volume, blocks)).await,
         }
     }
 

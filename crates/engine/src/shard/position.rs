@@ -36,8 +36,8 @@ pub(super) async fn drives_behind(
 ) -> BTreeSet<DriveIndex> {
     let mut tallies: BTreeMap<DriveIndex, Tally> = BTreeMap::new();
     for (id, ..) in &shard.recent {
-        let in_segment = found.iter().rev().filter(|record| record.header.place.segment == *id);
-        let newest = in_segment.filter(|record| record.header.place.sequence <= durable).take(RECORDS);
+        let in_segment = found.iter().rev().filter(|record| record.header.location.segment == *id);
+        let newest = in_segment.filter(|record| record.header.location.sequence <= durable).take(RECORDS);
         for record in newest {
             tally(rows, record, &mut tallies).await;
         }
@@ -49,7 +49,7 @@ pub(super) async fn drives_behind(
 /// Counts the cells of a record, by their drives.
 async fn tally(rows: &Rows, record: &Found, tallies: &mut BTreeMap<DriveIndex, Tally>) {
     let width: Vec<u8> = (0..record.scheme.width()).collect();
-    let place = &record.header.place;
+    let place = &record.header.location;
     let mut span =
         RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
     rows.read_columns(&mut span, &width).await;

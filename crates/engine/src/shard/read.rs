@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{LayerBlock, LayerId, MapEntry, Slot, VolumeId};
+use format::{LayerBlock, LayerId, MapEntry, Mapping, VolumeId};
 use reactor::Span;
 use smallvec::SmallVec;
 
@@ -31,7 +31,7 @@ impl Shard {
     /// # Errors
     /// `Corrupt`, with the place, if a block cannot be had from its row; nothing is known of `into` then.
     pub(crate) async fn read(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
-        let _turn = self.turn_to_read(volume, into.len() / BLOCK).await;
+        let _permit = self.permit_to_read(volume, into.len() / BLOCK).await;
         let layer = self.layer_of(volume)?;
         self.read_layer(layer, block, into).await
     }
@@ -88,7 +88,7 @@ impl Shard {
     /// As [`Shard::read`].
     pub(crate) async fn read_block(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
         let _use = self.note_use();
-        let _turn = self.turn_to_read(volume, 1).await;
+        let _permit = self.permit_to_read(volume, 1).await;
         let layer = self.layer_of(volume)?;
         self.read_one(layer, block, into).await
     }
@@ -108,7 +108,7 @@ impl Shard {
                 }
             }
         };
-        let Slot::Block { address, crc } = entry.slot() else {
+        let Mapping::Block { address, crc } = entry.mapping() else {
             assert!(!entry.is_unknown(), "R1: a map in service knows each of its entries");
             into.zero();
             return Ok(());
@@ -197,7 +197,7 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
         match pieces.last_mut() {
             Some(last)
                 if last.at + last.run.count as usize == at
-                    && last.run.address.down(last.run.count) == address =>
+                    && last.run.address.plus_rows(last.run.count) == address =>
             {
                 last.run.count += 1;
             }
@@ -212,9 +212,9 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
 
 fn crcs_of(entries: &[MapEntry], piece: &Piece<'_>) -> SmallVec<[u32; 64]> {
     let run = entries.iter().skip(piece.at).take(piece.run.count as usize);
-    run.map(|entry| match entry.slot() {
-        Slot::Block { crc, .. } => crc,
-        Slot::Absent | Slot::Zero | Slot::Unknown => 0,
+    run.map(|entry| match entry.mapping() {
+        Mapping::Block { crc, .. } => crc,
+        Mapping::Absent | Mapping::Zero | Mapping::Unknown => 0,
     })
     .collect()
 }

@@ -14,7 +14,7 @@ use crate::rows::Rows;
 /// # Errors
 /// When a node of the map cannot be read.
 pub(super) async fn replay_record(ledger: &Ledger, rows: &Rows, record: &Found) -> Result<()> {
-    let place = &record.header.place;
+    let place = &record.header.location;
     let header_blocks = u32::from(record.header.header_blocks);
     let mut first = header_blocks;
     for item in &record.header.items {

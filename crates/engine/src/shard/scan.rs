@@ -46,8 +46,8 @@ pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecor
         let behind = scan_segment(rows, identity, *id, *from, record, &mut found).await?;
         durable = durable.max(behind);
     }
-    found.sort_by_key(|record| record.header.place.sequence);
-    let durable = found.iter().map(|record| record.header.place.durable).fold(durable, Ord::max);
+    found.sort_by_key(|record| record.header.location.sequence);
+    let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
     let behind = position::drives_behind(rows, &found, shard, durable).await;
     let mut records: Vec<Found> = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecor
     let mut failed = Vec::new();
     let mut older = 0;
     for record in found {
-        let sequence = record.header.place.sequence;
+        let sequence = record.header.location.sequence;
         if sequence <= shard.checkpointed {
             older += 1;
             continue;
@@ -91,7 +91,7 @@ pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecor
 pub(super) fn cut_segments(rows: &Rows, shard: &ShardRecord, records: &[Found], known: &[Address]) {
     let mut segments = rows.segments.borrow_mut();
     for (id, from, _) in &shard.recent {
-        let taken = records.iter().filter(|record| record.header.place.segment == *id);
+        let taken = records.iter().filter(|record| record.header.location.segment == *id);
         let known = known.iter().filter(|address| address.segment() == *id);
         let ends = taken.map(|record| record.layout.end()).chain(known.map(|address| address.row().plus(1)));
         let end = ends.max().unwrap_or(*from).max(*from);
@@ -138,7 +138,7 @@ pub(super) async fn complete(
     read_only: bool,
     failed: &mut Vec<DriveIndex>,
 ) -> Option<Vec<Address>> {
-    let place = &record.header.place;
+    let place = &record.header.location;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span =
         RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };

@@ -20,7 +20,7 @@ use super::{Shard, heal, locks, repair, scrub, volumes};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fair::Gate;
+use crate::fair::FairScheduler;
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogStart};
@@ -242,7 +242,7 @@ impl Candidate {
             anchor,
         };
         let log = Log::new(start, ledger.clone(), self.rows.clone(), link.clone());
-        let [reads, writes] = Gate::pair([READS_MIN, WRITES_MIN], plan.tuning.slowdown);
+        let [reads, writes] = FairScheduler::pair([READS_MIN, WRITES_MIN], plan.tuning.slowdown);
         let shard = Shard {
             identity: plan.identity,
             geometry: plan.geometry,
@@ -293,7 +293,7 @@ impl Shard {
     async fn replay(self: &Rc<Self>, record: &Found) -> Result<()> {
         replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
-            self.checkpoint(Some(record.header.place.sequence)).await?;
+            self.checkpoint(Some(record.header.location.sequence)).await?;
         }
         Ok(())
     }

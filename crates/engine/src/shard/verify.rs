@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use codec::crc32c;
 use format::limits::BLOCK;
-use format::{Address, Column, DriveIndex, LayerId, MapEntry, Row, SegmentId, Slot};
+use format::{Address, Column, DriveIndex, LayerId, MapEntry, Mapping, Row, SegmentId};
 use reactor::Buffer;
 
 use super::salvage::{Purpose, SalvageShard, rest_of_leaf};
@@ -147,7 +147,7 @@ async fn collect_layer(
 }
 
 fn own(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFindings) {
-    let Slot::Block { address, crc } = entry.slot() else { return };
+    let Mapping::Block { address, crc } = entry.mapping() else { return };
     if let Some((_, other)) = owners.insert(address, (crc, owner)) {
         let message = format!("S1: {address} belongs to {owner:?} and to {other:?}");
         found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));

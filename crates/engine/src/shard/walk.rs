@@ -1,7 +1,7 @@
 //! Walks over the map: a walk says which node it misses, that is read, and it is tried again.
 
 use format::limits::BLOCK;
-use format::{LayerId, MapEntry, Slot};
+use format::{LayerId, MapEntry, Mapping};
 use reactor::Buffer;
 
 use super::Shard;
@@ -139,7 +139,7 @@ pub(super) async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Resul
 
 /// Reads and verifies the block that an entry points to.
 pub(super) async fn read_entry(rows: &Rows, entry: MapEntry) -> Result<Buffer> {
-    let Slot::Block { address, crc } = entry.slot() else {
+    let Mapping::Block { address, crc } = entry.mapping() else {
         return Err(Error::corrupt("a pointer to nothing", Place::default(), None));
     };
     if !rows.segments.borrow().contains(address.segment()) {

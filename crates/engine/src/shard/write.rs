@@ -30,7 +30,7 @@ impl Shard {
     pub(crate) async fn write(&self, volume: VolumeId, block: u64, data: &Span) -> Result<()> {
         let _use = self.note_use();
         let count = (data.len() / BLOCK) as u64;
-        let _turn = self.turn_to_write(volume, data.len() / BLOCK).await;
+        let _permit = self.permit_to_write(volume, data.len() / BLOCK).await;
         let (layer, pins) = self.prepare(volume, block, count).await?;
         let request = write_request(layer, block, data, pins, self.trimmed(layer));
         if request.data.is_empty() {

@@ -4,9 +4,9 @@ use std::hash::Hasher;
 
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, FORMAT_VERSION, Generation, Incarnation,
-    Lineage, PoolId, PoolKey, Row, Scheme, ScrubRecord, ScrubTally, SegmentClass, SegmentColumn, SegmentId,
-    SegmentRecord, SegmentState, Sequence, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock,
-    ZoneIndex, decode_segments, encode_segments,
+    PoolId, PoolKey, PoolOpening, Row, Scheme, ScrubRecord, ScrubTally, SegmentClass, SegmentColumn,
+    SegmentId, SegmentRecord, SegmentState, Sequence, ShardRecord, StateStamp, Superblock,
+    UnverifiedSuperblock, ZoneIndex, decode_segments, encode_segments,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -61,8 +61,8 @@ fn superblock() -> Superblock {
         name: "fast".into(),
         created: 0x7172_7374_7576_7778,
         lineage: vec![
-            Lineage { epoch: 0x0102_0304_0506_0708, nonce: 0x1112_1314_1516_1718 },
-            Lineage { epoch: 0x2122_2324_2526_2728, nonce: 0x3132_3334_3536_3738 },
+            PoolOpening { epoch: 0x0102_0304_0506_0708, nonce: 0x1112_1314_1516_1718 },
+            PoolOpening { epoch: 0x2122_2324_2526_2728, nonce: 0x3132_3334_3536_3738 },
         ],
         generation: Generation::new(0x4142_4344_4546_4748),
         scheme: Scheme::new(5, 2).unwrap(),
@@ -85,7 +85,7 @@ fn superblock() -> Superblock {
 }
 
 fn stamp(seed: u64) -> StateStamp {
-    let opening = Lineage { epoch: seed, nonce: seed + 1 };
+    let opening = PoolOpening { epoch: seed, nonce: seed + 1 };
     StateStamp { opening, generation: Generation::new(seed + 2) }
 }
 
@@ -277,7 +277,7 @@ fn check_values(page: &Checked) {
             ("Missing", state(DriveState::Missing)),
             ("Failed", state(DriveState::Failed)),
             ("Removed", state(DriveState::Removed)),
-            ("Leaving", state(DriveState::Leaving)),
+            ("Draining", state(DriveState::Draining)),
             ("Returning", state(DriveState::Returning)),
         ],
     );

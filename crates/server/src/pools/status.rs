@@ -200,7 +200,7 @@ pub(crate) fn drive_state(state: Engine) -> DriveState {
         Engine::Missing => DriveState::Missing,
         Engine::Failed => DriveState::Failed,
         Engine::Removed => DriveState::Removed,
-        Engine::Leaving => DriveState::Leaving,
+        Engine::Draining => DriveState::Leaving,
         Engine::Returning => DriveState::Returning,
     }
 }

@@ -41,8 +41,8 @@ pub(in crate::shard) async fn examine_left(
         durable = durable.max(scanned.durable);
         missing.extend(scanned.lost);
     }
-    found.sort_by_key(|record| record.header.place.sequence);
-    let durable = found.iter().map(|record| record.header.place.durable).fold(durable, Ord::max);
+    found.sort_by_key(|record| record.header.location.sequence);
+    let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
     let behind = position::drives_behind(rows, &found, shard, durable).await;
     // All of a log that was closed in order had been promised: what is missing between its records is damage.
@@ -51,7 +51,7 @@ pub(in crate::shard) async fn examine_left(
     let mut last = shard.checkpointed;
     let mut older = 0;
     for record in found {
-        let sequence = record.header.place.sequence;
+        let sequence = record.header.location.sequence;
         if sequence <= last {
             older += usize::from(sequence <= shard.checkpointed);
             continue;
@@ -114,7 +114,7 @@ async fn scan(rows: &Rows, identity: &Identity, id: SegmentId, from: Row, record
 
 /// True if fewer columns of a record can be read, whatever they hold, than its scheme needs.
 async fn lacks_columns(rows: &Rows, record: &Found) -> bool {
-    let place = &record.header.place;
+    let place = &record.header.location;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span =
         RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };

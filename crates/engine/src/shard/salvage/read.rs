@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use format::limits::BLOCK;
-use format::{Address, Column, LayerBlock, MapEntry, Slot};
+use format::{Address, Column, LayerBlock, MapEntry, Mapping};
 use reactor::{Buffer, Span};
 
 use super::{Chain, Purpose, SalvageShard, Shown, rest_of_leaf};
@@ -94,17 +94,17 @@ impl SalvageShard {
             let run = run_of(shown.get(at..).unwrap_or(&[]));
             let target = into.slice(at * BLOCK..(at + run) * BLOCK);
             let place = block + at as u64;
-            match first.entry.slot() {
-                Slot::Absent | Slot::Zero => target.zero(),
-                Slot::Unknown => {
+            match first.entry.mapping() {
+                Mapping::Absent | Mapping::Zero => target.zero(),
+                Mapping::Unknown => {
                     target.zero();
                     note(lost, place, run as u64, self.why_unknown(chain, place));
                 }
-                Slot::Block { .. } if first.stale && !accept_stale => {
+                Mapping::Block { .. } if first.stale && !accept_stale => {
                     target.zero();
                     note(lost, place, run as u64, self.why_unknown(chain, place));
                 }
-                Slot::Block { address, .. } => {
+                Mapping::Block { address, .. } => {
                     let of = shown.get(at..at + run).unwrap_or(&[]);
                     self.read_run(chain, place, address, of, &target, lost).await;
                 }
@@ -130,7 +130,7 @@ impl SalvageShard {
         }
         for (at, (crc, shown)) in crcs.iter().zip(shown).enumerate() {
             let down = u32::try_from(at).unwrap_or(u32::MAX);
-            let one = Run { address: address.down(down), count: 1 };
+            let one = Run { address: address.plus_rows(down), count: 1 };
             let target = into.slice(at * BLOCK..(at + 1) * BLOCK);
             if let Err(error) = self.read_cells(one, &[*crc], &target).await {
                 target.zero();
@@ -194,11 +194,11 @@ impl SalvageShard {
         };
         let mut states: Vec<StateRun> = Vec::new();
         for (at, shown) in (block..).zip(shown) {
-            let state = match shown.entry.slot() {
-                Slot::Absent | Slot::Zero => BlockState::Hole,
-                Slot::Unknown => BlockState::Lost,
-                Slot::Block { address, .. } if is_lost(at, address) => BlockState::Lost,
-                Slot::Block { .. } => BlockState::Data,
+            let state = match shown.entry.mapping() {
+                Mapping::Absent | Mapping::Zero => BlockState::Hole,
+                Mapping::Unknown => BlockState::Lost,
+                Mapping::Block { address, .. } if is_lost(at, address) => BlockState::Lost,
+                Mapping::Block { .. } => BlockState::Data,
             };
             append(&mut states, state, shown.stale && state != BlockState::Lost);
         }
@@ -259,9 +259,9 @@ fn index(number: u64) -> usize {
 }
 
 fn crc_of(entry: MapEntry) -> u32 {
-    match entry.slot() {
-        Slot::Block { crc, .. } => crc,
-        Slot::Absent | Slot::Zero | Slot::Unknown => 0,
+    match entry.mapping() {
+        Mapping::Block { crc, .. } => crc,
+        Mapping::Absent | Mapping::Zero | Mapping::Unknown => 0,
     }
 }
 
@@ -270,7 +270,7 @@ fn run_of(shown: &[Shown]) -> usize {
     let Some(first) = shown.first() else { return 0 };
     let is_next = |(down, shown): &(u32, &Shown)| match (first.entry.address(), shown.entry.address()) {
         (Some(first_address), Some(address)) => {
-            address == first_address.down(*down) && shown.stale == first.stale
+            address == first_address.plus_rows(*down) && shown.stale == first.stale
         }
         (None, None) => shown.entry == first.entry,
         _ => false,

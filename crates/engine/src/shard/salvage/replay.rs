@@ -14,7 +14,7 @@ use crate::shard::headers::Found;
 impl SalvageShard {
     /// Applies a record to the map.
     pub(super) async fn replay(&self, record: &Found) {
-        let place = &record.header.place;
+        let place = &record.header.location;
         let header_blocks = u32::from(record.header.header_blocks);
         let mut first = header_blocks;
         for item in &record.header.items {
@@ -39,7 +39,7 @@ impl SalvageShard {
                 let leaves = self.pin_existing(layer, block.get(), count).await;
                 self.for_each(&leaves, block, payload, |index, entry| {
                     let crc = payload.crcs.get(index as usize).copied().unwrap_or(0);
-                    entry == MapEntry::block(from.down(index), crc)
+                    entry == MapEntry::block(from.plus_rows(index), crc)
                 });
                 self.ledger.unpin(&leaves);
             }

@@ -59,7 +59,7 @@ impl SalvageShard {
     }
 
     fn take(&self, record: &Found, unmapped: &mut Vec<(Sequence, LayerId, std::ops::Range<u64>)>) {
-        let place = &record.header.place;
+        let place = &record.header.location;
         let header_blocks = u32::from(record.header.header_blocks);
         let mut first = header_blocks;
         for item in &record.header.items {
