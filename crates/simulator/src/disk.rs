@@ -6,7 +6,7 @@
 //! some or none of its pages. A failed flush may have persisted its writes or lost them. The
 //! operations of a hung drive complete when it is released, late or with an error.
 
-mod opened;
+mod io;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +16,9 @@ use std::sync::Arc;
 use engine::DriveSource;
 use reactor::{Clock as _, IoError, IoErrorKind, Span};
 
-use self::opened::Source;
+use self::io::SimulatedDriveSource;
+use crate::events::EventQueue;
 use crate::random::Random;
-use crate::world::World;
 
 /// Bytes of a page, the unit in which a power cut decides about content.
 pub const PAGE: usize = 4096;
@@ -30,7 +30,7 @@ type Page = Box<[u8; PAGE]>;
 
 /// A write that is not durable yet.
 #[derive(Clone)]
-struct Unflushed {
+struct UnflushedWrite {
     /// Submission order.
     order: u64,
     bytes: Page,
@@ -39,7 +39,7 @@ struct Unflushed {
 }
 
 /// Completes an operation, with an error if the argument is true.
-type EndOfIo = Box<dyn FnOnce(bool)>;
+type CompletionFn = Box<dyn FnOnce(bool)>;
 
 /// Fault rates of a drive, apart from power cuts. Each rate is one fault in that many operations; 0
 /// means never.
@@ -77,7 +77,7 @@ pub struct DiskOptions {
 /// The drive's content, kept across crashes.
 struct State {
     durable: BTreeMap<u64, Page>,
-    cache: BTreeMap<u64, Vec<Unflushed>>,
+    cache: BTreeMap<u64, Vec<UnflushedWrite>>,
     unreadable: BTreeSet<u64>,
     /// Every operation fails.
     dead: bool,
@@ -85,7 +85,7 @@ struct State {
 
 /// A copy of the durable pages of a drive.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Image(BTreeMap<u64, Page>);
+pub struct DiskImage(BTreeMap<u64, Page>);
 
 /// A simulated drive.
 pub struct Disk {
@@ -97,26 +97,26 @@ pub struct Disk {
     /// Current size in bytes.
     size: Cell<u64>,
     /// Delay in nanoseconds after which newly submitted reads fail with `Gone`.
-    hang: Cell<Option<u64>>,
-    world: Rc<World>,
+    read_timeout: Cell<Option<u64>>,
+    events: Rc<EventQueue>,
     random: Random,
     order: Cell<u64>,
     /// Time at which all transfers submitted so far are complete.
-    free_at: Cell<u64>,
+    transfers_end: Cell<u64>,
     state: RefCell<State>,
     /// The drive hangs: due operations are held until its release.
     hung: Cell<bool>,
-    waiting: RefCell<Vec<EndOfIo>>,
+    held: RefCell<Vec<CompletionFn>>,
     /// The file system under the drive is full: reservations of space fail.
     host_full: Cell<bool>,
     /// Counts the operations of all drives of a run, and triggers its faults.
-    fuse: Rc<Fuse>,
+    trigger: Rc<FaultTrigger>,
 }
 
 /// Counts drive operations and triggers faults by count: cuts the power, fails one write or flush,
 /// and refuses reservations of space.
 #[derive(Default)]
-pub struct Fuse {
+pub struct FaultTrigger {
     /// Operations submitted so far.
     pub operations: Cell<u64>,
     /// Number of the operation at which the power is cut.
@@ -133,7 +133,13 @@ pub struct Fuse {
 
 impl Disk {
     /// Creates an empty drive.
-    pub fn new(name: String, options: DiskOptions, world: Rc<World>, fuse: Rc<Fuse>, seed: u64) -> Rc<Self> {
+    pub fn new(
+        name: String,
+        options: DiskOptions,
+        events: Rc<EventQueue>,
+        trigger: Rc<FaultTrigger>,
+        seed: u64,
+    ) -> Rc<Self> {
         let state = State {
             durable: BTreeMap::new(),
             cache: BTreeMap::new(),
@@ -144,24 +150,24 @@ impl Disk {
             name,
             latency: Cell::new(options.latency),
             size: Cell::new(options.size),
-            hang: Cell::new(None),
+            read_timeout: Cell::new(None),
             options,
             faults: Cell::default(),
-            world,
+            events,
             random: Random::new(seed),
             order: Cell::new(0),
-            free_at: Cell::new(0),
+            transfers_end: Cell::new(0),
             state: RefCell::new(state),
             hung: Cell::new(false),
-            waiting: RefCell::default(),
+            held: RefCell::default(),
             host_full: Cell::new(false),
-            fuse,
+            trigger,
         })
     }
 
     /// Returns the drive as a source for the engine.
     pub fn source(self: &Rc<Self>) -> Arc<dyn DriveSource> {
-        Arc::new(Source::of(self.clone()))
+        Arc::new(SimulatedDriveSource::new(self.clone()))
     }
 
     /// Sets the fault rates.
@@ -171,8 +177,8 @@ impl Disk {
 
     /// Makes newly submitted reads fail with `Gone` after this many nanoseconds, even if the drive
     /// has recovered by then. `None` turns this off.
-    pub fn set_hang(&self, hang: Option<u64>) {
-        self.hang.set(hang);
+    pub fn set_read_timeout(&self, timeout: Option<u64>) {
+        self.read_timeout.set(timeout);
     }
 
     /// Changes the size in bytes.
@@ -181,12 +187,12 @@ impl Disk {
     }
 
     /// Returns a copy of the durable content.
-    pub fn image(&self) -> Image {
-        Image(self.state.borrow().durable.clone())
+    pub fn image(&self) -> DiskImage {
+        DiskImage(self.state.borrow().durable.clone())
     }
 
     /// Replaces the content by a copy of another drive.
-    pub fn restore(&self, image: &Image) {
+    pub fn restore(&self, image: &DiskImage) {
         let mut state = self.state.borrow_mut();
         state.durable = image.0.clone();
         state.cache.clear();
@@ -221,8 +227,8 @@ impl Disk {
     /// an error.
     pub fn release(&self, failing: bool) {
         self.hung.set(false);
-        for end in self.waiting.take() {
-            self.world.after(self.latency(), move || end(failing));
+        for end in self.held.take() {
+            self.events.schedule(self.latency(), move || end(failing));
         }
     }
 
@@ -238,9 +244,9 @@ impl Disk {
     }
 
     /// Drops the held operations, because the process that submitted them has ended.
-    fn forget_waiting(&self) {
+    fn drop_held(&self) {
         self.hung.set(false);
-        self.waiting.take();
+        self.held.take();
     }
 
     /// Plugs the drive in again after it was pulled out. The power loss emptied its cache.
@@ -257,7 +263,7 @@ impl Disk {
     }
 
     /// Flips a bit of `page`. Returns false if the page was never written.
-    pub fn flip(&self, page: u64, bit: usize) -> bool {
+    pub fn flip_bit(&self, page: u64, bit: usize) -> bool {
         let mut state = self.state.borrow_mut();
         let Some(bytes) = state.durable.get_mut(&page) else { return false };
         if let Some(byte) = bytes.get_mut(bit / 8 % PAGE) {
@@ -267,7 +273,7 @@ impl Disk {
     }
 
     /// Makes `page` unreadable until it is written again.
-    pub fn spoil(&self, page: u64) {
+    pub fn mark_unreadable(&self, page: u64) {
         self.state.borrow_mut().unreadable.insert(page);
     }
 
@@ -278,12 +284,12 @@ impl Disk {
 
     /// Applies a power failure: decides for every unflushed page which content survives.
     pub fn cut_power(&self) {
-        self.forget_waiting();
+        self.drop_held();
         let mut state = self.state.borrow_mut();
         let cache = std::mem::take(&mut state.cache);
         for (page, writes) in cache {
             let old = state.durable.get(&page).cloned();
-            if let Some(new) = self.survivor(old.as_ref(), &writes) {
+            if let Some(new) = self.page_after_power_cut(old.as_ref(), &writes) {
                 state.durable.insert(page, new);
                 state.unreadable.remove(&page);
             }
@@ -291,7 +297,7 @@ impl Disk {
     }
 
     /// Returns the content of a page after a power cut; `None` leaves the old content.
-    fn survivor(&self, old: Option<&Page>, writes: &[Unflushed]) -> Option<Page> {
+    fn page_after_power_cut(&self, old: Option<&Page>, writes: &[UnflushedWrite]) -> Option<Page> {
         let blank = || Box::new([0; PAGE]);
         // Completed writes of a drive without a volatile cache are durable.
         let floor = writes.iter().rposition(|write| write.completed && !self.options.volatile_cache);
@@ -329,8 +335,8 @@ impl Disk {
     }
 
     /// Applies a process kill: the drive keeps its power and its completed writes.
-    pub fn settle(&self) {
-        self.forget_waiting();
+    pub fn kill_process(&self) {
+        self.drop_held();
         let mut state = self.state.borrow_mut();
         for writes in state.cache.values_mut() {
             // Operations in flight may or may not have reached the drive.
@@ -351,11 +357,11 @@ impl Disk {
     }
 
     /// Applies the read faults to a page: bit flips and read errors.
-    fn decay(&self, page: u64) {
+    fn apply_read_faults(&self, page: u64) {
         let faults = self.faults.get();
         if self.random.once_in(faults.rot) {
             let bit = usize::try_from(self.random.below(PAGE as u64 * 8)).unwrap_or(0);
-            self.flip(page, bit);
+            self.flip_bit(page, bit);
         }
         if self.random.once_in(faults.read_error) {
             self.state.borrow_mut().unreadable.insert(page);
@@ -370,43 +376,43 @@ impl Disk {
 
     /// Returns the nanoseconds until the transfer of an operation submitted now is complete.
     fn transfer(&self, length: usize) -> u64 {
-        let now = self.world.now().as_nanos();
-        let takes = (length as u64 * 1_000_000_000).checked_div(self.options.bytes_per_second);
-        let through = self.free_at.get().max(now) + takes.unwrap_or(0);
-        self.free_at.set(through);
-        through - now
+        let now = self.events.now().as_nanos();
+        let duration = (length as u64 * 1_000_000_000).checked_div(self.options.bytes_per_second);
+        let end = self.transfers_end.get().max(now) + duration.unwrap_or(0);
+        self.transfers_end.set(end);
+        end - now
     }
 
     /// Counts an operation. Returns false if the power is off. At the trigger's number the power
     /// fails before the operation takes effect.
-    fn begin(&self) -> bool {
-        let number = self.fuse.operations.get() + 1;
+    fn count_operation(&self) -> bool {
+        let number = self.trigger.operations.get() + 1;
         assert!(number < OPERATIONS_MAX, "the run does not terminate");
-        self.fuse.operations.set(number);
-        if self.fuse.cut_at.get() == Some(number) {
-            self.world.halt();
+        self.trigger.operations.set(number);
+        if self.trigger.cut_at.get() == Some(number) {
+            self.events.halt();
         }
-        !self.world.is_halted()
+        !self.events.is_halted()
     }
 
     /// Counts a write or flush. Returns true if it must fail.
-    fn fails(&self) -> bool {
-        let number = self.fuse.stores.get() + 1;
-        self.fuse.stores.set(number);
-        self.fuse.fail_at.get() == Some(number) || self.random.once_in(self.faults.get().fail_write)
+    fn count_store(&self) -> bool {
+        let number = self.trigger.stores.get() + 1;
+        self.trigger.stores.set(number);
+        self.trigger.fail_at.get() == Some(number) || self.random.once_in(self.faults.get().fail_write)
     }
 
     /// Counts a reservation of space. Returns true if it must be refused.
-    fn refuses(&self) -> bool {
-        let number = self.fuse.reservations.get() + 1;
-        self.fuse.reservations.set(number);
-        self.fuse.refuse_from.get().is_some_and(|from| number >= from) || self.host_full.get()
+    fn count_reservation(&self) -> bool {
+        let number = self.trigger.reservations.get() + 1;
+        self.trigger.reservations.set(number);
+        self.trigger.refuse_from.get().is_some_and(|from| number >= from) || self.host_full.get()
     }
 
     /// Completes a due operation, or holds it while the drive hangs.
-    fn end_or_wait(&self, end: EndOfIo) {
+    fn complete_or_hold(&self, end: CompletionFn) {
         if self.hung.get() {
-            self.waiting.borrow_mut().push(end);
+            self.held.borrow_mut().push(end);
         } else {
             end(false);
         }
@@ -460,7 +466,11 @@ impl Disk {
         for (page, chunk) in (page..).zip(bytes.chunks_exact(PAGE)).filter(|_| lands()) {
             let mut copy = Box::new([0; PAGE]);
             copy.copy_from_slice(chunk);
-            state.cache.entry(page).or_default().push(Unflushed { order, bytes: copy, completed: false });
+            state.cache.entry(page).or_default().push(UnflushedWrite {
+                order,
+                bytes: copy,
+                completed: false,
+            });
             touched.push(page);
         }
         (order, touched)
@@ -491,7 +501,7 @@ impl Disk {
             1 => {}
             _ => {
                 let mut state = self.state.borrow_mut();
-                let is_due = |write: &Unflushed| write.completed && write.order <= order;
+                let is_due = |write: &UnflushedWrite| write.completed && write.order <= order;
                 state.cache.values_mut().for_each(|writes| writes.retain(|write| !is_due(write)));
                 state.cache.retain(|_, writes| !writes.is_empty());
             }

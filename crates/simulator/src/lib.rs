@@ -13,39 +13,39 @@
 //! links this crate.
 
 pub mod disk;
+pub mod events;
 pub mod model;
 pub mod random;
 pub mod run;
-mod stretch;
+mod sparse_layout;
 pub mod swarm;
 pub mod sweep;
-pub mod world;
 
 #[cfg(test)]
-mod errors_tests;
+mod background_load_tests;
 #[cfg(test)]
-mod lost_tests;
+mod durability_tests;
 #[cfg(test)]
-mod members_tests;
+mod lost_block_tests;
+#[cfg(test)]
+mod membership_tests;
+#[cfg(test)]
+mod read_error_tests;
 #[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
-mod returns_tests;
-#[cfg(test)]
-mod safety_tests;
+mod returning_drive_tests;
 #[cfg(test)]
 mod salvage_tests;
 #[cfg(test)]
-mod schedule_tests;
+mod scrub_schedule_tests;
 #[cfg(test)]
 mod scrub_tests;
 #[cfg(test)]
 mod snapshot_tests;
 #[cfg(test)]
-mod stale_tests;
+mod stale_drive_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod users_tests;
-#[cfg(test)]
-mod wide_tests;
+mod wide_scheme_tests;

@@ -4,15 +4,15 @@
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use simulator::swarm::{Operations, Stats, run_seed};
+use simulator::swarm::{OperationSet, Stats, run_seed};
 use simulator::sweep::{
-    ALL, DamageCounts, Swath, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_forks,
-    sweep_full_hosts,
+    ALL_OPERATIONS, DamageCounts, SweepCounts, SweepOp, SweepOptions, sweep, sweep_damage, sweep_failures,
+    sweep_forks, sweep_full_hosts,
 };
 
 /// The name of the damaged-page sweep in the list of operations.
 const DAMAGE: &str = "Damage";
-/// The name of the sweep over split pools, whose halves are used separately.
+/// The name of the sweep over split pools with separately used halves.
 const FORK: &str = "Fork";
 
 /// Simulated drives, power cuts and faults against the storage engine.
@@ -83,8 +83,8 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-fn operations(basic: bool) -> Operations {
-    if basic { Operations::Basic } else { Operations::All }
+fn operations(basic: bool) -> OperationSet {
+    if basic { OperationSet::Basic } else { OperationSet::All }
 }
 
 fn say_what_the_engine_says() {
@@ -95,10 +95,10 @@ fn say_what_the_engine_says() {
 fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let start = Instant::now();
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
-    let (mut sum, mut damage, mut forks) = (Swath::default(), DamageCounts::default(), 0);
+    let (mut sum, mut damage, mut forks) = (SweepCounts::default(), DamageCounts::default(), 0);
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
         let options = SweepOptions { outcomes, ..SweepOptions::new(scheme, drives) };
-        for operation in ALL {
+        for operation in ALL_OPERATIONS {
             if is_wanted(&format!("{operation:?}")) && operation.fits(scheme) {
                 sum.add(&sweep_operation(operation, &options)?);
             }
@@ -116,9 +116,9 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     }
     anyhow::ensure!(
         sum.cuts + damage.pages + forks > 0,
-        "unknown operation; the operations are {ALL:?}, {DAMAGE} and {FORK}"
+        "unknown operation; the operations are {ALL_OPERATIONS:?}, {DAMAGE} and {FORK}"
     );
-    let Swath { cuts, failures, full_hosts } = sum;
+    let SweepCounts { cuts, failures, full_hosts } = sum;
     let (pages, seconds) = (damage.pages, start.elapsed().as_secs_f64());
     println!(
         "sweep: {cuts} power cuts, {failures} failures of writes and flushes, {full_hosts} full hosts, {pages} damaged \
@@ -128,23 +128,23 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
 }
 
 /// Runs all sweeps of one operation on one scheme.
-fn sweep_operation(operation: Swept, options: &SweepOptions<'_>) -> anyhow::Result<Swath> {
+fn sweep_operation(operation: SweepOp, options: &SweepOptions<'_>) -> anyhow::Result<SweepCounts> {
     let write_through = SweepOptions { write_through: true, outcomes: 1, ..*options };
-    let mut sum = Swath::default();
-    for swath in [
+    let mut sum = SweepCounts::default();
+    for counts in [
         sweep(operation, options),
         sweep(operation, &write_through),
         sweep_failures(operation, options),
         sweep_full_hosts(operation, options),
     ] {
-        sum.add(&swath.map_err(anyhow::Error::msg)?);
+        sum.add(&counts.map_err(anyhow::Error::msg)?);
     }
-    let Swath { cuts, failures, full_hosts } = sum;
+    let SweepCounts { cuts, failures, full_hosts } = sum;
     println!("{options} {operation:?}: {cuts} cuts, {failures} failures, {full_hosts} full hosts");
     Ok(sum)
 }
 
-fn run_swarm(first: u64, seeds: u64, keep_going: bool, operations: Operations) -> anyhow::Result<()> {
+fn run_swarm(first: u64, seeds: u64, keep_going: bool, operations: OperationSet) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut sum = Stats::default();
     let mut failed = 0;

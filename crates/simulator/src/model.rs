@@ -16,7 +16,7 @@ const TAG: usize = 8;
 
 /// A write in the model's history.
 #[derive(Clone, Debug)]
-struct Write {
+struct ModelWrite {
     start: u64,
     /// Time of the reply to the caller, success or error.
     end: Option<u64>,
@@ -30,7 +30,7 @@ struct Write {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Cell {
+struct SectorState {
     /// The value at the last time when the content was certain.
     base: u64,
     /// Indices of the writes since then.
@@ -42,8 +42,8 @@ struct Cell {
 pub struct VolumeModel {
     /// Sector size in bytes.
     pub sector: u32,
-    cells: Vec<Cell>,
-    writes: Vec<Write>,
+    cells: Vec<SectorState>,
+    writes: Vec<ModelWrite>,
     /// Writes acknowledged by this time are durable: the start of the last acknowledged flush.
     flushed: u64,
     /// Writes are durable when they are acknowledged.
@@ -67,7 +67,7 @@ pub fn content(value: u64, cell: u64, sector: u32) -> Vec<u8> {
 impl VolumeModel {
     /// Creates a volume of zeros.
     pub fn new(size: u64, sector: u32) -> Self {
-        let cells = vec![Cell::default(); usize::try_from(size / u64::from(sector)).unwrap_or(0)];
+        let cells = vec![SectorState::default(); usize::try_from(size / u64::from(sector)).unwrap_or(0)];
         Self { sector, cells, writes: Vec::new(), flushed: 0, write_through: false }
     }
 
@@ -79,7 +79,7 @@ impl VolumeModel {
     /// Changes the size. No operation may be running.
     pub fn resize(&mut self, size: u64) {
         let cells = usize::try_from(size / u64::from(self.sector)).unwrap_or(0);
-        self.cells.resize(cells, Cell::default());
+        self.cells.resize(cells, SectorState::default());
         // A write across the new end is no longer complete.
         let cells = cells as u64;
         self.writes
@@ -92,7 +92,15 @@ impl VolumeModel {
     /// `now`.
     pub fn begin_write(&mut self, now: u64, first: u64, count: u64, value: u64, atomic: bool) -> WriteToken {
         let number = u32::try_from(self.writes.len()).unwrap_or(u32::MAX);
-        self.writes.push(Write { start: now, end: None, acknowledged: false, value, first, count, atomic });
+        self.writes.push(ModelWrite {
+            start: now,
+            end: None,
+            acknowledged: false,
+            value,
+            first,
+            count,
+            atomic,
+        });
         for cell in self.range(first, count) {
             cell.writes.push(number);
         }
@@ -106,7 +114,7 @@ impl VolumeModel {
             write.acknowledged = acknowledged;
         }
         if acknowledged && self.write_through {
-            self.flushed(now);
+            self.note_flush(now);
         }
     }
 
@@ -123,24 +131,26 @@ impl VolumeModel {
 
     /// Records an acknowledged flush: writes acknowledged by `start`, the time when the flush
     /// began, are durable.
-    pub fn flushed(&mut self, start: u64) {
+    pub fn note_flush(&mut self, start: u64) {
         self.flushed = self.flushed.max(start);
     }
 
-    fn range(&mut self, first: u64, count: u64) -> impl Iterator<Item = &mut Cell> {
+    fn range(&mut self, first: u64, count: u64) -> impl Iterator<Item = &mut SectorState> {
         let first = usize::try_from(first).unwrap_or(usize::MAX);
         self.cells.iter_mut().skip(first).take(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// Returns the values that a sector may hold, if all writes acknowledged by `settled` count and
-    /// writes that began after `until` do not.
-    fn allowed(&self, cell: &Cell, settled: u64, until: u64) -> Vec<u64> {
-        let writes: Vec<&Write> =
+    /// Returns the values that a sector may hold. Writes that were acknowledged by
+    /// `acknowledged_by` supersede earlier ones. Writes that began after `until` do not count.
+    fn allowed(&self, cell: &SectorState, acknowledged_by: u64, until: u64) -> Vec<u64> {
+        let writes: Vec<&ModelWrite> =
             cell.writes.iter().filter_map(|number| self.writes.get(*number as usize)).collect();
         let superseded = |end: Option<u64>| {
             let Some(end) = end else { return false };
-            let later = |write: &&&Write| {
-                write.acknowledged && write.start >= end && write.end.is_some_and(|end| end <= settled)
+            let later = |write: &&&ModelWrite| {
+                write.acknowledged
+                    && write.start >= end
+                    && write.end.is_some_and(|end| end <= acknowledged_by)
             };
             writes.iter().find(later).is_some()
         };
@@ -163,7 +173,7 @@ impl VolumeModel {
                 return Err(format!("cell {number} does not exist"));
             };
             let allowed = self.allowed(cell, start, end);
-            let value = tag_of(sector);
+            let value = sector_tag(sector);
             if !allowed.contains(&value) || sector != content(value, number, self.sector) {
                 return Err(format!(
                     "cell {number} ({} bytes): found {}, allowed {allowed:?} between {start} and {end}; history {}",
@@ -181,9 +191,9 @@ impl VolumeModel {
     ///
     /// # Errors
     /// Describes the first wrong sector.
-    pub fn check_own(&self, first: u64, bytes: &[u8]) -> Result<(), String> {
+    pub fn check_origin(&self, first: u64, bytes: &[u8]) -> Result<(), String> {
         for (number, sector) in (first..).zip(bytes.chunks(self.sector as usize)) {
-            if sector != content(tag_of(sector), number, self.sector) {
+            if sector != content(sector_tag(sector), number, self.sector) {
                 let found = describe(sector, number, self.sector);
                 return Err(format!("cell {number} ({} bytes): found {found}", self.sector));
             }
@@ -200,7 +210,7 @@ impl VolumeModel {
         let mut found = Vec::with_capacity(self.cells.len());
         for (number, (sector, cell)) in (0u64..).zip(bytes.chunks(self.sector as usize).zip(&self.cells)) {
             let allowed = self.allowed(cell, self.flushed, u64::MAX);
-            let value = tag_of(sector);
+            let value = sector_tag(sector);
             if !allowed.contains(&value) || sector != content(value, number, self.sector) {
                 return Err(format!(
                     "after the crash, cell {number} ({} bytes): found {}, allowed {allowed:?}, flushed at {}; history {}",
@@ -218,7 +228,7 @@ impl VolumeModel {
     }
 
     /// Copies the durable point of another model.
-    pub fn durable_as(&mut self, other: &Self) {
+    pub fn copy_durable_point(&mut self, other: &Self) {
         self.flushed = other.flushed;
     }
 
@@ -230,7 +240,7 @@ impl VolumeModel {
     /// Describes the violation.
     pub fn adopt_snapshot(&mut self, bytes: &[u8], start: u64) -> Result<(), String> {
         // A value is the time at which its write began.
-        let last = bytes.chunks(self.sector as usize).map(tag_of).max().unwrap_or(0);
+        let last = bytes.chunks(self.sector as usize).map(sector_tag).max().unwrap_or(0);
         self.flushed = start.max(last);
         self.adopt_after_crash(bytes)
     }
@@ -255,10 +265,10 @@ impl VolumeModel {
                         before.is_some_and(|end| end <= write.start)
                     })
             });
-            let there = cells().filter(|(_, value)| **value == write.value).count() as u64;
-            if alone && there != 0 && there != write.count {
+            let present = cells().filter(|(_, value)| **value == write.value).count() as u64;
+            if alone && present != 0 && present != write.count {
                 return Err(format!(
-                    "a write of {} cells from {} is torn: {there} of them are there",
+                    "a write of {} cells from {} is torn: {present} of them are present",
                     write.count, write.first
                 ));
             }
@@ -289,7 +299,7 @@ impl VolumeModel {
         }
     }
 
-    fn history(&self, cell: &Cell) -> String {
+    fn history(&self, cell: &SectorState) -> String {
         let mut text = format!("base {}", cell.base);
         for write in cell.writes.iter().filter_map(|number| self.writes.get(*number as usize)) {
             text.push_str(&format!(
@@ -304,12 +314,12 @@ impl VolumeModel {
     }
 }
 
-pub(crate) fn tag_of(sector: &[u8]) -> u64 {
+pub(crate) fn sector_tag(sector: &[u8]) -> u64 {
     sector.first_chunk::<TAG>().map_or(0, |tag| u64::from_le_bytes(*tag))
 }
 
 fn describe(sector: &[u8], cell: u64, size: u32) -> String {
-    let value = tag_of(sector);
+    let value = sector_tag(sector);
     if sector == content(value, cell, size) {
         return format!("value {value}");
     }

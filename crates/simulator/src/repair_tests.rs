@@ -11,7 +11,7 @@ use reactor::{Buffer, Clock as _, Reactor};
 
 use crate::disk::{Disk, Faults};
 use crate::model::content;
-use crate::run::{Ended, Machine, Setup, judge};
+use crate::run::{BootEnd, Machine, Setup, check_findings};
 
 pub(crate) const BLOCK: u64 = 4096;
 
@@ -20,7 +20,7 @@ pub(crate) fn machine(setup: &Setup, seed: u64) -> Rc<Machine> {
     let machine = Rc::new(Machine::new(setup, seed));
     let this = machine.clone();
     let made = machine.boot(async move || this.create().await.unwrap());
-    assert_eq!(made, Ended::Done(()));
+    assert_eq!(made, BootEnd::Completed(()));
     machine
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) 
         pool.close().await.unwrap();
         done
     });
-    let Ended::Done(done) = ended else { panic!("unexpected power cut") };
-    machine.kill();
+    let BootEnd::Completed(done) = ended else { panic!("unexpected power cut") };
+    machine.kill_process();
     done
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn compare(pool: &Pool, name: &str, value: u64) {
     }
 }
 
-pub(crate) async fn settled(pool: &Pool) -> PoolStatus {
+pub(crate) async fn wait_for_repair(pool: &Pool) -> PoolStatus {
     pool.repair_settled().await.unwrap();
     pool.status().await.unwrap()
 }
@@ -71,7 +71,7 @@ pub(crate) fn state(status: &PoolStatus, drive: usize) -> DriveState {
 /// Drives are lost one after the other until the scheme's width is left. After each rebuild the
 /// pool is fully redundant.
 #[test]
-fn a_pool_bears_one_loss_after_another() {
+fn a_pool_survives_successive_losses() {
     lose_one_after_another(&Setup::small("2+1", 7));
     // Without volatile caches the engine does not flush.
     lose_one_after_another(&Setup { volatile: vec![false; 7], ..Setup::small("2+1", 7) });
@@ -83,19 +83,19 @@ fn lose_one_after_another(setup: &Setup) {
         fill(pool, "v", 700, 9).await;
         for drive in 0..4 {
             pool.fail_drive(drive).await.unwrap();
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             assert_eq!(status.repair.state, RepairState::Whole);
             assert_eq!((state(&status, drive.into()), status.lost_drives()), (DriveState::Removed, 0));
         }
         pool.fail_drive(4).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 4), status.repair.state), (DriveState::Failed, RepairState::NeedsDrive));
         assert!(status.repair.bytes_left > 0);
         assert!(pool.fail_drive(5).await.is_err(), "the scheme does not tolerate this loss");
         compare(pool, "v", 9).await;
     });
     with_pool(&machine, async |pool| compare(pool, "v", 9).await);
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
 /// Two drives are lost at once with double parity. After the rebuild, two others can be lost.
@@ -106,13 +106,13 @@ fn two_lost_drives_are_rebuilt_together() {
         fill(pool, "v", 700, 5).await;
         pool.fail_drive(1).await.unwrap();
         pool.fail_drive(3).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 1), state(&status, 3)), (DriveState::Removed, DriveState::Removed));
         pool.fail_drive(0).await.unwrap();
         pool.fail_drive(5).await.unwrap();
         compare(pool, "v", 5).await;
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
 /// Silently corrupted cells of another drive must not be used to compute the rebuilt columns.
@@ -121,25 +121,25 @@ fn a_rebuild_does_not_spread_damage() {
     for (scheme, drives, seed) in [("2+2", 5, 3), ("4+2", 7, 4), ("1+2", 4, 5), ("3+3", 7, 6)] {
         let machine = machine(&Setup::small(scheme, drives), seed);
         with_pool(&machine, async |pool| fill(pool, "v", 700, 7).await);
-        let rotten = &machine.disks[1];
+        let corrupt = &machine.disks[1];
         // The superblocks take the first 4 MiB.
-        for page in rotten.pages().into_iter().filter(|page| *page >= 1024) {
-            assert!(rotten.flip(page, usize::try_from(page).unwrap() * 77));
+        for page in corrupt.pages().into_iter().filter(|page| *page >= 1024) {
+            assert!(corrupt.flip_bit(page, usize::try_from(page).unwrap() * 77));
         }
         with_pool(&machine, async |pool| {
             pool.fail_drive(0).await.unwrap();
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             assert_eq!((state(&status, 0), status.repair.damaged_rows), (DriveState::Removed, 0), "{scheme}");
             pool.fail_drive(2).await.unwrap();
             compare(pool, "v", 7).await;
         });
-        judge(&machine.check().unwrap(), &[1, 2]).unwrap();
+        check_findings(&machine.check().unwrap(), &[1, 2]).unwrap();
     }
 }
 
 /// Counts the unreadable blocks among the first `blocks` of `v`, and checks the content of the
 /// others.
-async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
+async fn count_unreadable(pool: &Pool, blocks: u64) -> u64 {
     let volume = pool.open_volume("v").await.unwrap().attach();
     let mut lost = 0;
     for block in 0..blocks {
@@ -159,14 +159,14 @@ async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
 fn rows_that_cannot_be_computed_are_counted() {
     let machine = machine(&Setup::small("2+1", 4), 8);
     with_pool(&machine, async |pool| fill(pool, "v", 300, 3).await);
-    let rotten = &machine.disks[1];
-    let pages = rotten.pages().into_iter().filter(|page| *page >= 1024);
-    pages.skip(20).take(8).for_each(|page| assert!(rotten.flip(page, 5)));
+    let corrupt = &machine.disks[1];
+    let pages = corrupt.pages().into_iter().filter(|page| *page >= 1024);
+    pages.skip(20).take(8).for_each(|page| assert!(corrupt.flip_bit(page, 5)));
     with_pool(&machine, async |pool| {
         pool.fail_drive(0).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
-        let lost = unreadable(pool, 300).await;
+        let lost = count_unreadable(pool, 300).await;
         // A damaged row can lose the block on the lost drive, the damaged block, or only parity.
         let damaged = status.repair.damaged_rows;
         assert!((1..=8).contains(&damaged) && (1..=2 * damaged).contains(&lost), "{damaged} {lost}");
@@ -176,7 +176,7 @@ fn rows_that_cannot_be_computed_are_counted() {
 /// If a header is lost, the checksums of its rows are lost with it. Each row is still computed
 /// separately. A cell that cannot be computed is zeros, never other memory content.
 #[test]
-fn rows_whose_header_is_lost_are_computed_one_by_one() {
+fn rows_without_header_are_computed_separately() {
     let machine = machine(&Setup { spares: vec![16 << 20], ..Setup::small("2+1", 3) }, 16);
     with_pool(&machine, async |pool| fill(pool, "v", 1400, 3).await);
     // Counts the blocks with more than one copy on the drives, those in mirror segments.
@@ -190,55 +190,55 @@ fn rows_whose_header_is_lost_are_computed_one_by_one() {
         let many = |block: &u64| seen.get(&content(3, *block, 4096)).is_some_and(|count| *count > 1);
         (0..1400).filter(many).count()
     };
-    let rotten = &machine.disks[1];
+    let corrupt = &machine.disks[1];
     // A segment's first header is in its first row. The superblocks take the first 4 MiB.
     let first_rows = |page: &u64| *page >= 1024 && page.is_multiple_of((128 << 10) / BLOCK);
-    let spoiled = rotten.pages().into_iter().filter(first_rows).skip(4).take(12);
-    spoiled.for_each(|page| rotten.spoil(page));
+    let unreadable = corrupt.pages().into_iter().filter(first_rows).skip(4).take(12);
+    unreadable.for_each(|page| corrupt.mark_unreadable(page));
     let before = twice(&machine.disks[..3]);
     with_pool(&machine, async |pool| {
-        machine.add(pool, 3).await.unwrap();
+        machine.add_drive(pool, 3).await.unwrap();
         pool.fail_drive(0).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
         assert_eq!(status.repair.damaged_rows, 12, "{:?}", status.repair);
         assert_eq!(twice(&machine.disks[1..]), before, "the rebuild wrote another block into a lost cell");
-        let lost = unreadable(pool, 1400).await;
+        let lost = count_unreadable(pool, 1400).await;
         assert!((1..=2 * 12).contains(&lost), "{lost}");
     });
 }
 
 #[test]
-fn repair_pauses_and_goes_on() {
+fn repair_pauses_and_resumes() {
     let machine = machine(&Setup::small("4+1", 6), 10);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 700, 2).await;
         pool.set_repair_limits(RepairLimits { paused: true, bytes_per_second: 0 }).await.unwrap();
         pool.fail_drive(2).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, status.repair.bytes_done), (RepairState::Paused, 0));
         assert!(status.repair.bytes_left >= 100 * BLOCK, "{:?}", status.repair);
         assert_eq!(state(&status, 2), DriveState::Failed);
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, status.repair.bytes_left), (RepairState::Whole, 0));
         assert_eq!(state(&status, 2), DriveState::Removed);
     });
 }
 
 #[test]
-fn repair_keeps_to_its_limit() {
+fn repair_respects_its_rate_limit() {
     let machine = machine(&Setup::small("4+1", 6), 11);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 2000, 2).await;
         pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 200_000 }).await.unwrap();
-        let begin = machine.world.now();
+        let begin = machine.events.now();
         pool.fail_drive(2).await.unwrap();
-        let status = settled(pool).await;
-        let took = machine.world.now().since(begin).as_secs_f64();
+        let status = wait_for_repair(pool).await;
+        let seconds = machine.events.now().since(begin).as_secs_f64();
         #[allow(clippy::cast_precision_loss)]
         let least = status.repair.bytes_done as f64 / 200_000.0;
-        assert!(least > 5.0 && took > 0.9 * least && took < 1.5 * least, "{took} {least}");
+        assert!(least > 5.0 && seconds > 0.9 * least && seconds < 1.5 * least, "{seconds} {least}");
     });
 }
 
@@ -259,7 +259,7 @@ fn repair_waits_for_space() {
         }
         drop(volume);
         pool.fail_drive(5).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 5)), (RepairState::NeedsSpace, DriveState::Failed));
         pool.delete_volume("big").await.unwrap();
         while pool.volumes().await.unwrap().len() > 1 {
@@ -268,17 +268,17 @@ fn repair_waits_for_space() {
         for _ in 0..3 {
             pool.checkpoint().await.unwrap();
         }
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 5)), (RepairState::Whole, DriveState::Removed));
         compare(pool, "kept", 4).await;
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
 /// Columns take effect only when they are flushed (Z3): a published superblock with the new column
 /// position may reach the drives before the column's data.
 #[test]
-fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
+fn a_power_cut_never_leaves_an_unflushed_column() {
     let setup = Setup {
         zone_bytes: 64 << 10,
         drives: vec![(4 << 20) + 300 * (64 << 10); 5],
@@ -315,8 +315,8 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
             settles.await;
         });
         machine.cut_power();
-        judge(&machine.check().unwrap(), &[]).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
-        through = ended == Ended::Done(());
+        check_findings(&machine.check().unwrap(), &[]).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
+        through = ended == BootEnd::Completed(());
         cut += 5;
     }
 }
@@ -324,7 +324,7 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
 /// Repair finds a segment that is opened after its scan, with zones chosen before the drive was
 /// lost.
 #[test]
-fn a_segment_that_comes_late_is_completed() {
+fn a_segment_opened_after_the_scan_is_completed() {
     // The first segment takes longest, because space is reserved on each of its drives.
     let setup = Setup { latency: (1_000_000, 1_000_000), ..Setup::small("2+1", 4) };
     for after in 0..40 {
@@ -337,7 +337,7 @@ fn a_segment_that_comes_late_is_completed() {
             let lost = u16::try_from(after % 4).unwrap();
             pool.fail_drive(lost).await.unwrap();
             creates.await.unwrap();
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             let found = (state(&status, lost.into()), status.repair.state);
             assert_eq!(found, (DriveState::Removed, RepairState::Whole), "{after}");
         });
@@ -346,7 +346,7 @@ fn a_segment_that_comes_late_is_completed() {
 
 /// A very slow read of deleted data does not delay the removal of an unreferenced drive.
 #[test]
-fn slow_readers_of_what_is_free_hold_nothing_up() {
+fn slow_reads_of_freed_blocks_do_not_delay_removal() {
     let machine = machine(&Setup { latency: (2_000_000, 2_000_000), ..Setup::small("4+1", 6) }, 14);
     with_pool(&machine, async |pool| {
         let volume = Rc::new(fill(pool, "v", 64, 1).await);
@@ -364,7 +364,7 @@ fn slow_readers_of_what_is_free_hold_nothing_up() {
         stall(0);
         volume.write_zeroes(0, 64 * BLOCK).await.unwrap();
         pool.fail_drive(0).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!(state(&status, 0), DriveState::Removed);
         assert!(!over.get(), "the read had ended before the removal");
         read.await;
@@ -373,14 +373,14 @@ fn slow_readers_of_what_is_free_hold_nothing_up() {
 
 /// A pause frees the zones allocated for unfinished columns.
 #[test]
-fn a_pause_holds_no_space() {
+fn a_pause_frees_unfinished_columns() {
     let machine = machine(&Setup::small("4+1", 6), 15);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 4000, 2).await;
         let limits = |paused| RepairLimits { paused, bytes_per_second: 1 << 20 };
         pool.set_repair_limits(limits(true)).await.unwrap();
         pool.fail_drive(2).await.unwrap();
-        let before = settled(pool).await;
+        let before = wait_for_repair(pool).await;
         pool.set_repair_limits(limits(false)).await.unwrap();
         Reactor::current().sleep(Duration::from_millis(50)).await;
         let status = pool.status().await.unwrap();
@@ -388,7 +388,7 @@ fn a_pause_holds_no_space() {
         assert!(status.space.free_zones + 10 < before.space.free_zones, "{:?}", status.space);
         pool.set_repair_limits(limits(true)).await.unwrap();
         Reactor::current().sleep(Duration::from_secs(1)).await;
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!(status.repair.state, RepairState::Paused);
         // Completed columns stay.
         let written = before.space.free_zones - status.space.free_zones;
@@ -402,7 +402,7 @@ fn a_pause_holds_no_space() {
 
 /// A pool can be closed at any time during a rebuild and after it.
 #[test]
-fn a_pool_is_closed_in_the_middle_of_a_rebuild() {
+fn a_pool_can_be_closed_during_a_rebuild() {
     for after in 0..60 {
         let setup = Setup { shards: 2, latency: (1_000, 500_000), ..Setup::small("2+1", 5) };
         let machine = machine(&setup, after);
@@ -411,37 +411,37 @@ fn a_pool_is_closed_in_the_middle_of_a_rebuild() {
             pool.fail_drive(0).await.unwrap();
             Reactor::current().sleep(Duration::from_micros(after * 401)).await;
         });
-        judge(&machine.check().unwrap(), &[]).unwrap();
+        check_findings(&machine.check().unwrap(), &[]).unwrap();
         with_pool(&machine, async |pool| compare(pool, "v", 1).await);
     }
 }
 
 /// A rebuild heals the damage that it reads, without a scrub.
 #[test]
-fn damage_that_a_rebuild_meets_is_healed() {
-    for spoil in [false, true] {
+fn a_rebuild_heals_the_damage_it_reads() {
+    for unreadable in [false, true] {
         let setup = Setup { spares: vec![16 << 20], ..Setup::small("2+2", 4) };
         let setup = Setup { tuning: engine::Tuning { retire_after: 0, ..setup.tuning }, ..setup };
         let machine = machine(&setup, 11);
         with_pool(&machine, async |pool| fill(pool, "v", 700, 7).await);
-        let rotten = &machine.disks[1];
-        for page in rotten.pages().into_iter().filter(|page| *page >= 1024 && page.is_multiple_of(3)) {
-            if spoil {
-                rotten.spoil(page);
+        let corrupt = &machine.disks[1];
+        for page in corrupt.pages().into_iter().filter(|page| *page >= 1024 && page.is_multiple_of(3)) {
+            if unreadable {
+                corrupt.mark_unreadable(page);
             } else {
-                assert!(rotten.flip(page, usize::try_from(page).unwrap() * 77));
+                assert!(corrupt.flip_bit(page, usize::try_from(page).unwrap() * 77));
             }
         }
         let damaged = || {
             let report = machine.check().unwrap();
-            judge(&report, &[1]).unwrap();
+            check_findings(&report, &[1]).unwrap();
             report.findings.len()
         };
         let before = damaged();
         let retried = with_pool(&machine, async |pool| {
-            machine.add(pool, 4).await.unwrap();
+            machine.add_drive(pool, 4).await.unwrap();
             pool.fail_drive(0).await.unwrap();
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             assert_eq!((state(&status, 0), status.repair.damaged_rows), (DriveState::Removed, 0));
             assert_eq!((status.repair.state, status.scrub.unhealed), (RepairState::Whole, 0));
             compare(pool, "v", 7).await;
@@ -456,14 +456,14 @@ fn damage_that_a_rebuild_meets_is_healed() {
 /// Segments that were being written when a drive was lost are closed and completed. Repair never
 /// reports a lack of space.
 #[test]
-fn repair_does_not_ask_for_space_that_it_has() {
+fn repair_does_not_report_a_lack_of_available_space() {
     for seed in 20..24 {
         let setup = Setup { shards: 2, ..Setup::small("2+1", 5) };
         let machine = machine(&setup, seed);
         with_pool(&machine, async |pool| {
             fill(pool, "v", 700, 5).await;
-            let (stop, said) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
-            let (watched, stopped, seen) = (pool.clone(), stop.clone(), said.clone());
+            let (stop, states) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
+            let (watched, stopped, seen) = (pool.clone(), stop.clone(), states.clone());
             let watch = Reactor::current().spawn(async move {
                 while !stopped.get() {
                     let state = watched.status().await.unwrap().repair.state;
@@ -486,14 +486,14 @@ fn repair_does_not_ask_for_space_that_it_has() {
             for drive in [0, 1] {
                 Reactor::current().sleep(Duration::from_secs(1)).await;
                 pool.fail_drive(drive).await.unwrap();
-                assert_eq!(state(&settled(pool).await, drive.into()), DriveState::Removed);
+                assert_eq!(state(&wait_for_repair(pool).await, drive.into()), DriveState::Removed);
             }
             stop.set(true);
             watch.await;
             writes.await;
             let expected = [RepairState::Whole, RepairState::Working];
-            assert!(said.borrow().contains(&RepairState::Working), "{said:?}");
-            assert!(said.borrow().iter().all(|state| expected.contains(state)), "{said:?}");
+            assert!(states.borrow().contains(&RepairState::Working), "{states:?}");
+            assert!(states.borrow().iter().all(|state| expected.contains(state)), "{states:?}");
         });
     }
 }

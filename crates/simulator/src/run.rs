@@ -15,9 +15,9 @@ use engine::{
 use format::PoolId;
 use reactor::Reactor;
 
-use crate::disk::{Disk, DiskOptions, Fuse};
+use crate::disk::{Disk, DiskOptions, FaultTrigger};
+use crate::events::EventQueue;
 use crate::random::{Random, mix};
-use crate::world::World;
 
 /// The hardware and pool settings of a run.
 #[derive(Clone, Debug)]
@@ -69,19 +69,19 @@ impl Setup {
 
 /// The end of a boot.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended<T> {
+pub enum BootEnd<T> {
     /// The work ran to its end.
-    Done(T),
+    Completed(T),
     /// The power was cut.
-    Cut,
+    PowerCut,
 }
 
 /// The hardware of a run.
 pub struct Machine {
     /// Simulated time.
-    pub world: Rc<World>,
+    pub events: Rc<EventQueue>,
     /// Counts drive operations and triggers power cuts, write errors and refused reservations.
-    pub fuse: Rc<Fuse>,
+    pub trigger: Rc<FaultTrigger>,
     /// The pool's drives, then the spares.
     pub disks: Vec<Rc<Disk>>,
     setup: Setup,
@@ -92,30 +92,30 @@ pub struct Machine {
     /// Marks the drives that the next openings do not get.
     pub absent: RefCell<Vec<bool>>,
     /// The newest pool state, stored outside the drives.
-    pub memory: Arc<Memory>,
+    pub state_store: Arc<StateStore>,
     /// Whether the next openings accept a state older than the stored one.
-    pub accepts_stale: Cell<bool>,
+    pub accept_stale: Cell<bool>,
 }
 
 /// Stores the newest pool state outside the drives. Openings compare with it only after
 /// [`StateStore::enforce`].
 #[derive(Default)]
-pub struct Memory {
+pub struct StateStore {
     newest: Mutex<Option<StateStamp>>,
-    is_asked: AtomicBool,
+    enforced: AtomicBool,
 }
 
-impl Memory {
+impl StateStore {
     /// Refuses older states at all later openings.
-    pub fn ask(&self) {
-        self.is_asked.store(true, Ordering::Relaxed);
+    pub fn enforce(&self) {
+        self.enforced.store(true, Ordering::Relaxed);
     }
 }
 
-impl StateMemory for Memory {
+impl StateMemory for StateStore {
     fn newest(&self, _: PoolId) -> Option<StateStamp> {
         let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.filter(|_| self.is_asked.load(Ordering::Relaxed))
+        newest.filter(|_| self.enforced.load(Ordering::Relaxed))
     }
 
     fn remember(&self, _: PoolId, state: StateStamp) -> Pin<Box<dyn Future<Output = ()> + '_>> {
@@ -128,8 +128,8 @@ impl StateMemory for Memory {
 impl Machine {
     /// Creates a machine with empty drives.
     pub fn new(setup: &Setup, seed: u64) -> Self {
-        let world = World::new();
-        let fuse = Rc::new(Fuse::default());
+        let events = EventQueue::new();
+        let trigger = Rc::new(FaultTrigger::default());
         let volatile = setup.volatile.iter().copied().chain(std::iter::repeat(true));
         let sectors = setup.sectors.iter().copied().cycle();
         let all = setup.drives.iter().chain(&setup.spares).zip(volatile).zip(sectors);
@@ -138,22 +138,22 @@ impl Machine {
             let size = *size;
             let options = DiskOptions { size, sector, volatile_cache, latency, bytes_per_second };
             let seed = mix(seed ^ (index as u64 + 1));
-            Disk::new(format!("drive{index}"), options, world.clone(), fuse.clone(), seed)
+            Disk::new(format!("drive{index}"), options, events.clone(), trigger.clone(), seed)
         });
         let disks: Vec<_> = disks.collect();
         let absent = (0..disks.len()).map(|index| index >= setup.drives.len()).collect();
         let absent = RefCell::new(absent);
         Self {
-            world,
-            fuse,
+            events,
+            trigger,
             disks,
             setup: setup.clone(),
             random: Random::new(mix(seed ^ 0xABCD)),
             openings: Cell::new(0),
             tuning: Cell::new(setup.tuning),
             absent,
-            memory: Arc::default(),
-            accepts_stale: Cell::new(false),
+            state_store: Arc::default(),
+            accept_stale: Cell::new(false),
         }
     }
 
@@ -179,19 +179,19 @@ impl Machine {
     }
 
     /// Boots the machine, runs `work` and, at its end or at a power cut, drops all tasks.
-    pub fn boot<T>(&self, work: impl AsyncFnOnce() -> T) -> Ended<T> {
-        self.world.restart();
-        let reactor = Reactor::new(self.world.clone(), self.world.clone());
+    pub fn boot<T>(&self, work: impl AsyncFnOnce() -> T) -> BootEnd<T> {
+        self.events.restart();
+        let reactor = Reactor::new(self.events.clone(), self.events.clone());
         // Dropped after the reactor has stopped: a power cut finds I/O in flight.
         let mut work = Box::pin(work());
         let ended = reactor.run(std::future::poll_fn(|context| {
-            let polled = if self.world.is_halted() { Poll::Pending } else { work.as_mut().poll(context) };
+            let polled = if self.events.is_halted() { Poll::Pending } else { work.as_mut().poll(context) };
             // The power is off: the result of the work is discarded.
-            if self.world.is_halted() {
-                return Poll::Ready(Ended::Cut);
+            if self.events.is_halted() {
+                return Poll::Ready(BootEnd::PowerCut);
             }
-            self.world.on_halt(context.waker().clone());
-            polled.map(Ended::Done)
+            self.events.set_halt_waker(context.waker().clone());
+            polled.map(BootEnd::Completed)
         }));
         drop(work);
         reactor.shut_down();
@@ -200,29 +200,29 @@ impl Machine {
 
     /// Applies a power cut to all drives.
     pub fn cut_power(&self) {
-        self.fuse.cut_at.set(None);
+        self.trigger.cut_at.set(None);
         self.disks.iter().for_each(|disk| disk.cut_power());
     }
 
     /// Kills the process. The drives keep their power.
-    pub fn kill(&self) {
-        self.fuse.cut_at.set(None);
-        self.disks.iter().for_each(|disk| disk.settle());
+    pub fn kill_process(&self) {
+        self.trigger.cut_at.set(None);
+        self.disks.iter().for_each(|disk| disk.kill_process());
     }
 
     /// Cuts the power `operations` drive operations from now.
     pub fn cut_after(&self, operations: u64) {
-        self.fuse.cut_at.set(Some(self.fuse.operations.get() + operations));
+        self.trigger.cut_at.set(Some(self.trigger.operations.get() + operations));
     }
 
     /// Fails one write or flush, `stores` of them from now.
     pub fn fail_after(&self, stores: u64) {
-        self.fuse.fail_at.set(Some(self.fuse.stores.get() + stores));
+        self.trigger.fail_at.set(Some(self.trigger.stores.get() + stores));
     }
 
     /// Refuses all reservations of space, starting `reservations` of them from now.
     pub fn refuse_from(&self, reservations: u64) {
-        self.fuse.refuse_from.set(Some(self.fuse.reservations.get() + reservations));
+        self.trigger.refuse_from.set(Some(self.trigger.reservations.get() + reservations));
     }
 
     /// Creates the pool. Must be called within [`Machine::boot`].
@@ -239,7 +239,7 @@ impl Machine {
             scheme,
             shards: self.setup.shards,
             zone_bytes: Some(self.setup.zone_bytes),
-            now: self.world.wall_clock()(),
+            now: self.events.wall_clock()(),
             entropy,
         };
         engine::create(&self.sources(), &options).await.map(|_| ())
@@ -252,15 +252,15 @@ impl Machine {
     pub async fn open(&self) -> engine::Result<(Pool, OpenReport)> {
         self.openings.set(self.openings.get() + 1);
         let nonce = mix(self.openings.get() ^ self.random.bits());
-        let now = self.world.wall_clock();
-        let memory: Arc<dyn StateMemory> = self.memory.clone();
+        let now = self.events.wall_clock();
+        let memory: Arc<dyn StateMemory> = self.state_store.clone();
         let options = OpenOptions {
             tuning: self.tuning.get(),
             reactors: Vec::new(),
             nonce,
             now,
             memory: Some(memory),
-            accept_stale: self.accepts_stale.get(),
+            accept_stale: self.accept_stale.get(),
         };
         engine::open(&self.sources(), &options).await
     }
@@ -269,7 +269,7 @@ impl Machine {
     ///
     /// # Errors
     /// Returns the engine's error.
-    pub fn add(&self, pool: &Pool, spare: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
+    pub fn add_drive(&self, pool: &Pool, spare: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
         let mut id = [0; 16];
         self.random.fill(&mut id);
         if let Some(absent) = self.absent.borrow_mut().get_mut(spare) {
@@ -284,7 +284,11 @@ impl Machine {
     ///
     /// # Errors
     /// Returns the engine's error.
-    pub fn bring_back(&self, pool: &Pool, index: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
+    pub fn return_drive(
+        &self,
+        pool: &Pool,
+        index: usize,
+    ) -> impl Future<Output = engine::Result<u16>> + use<> {
         let Some(disk) = self.disks.get(index) else { panic!("there is no drive {index}") };
         let (pool, source) = (pool.clone(), disk.source());
         async move { pool.return_drive(source).await }
@@ -292,7 +296,7 @@ impl Machine {
 
     /// Returns the pool's members by index, from the newest superblock on the present drives.
     pub fn members(&self) -> Vec<Member> {
-        let look = async || {
+        let read_superblocks = async || {
             let mut newest: Option<PoolOnDrive> = None;
             for source in self.sources() {
                 let FoundOnDrive::Pool(found) = engine::identify(&*source).await else { continue };
@@ -302,9 +306,9 @@ impl Machine {
             }
             newest.map_or_else(Vec::new, |newest| newest.members)
         };
-        match self.boot(look) {
-            Ended::Done(members) => members,
-            Ended::Cut => panic!("the power was cut while superblocks were read"),
+        match self.boot(read_superblocks) {
+            BootEnd::Completed(members) => members,
+            BootEnd::PowerCut => panic!("the power was cut while superblocks were read"),
         }
     }
 
@@ -314,8 +318,8 @@ impl Machine {
     /// Returns the engine's error.
     pub fn check(&self) -> engine::Result<CheckReport> {
         match self.boot(async || engine::check(&self.sources()).await) {
-            Ended::Done(report) => report,
-            Ended::Cut => panic!("the power was cut during verification"),
+            BootEnd::Completed(report) => report,
+            BootEnd::PowerCut => panic!("the power was cut during verification"),
         }
     }
 }
@@ -324,7 +328,7 @@ impl Machine {
 ///
 /// # Errors
 /// Returns the first finding that is not allowed.
-pub fn judge(report: &CheckReport, victims: &[usize]) -> Result<(), String> {
+pub fn check_findings(report: &CheckReport, victims: &[usize]) -> Result<(), String> {
     for finding in &report.findings {
         // With a dead drive, the verifier cannot determine which cell of a row is wrong.
         let on_victim =

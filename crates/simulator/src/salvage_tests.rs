@@ -10,11 +10,11 @@ use engine::{
 use format::limits::SUPERBLOCK_SLOT;
 use reactor::Buffer;
 
-use crate::disk::Image;
+use crate::disk::DiskImage;
 use crate::model::content;
 use crate::random::Random;
 use crate::repair_tests::{BLOCK, machine, with_pool};
-use crate::run::{Ended, Machine, Setup};
+use crate::run::{BootEnd, Machine, Setup};
 
 /// The first page of a drive after its superblocks.
 const ZONES: u64 = 2 * SUPERBLOCK_SLOT / BLOCK;
@@ -23,15 +23,15 @@ const ZONES: u64 = 2 * SUPERBLOCK_SLOT / BLOCK;
 type History = BTreeMap<String, Vec<Vec<u64>>>;
 
 /// A pool with volumes, snapshots and a clone, and the history of their data.
-struct Scene {
+struct DamagedPool {
     machine: Rc<Machine>,
     history: History,
-    images: Vec<Image>,
+    images: Vec<DiskImage>,
     clean: bool,
 }
 
 /// The result of reading an entire pool.
-struct Seen {
+struct SalvageResult {
     /// Unreadable blocks, by volume.
     failed: BTreeMap<String, BTreeSet<u64>>,
     surveys: BTreeMap<String, VolumeSurvey>,
@@ -46,10 +46,10 @@ async fn write(pool: &Pool, history: &mut History, name: &str, blocks: std::ops:
         volume.write(first * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
     }
     volume.flush().await.unwrap();
-    note(history, name, blocks, value);
+    record(history, name, blocks, value);
 }
 
-fn note(history: &mut History, name: &str, blocks: std::ops::Range<u64>, value: u64) {
+fn record(history: &mut History, name: &str, blocks: std::ops::Range<u64>, value: u64) {
     let known = history.get_mut(name).unwrap();
     blocks.for_each(|block| known[usize::try_from(block).unwrap()].push(value));
 }
@@ -64,7 +64,7 @@ fn copy(history: &mut History, from: &str, to: &str) {
     history.insert(to.into(), known);
 }
 
-impl Scene {
+impl DamagedPool {
     /// Creates a pool that was closed cleanly, or was cut off with flushed data in its log.
     fn new(setup: &Setup, seed: u64, clean: bool) -> Self {
         let machine = machine(setup, seed);
@@ -77,7 +77,7 @@ impl Scene {
             write(pool, &mut history, "v", 100..200, 5).await;
             let volume = pool.open_volume("v").await.unwrap().attach();
             volume.discard(50 * BLOCK, 10 * BLOCK).await.unwrap();
-            note(&mut history, "v", 50..60, 0);
+            record(&mut history, "v", 50..60, 0);
             pool.clone_volume("v@one", "c", 0).await.unwrap();
             copy(&mut history, "v@one", "c");
             write(pool, &mut history, "c", 10..20, 7).await;
@@ -101,7 +101,7 @@ impl Scene {
                 write(&pool, &mut history, "c", 15..30, 15).await;
                 history
             });
-            let Ended::Done(newer) = ended else { panic!("unexpected power cut") };
+            let BootEnd::Completed(newer) = ended else { panic!("unexpected power cut") };
             history = newer;
             machine.cut_power();
         }
@@ -110,9 +110,9 @@ impl Scene {
     }
 
     /// Removes all damage.
-    fn mend(&self) {
+    fn restore(&self) {
         self.machine.absent.borrow_mut().fill(false);
-        self.machine.fuse.operations.set(0);
+        self.machine.trigger.operations.set(0);
         for (disk, image) in self.machine.disks.iter().zip(&self.images) {
             disk.set_dead(false);
             disk.restore(image);
@@ -132,9 +132,9 @@ impl Scene {
     }
 
     /// Reads all remaining data and compares it with the history.
-    fn look(&self, accept_stale: bool) -> Seen {
-        let before: Vec<Image> = self.machine.disks.iter().map(|disk| disk.image()).collect();
-        let stores = self.machine.fuse.stores.get();
+    fn salvage(&self, accept_stale: bool) -> SalvageResult {
+        let before: Vec<DiskImage> = self.machine.disks.iter().map(|disk| disk.image()).collect();
+        let stores = self.machine.trigger.stores.get();
         let this = self.machine.clone();
         let options = SalvageOptions { accept_stale, ..SalvageOptions::default() };
         let history = self.history.clone();
@@ -142,20 +142,20 @@ impl Scene {
             let found = salvage(&this.sources(), &options).await.unwrap();
             read_all(&found, &history, accept_stale).await
         });
-        let Ended::Done(seen) = ended else { panic!("unexpected power cut") };
-        assert_eq!(self.machine.fuse.stores.get(), stores, "salvage wrote or flushed");
+        let BootEnd::Completed(seen) = ended else { panic!("unexpected power cut") };
+        assert_eq!(self.machine.trigger.stores.get(), stores, "salvage wrote or flushed");
         for (disk, before) in self.machine.disks.iter().zip(before) {
             assert!(disk.image() == before, "a drive has changed");
         }
         seen
     }
 
-    /// Runs [`Scene::salvage`] and compares its result with the verifier's report.
-    fn check(&self) -> (Seen, CheckReport) {
-        let stores = self.machine.fuse.stores.get();
+    /// Runs [`DamagedPool::salvage`] and compares its result with the verifier's report.
+    fn check(&self) -> (SalvageResult, CheckReport) {
+        let stores = self.machine.trigger.stores.get();
         let report = self.machine.check().unwrap();
-        assert_eq!(self.machine.fuse.stores.get(), stores, "the verifier wrote or flushed");
-        let seen = self.look(false);
+        assert_eq!(self.machine.trigger.stores.get(), stores, "the verifier wrote or flushed");
+        let seen = self.salvage(false);
         assert_eq!(
             report.stale,
             seen.stale.values().any(|stale| *stale) || report.stale && seen.stale.is_empty()
@@ -182,8 +182,9 @@ impl Scene {
     }
 }
 
-async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) -> Seen {
-    let mut seen = Seen { failed: BTreeMap::new(), surveys: BTreeMap::new(), stale: BTreeMap::new() };
+async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) -> SalvageResult {
+    let mut seen =
+        SalvageResult { failed: BTreeMap::new(), surveys: BTreeMap::new(), stale: BTreeMap::new() };
     for info in found.volumes() {
         let volume = found.volume(&info.name).unwrap();
         let name = &info.name;
@@ -258,13 +259,13 @@ fn blocks_of(ranges: &[engine::ByteRange]) -> BTreeSet<u64> {
 /// Damage within the scheme's tolerance loses nothing. A crashed pool is salvaged in the state in
 /// which it would be opened.
 #[test]
-fn nothing_is_lost_while_the_scheme_bears_it() {
+fn damage_within_the_tolerance_loses_nothing() {
     for (scheme, drives, shards, clean) in
         [("4+1", 5, 1, true), ("4+1", 6, 2, false), ("2+2", 5, 3, false), ("1+1", 3, 1, false)]
     {
-        let scene = Scene::new(&Setup { shards, ..Setup::small(scheme, drives) }, 300, clean);
+        let scene = DamagedPool::new(&Setup { shards, ..Setup::small(scheme, drives) }, 300, clean);
         for missing in [None, Some(0), Some(2)] {
-            scene.mend();
+            scene.restore();
             if let Some(missing) = missing {
                 scene.machine.absent.borrow_mut()[missing] = true;
             }
@@ -279,21 +280,22 @@ fn nothing_is_lost_while_the_scheme_bears_it() {
 /// Each page of a pool without parity is lost in turn: pages of the map, the tables, the catalogue,
 /// the log and the data.
 #[test]
-fn each_page_alone_may_be_lost() {
+fn any_single_page_may_be_lost() {
     for (shards, clean, step) in [(1, true, 1), (2, false, 1), (1, false, 2)] {
-        let scene = Scene::new(&Setup { shards, ..Setup::small("2+0", 2) }, 310 + u64::from(shards), clean);
+        let scene =
+            DamagedPool::new(&Setup { shards, ..Setup::small("2+0", 2) }, 310 + u64::from(shards), clean);
         let (mut metadata, mut stale) = (0, 0);
         let pages = scene.pages();
         for (drive, page) in pages.into_iter().step_by(step) {
-            scene.mend();
-            scene.machine.disks[drive].spoil(page);
+            scene.restore();
+            scene.machine.disks[drive].mark_unreadable(page);
             let (seen, report) = scene.check();
             let nodes = report.findings.iter().any(|finding| finding.message.contains("the map node"));
             metadata += u32::from(nodes);
             stale += u32::from(report.stale);
             assert!(!scene.clean || !report.stale, "a cleanly closed pool has nothing to replay");
             if nodes || report.stale || seen.surveys.len() < scene.history.len() {
-                scene.look(true);
+                scene.salvage(true);
             }
         }
         assert!(metadata > 5, "{metadata} pages held map nodes");
@@ -303,27 +305,28 @@ fn each_page_alone_may_be_lost() {
 
 /// As above, with wrong bytes in place of unreadable ones.
 #[test]
-fn each_page_alone_may_be_wrong() {
-    let scene = Scene::new(&Setup::small("2+0", 2), 320, true);
+fn any_single_page_may_be_wrong() {
+    let scene = DamagedPool::new(&Setup::small("2+0", 2), 320, true);
     for (drive, page) in scene.pages() {
-        scene.mend();
-        assert!(scene.machine.disks[drive].flip(page, usize::try_from(page).unwrap() * 7919));
+        scene.restore();
+        assert!(scene.machine.disks[drive].flip_bit(page, usize::try_from(page).unwrap() * 7919));
         scene.check();
     }
 }
 
 /// More drives are missing than the scheme tolerates, and pages of other drives are lost.
 #[test]
-fn drives_beyond_the_scheme_may_be_missing() {
+fn drives_beyond_the_tolerance_may_be_missing() {
     let mut read = 0;
     for (seed, (scheme, drives, shards)) in
         (0..).zip([("2+1", 6, 1), ("4+1", 7, 2), ("1+1", 5, 3), ("2+2", 6, 1), ("4+2", 8, 2), ("3+0", 4, 1)])
     {
         for clean in [true, false] {
-            let scene = Scene::new(&Setup { shards, ..Setup::small(scheme, drives) }, 330 + seed, clean);
+            let scene =
+                DamagedPool::new(&Setup { shards, ..Setup::small(scheme, drives) }, 330 + seed, clean);
             let random = Random::new(seed * 2 + u64::from(clean));
             for round in 0..12 {
-                scene.mend();
+                scene.restore();
                 for _ in 0..random.between(1, 3) {
                     let drive = usize::try_from(random.below(drives as u64)).unwrap();
                     match round % 3 {
@@ -335,16 +338,16 @@ fn drives_beyond_the_scheme_may_be_missing() {
                 if round % 4 >= 2 {
                     for (drive, page) in scene.pages() {
                         if random.once_in(6) {
-                            scene.machine.disks[drive].spoil(page);
+                            scene.machine.disks[drive].mark_unreadable(page);
                         }
                     }
                 }
-                if !can_be_found(&scene.machine) {
+                if !has_readable_drive(&scene.machine) {
                     continue;
                 }
                 let (seen, _) = scene.check();
                 read += seen.surveys.values().map(|survey| survey.readable).sum::<u64>();
-                scene.look(true);
+                scene.salvage(true);
             }
         }
     }
@@ -352,7 +355,7 @@ fn drives_beyond_the_scheme_may_be_missing() {
 }
 
 /// Returns true if a drive with a superblock is present.
-fn can_be_found(machine: &Machine) -> bool {
+fn has_readable_drive(machine: &Machine) -> bool {
     let absent = machine.absent.borrow().clone();
     machine.disks.iter().zip(absent).any(|(disk, absent)| !absent && !disk.is_dead())
 }

@@ -7,27 +7,27 @@ use std::time::Duration;
 use engine::Pool;
 use reactor::{Buffer, Reactor};
 
-use crate::model::{content, tag_of};
+use crate::model::{content, sector_tag};
 use crate::repair_tests::{BLOCK, machine, with_pool};
-use crate::run::{Setup, judge};
+use crate::run::{Setup, check_findings};
 
 const SHARDS: u64 = 3;
 /// Written blocks in each slice.
 const BLOCKS: u64 = 200;
 
 /// Returns the offset of write `number`. Consecutive writes go to consecutive shards.
-fn place(number: u64) -> u64 {
+fn offset_of(number: u64) -> u64 {
     number % SHARDS * format::limits::SLICE + number / SHARDS * BLOCK
 }
 
 /// Returns the numbers of the writes in a snapshot.
-async fn held(pool: &Pool, name: &str) -> Vec<u64> {
+async fn contained_writes(pool: &Pool, name: &str) -> Vec<u64> {
     let snapshot = pool.open_volume(name).await.unwrap().attach();
     let mut found = Vec::new();
     for number in 1..BLOCKS * SHARDS {
         let buffer = Buffer::new(4096);
-        snapshot.read(place(number), &buffer.span()).await.unwrap();
-        if tag_of(buffer.as_slice()) == number {
+        snapshot.read(offset_of(number), &buffer.span()).await.unwrap();
+        if sector_tag(buffer.as_slice()) == number {
             found.push(number);
         }
     }
@@ -39,7 +39,7 @@ async fn held(pool: &Pool, name: &str) -> Vec<u64> {
 #[test]
 fn a_snapshot_is_one_point_in_time_for_all_shards() {
     let machine = machine(&Setup { shards: 3, ..Setup::small("2+1", 3) }, 1);
-    machine.world.set_apart(2_000_000, 1);
+    machine.events.set_message_delay(2_000_000, 1);
     let mut in_the_middle = 0;
     with_pool(&machine, async |pool| {
         for round in 0..20 {
@@ -52,7 +52,7 @@ fn a_snapshot_is_one_point_in_time_for_all_shards() {
                 let mut number = 1;
                 while !stop.get() && number < BLOCKS * SHARDS {
                     let bytes = content(number, 0, 4096);
-                    volume.write(place(number), &Buffer::copy_of(&bytes).span()).await.unwrap();
+                    volume.write(offset_of(number), &Buffer::copy_of(&bytes).span()).await.unwrap();
                     number += 1;
                 }
                 number - 1
@@ -62,7 +62,7 @@ fn a_snapshot_is_one_point_in_time_for_all_shards() {
             pool.snapshot_volume(&snapshot, 0).await.unwrap();
             over.set(true);
             let last = writes.await;
-            let held = held(pool, &snapshot).await;
+            let held = contained_writes(pool, &snapshot).await;
             let newest = held.last().copied().unwrap_or(0);
             assert_eq!(newest, held.len() as u64, "round {round}: writes before the newest one are missing");
             in_the_middle += u32::from((1..last).contains(&(held.len() as u64)));
@@ -71,5 +71,5 @@ fn a_snapshot_is_one_point_in_time_for_all_shards() {
         }
     });
     assert!(in_the_middle > 10, "only {in_the_middle} snapshots were taken during the writes");
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }

@@ -9,31 +9,31 @@
 //! its data compared after every cut.
 
 mod damage;
-mod failing;
-mod fork;
-mod full;
-mod members;
+mod forks;
+mod full_hosts;
+mod membership;
 mod operation;
 mod perform;
 mod verify;
+mod write_errors;
 
 use engine::{FoundOnDrive, Pool, PoolStatus, Tuning};
 use format::DriveState;
 
 pub use self::damage::{DamageCounts, sweep_damage};
-pub use self::failing::sweep_failures;
-pub use self::fork::sweep_forks;
-pub use self::full::sweep_full_hosts;
-pub use self::operation::{ALL, Swept};
-use self::operation::{SECTOR, parsed};
+pub use self::forks::sweep_forks;
+pub use self::full_hosts::sweep_full_hosts;
+pub use self::operation::{ALL_OPERATIONS, SweepOp};
+use self::operation::{SECTOR, parse_scheme};
 use self::perform::{perform, prepare};
 use self::verify::verify;
+pub use self::write_errors::sweep_failures;
 use crate::model::VolumeModel;
-use crate::run::{Ended, Machine, Setup, judge};
+use crate::run::{BootEnd, Machine, Setup, check_findings};
 
 /// The number of injected events of a sweep.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Swath {
+pub struct SweepCounts {
     /// Power cuts.
     pub cuts: u64,
     /// Writes and flushes that failed.
@@ -42,7 +42,7 @@ pub struct Swath {
     pub full_hosts: u64,
 }
 
-impl Swath {
+impl SweepCounts {
     /// Adds the counts of another sweep.
     pub fn add(&mut self, other: &Self) {
         self.cuts += other.cuts;
@@ -72,14 +72,14 @@ impl<'a> SweepOptions<'a> {
         Self { scheme, drives, write_through: false, outcomes: 1, step: 1 }
     }
 
-    fn machine(&self, operation: Swept, seed: u64) -> Machine {
+    fn machine(&self, operation: SweepOp, seed: u64) -> Machine {
         let setup = operation.setup(self.scheme, self.drives);
         let volatile = setup.volatile.iter().map(|volatile| *volatile && !self.write_through).collect();
         Machine::new(&Setup { volatile, ..setup }, seed)
     }
 
     fn parity(&self) -> usize {
-        parsed(self.scheme).parity().into()
+        parse_scheme(self.scheme).parity().into()
     }
 }
 
@@ -94,24 +94,24 @@ impl std::fmt::Display for SweepOptions<'_> {
 ///
 /// # Errors
 /// Describes the failure and its cut.
-pub fn sweep(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, String> {
-    let mut swath = Swath::default();
+pub fn sweep(operation: SweepOp, options: &SweepOptions<'_>) -> Result<SweepCounts, String> {
+    let mut counts = SweepCounts::default();
     for cut in (1..).step_by(options.step) {
         let mut through = false;
         for outcome in 0..options.outcomes {
             let at = |message| format!("{operation:?} on {options}, cut {cut}, outcome {outcome}: {message}");
             through = one_cut(operation, options, cut, outcome).map_err(at)?;
-            swath.cuts += 1;
+            counts.cuts += 1;
         }
         if through {
             break;
         }
     }
-    Ok(swath)
+    Ok(counts)
 }
 
 /// The state that the model allows after the cut.
-struct Expected {
+struct ExpectedState {
     /// The volume's content before the operation and, once it has begun, after it.
     model: VolumeModel,
     /// The content of the snapshot or of its clone.
@@ -122,8 +122,8 @@ struct Expected {
     done: bool,
 }
 
-impl Expected {
-    fn of(operation: Swept, options: &SweepOptions<'_>) -> Self {
+impl ExpectedState {
+    fn of(operation: SweepOp, options: &SweepOptions<'_>) -> Self {
         let mut model = VolumeModel::new(operation.model_bytes(), SECTOR);
         // A drive that joins has a volatile cache.
         model.set_write_through(options.write_through && !operation.adds_a_drive());
@@ -132,22 +132,22 @@ impl Expected {
 }
 
 /// Runs the operation. Calls `arm` when it begins, to arm the fault trigger.
-fn operate(
-    operation: Swept,
+fn run_operation(
+    operation: SweepOp,
     machine: &Machine,
-    expected: &mut Expected,
-    light: impl Fn(),
-) -> Ended<engine::Result<()>> {
+    expected: &mut ExpectedState,
+    arm: impl Fn(),
+) -> BootEnd<engine::Result<()>> {
     machine.boot(async || {
-        if operation == Swept::Open {
-            light();
+        if operation == SweepOp::Open {
+            arm();
         }
         let (pool, _) = machine.open().await?;
-        if operation != Swept::Open {
-            light();
+        if operation != SweepOp::Open {
+            arm();
         }
         perform(operation, machine, &pool, expected).await?;
-        if operation == Swept::Close {
+        if operation == SweepOp::Close {
             return pool.close().await;
         }
         Ok(())
@@ -156,25 +156,25 @@ fn operate(
 
 /// Prepares a pool, cuts the power during the operation, and verifies the remaining state. Returns
 /// true if the operation completed.
-fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
+fn one_cut(operation: SweepOp, options: &SweepOptions<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
     let machine = options.machine(operation, crate::random::mix(cut ^ outcome << 32));
-    let mut expected = Expected::of(operation, options);
+    let mut expected = ExpectedState::of(operation, options);
     prepare(operation, &machine, &mut expected)?;
-    expected.done = match operate(operation, &machine, &mut expected, || machine.cut_after(cut)) {
-        Ended::Done(Ok(())) => true,
-        Ended::Done(Err(error)) => return Err(format!("the operation failed: {error:?}")),
-        Ended::Cut => false,
+    expected.done = match run_operation(operation, &machine, &mut expected, || machine.cut_after(cut)) {
+        BootEnd::Completed(Ok(())) => true,
+        BootEnd::Completed(Err(error)) => return Err(format!("the operation failed: {error:?}")),
+        BootEnd::PowerCut => false,
     };
     machine.cut_power();
-    retune(&machine, cut + outcome);
+    change_tuning(&machine, cut + outcome);
     let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
-    judge(&report, operation.bad_drives())?;
+    check_findings(&report, operation.bad_drives())?;
     if operation.changes_drives() {
-        members::after_cut(operation, &machine, &mut expected, cut + outcome)?;
+        membership::after_cut(operation, &machine, &mut expected, cut + outcome)?;
         return Ok(expected.done);
     }
-    let removed = saying_removed(&machine);
-    if operation == Swept::TakeDriveOut && report.missing.is_empty() && removed == 0 {
+    let removed = count_removal_records(&machine);
+    if operation == SweepOp::TakeDriveOut && report.missing.is_empty() && removed == 0 {
         // No superblock records that the first drive missed writes.
         machine
             .absent
@@ -184,24 +184,26 @@ fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64)
             .take(options.parity())
             .for_each(|absent| *absent = true);
     }
-    if operation == Swept::Rebuild && (cut + outcome).is_multiple_of(2) && removed + 1 == machine.disks.len()
+    if operation == SweepOp::Rebuild
+        && (cut + outcome).is_multiple_of(2)
+        && removed + 1 == machine.disks.len()
     {
         // The pool tolerates another loss now, without prior repair.
-        lose_another(&machine, &mut expected)?;
+        lose_second_drive(&machine, &mut expected)?;
         return Ok(expected.done);
     }
-    look(operation, &machine, &mut expected)?;
-    if matches!(operation, Swept::Scrub | Swept::Rebuild) {
+    open_and_verify(operation, &machine, &mut expected)?;
+    if matches!(operation, SweepOp::Scrub | SweepOp::Rebuild) {
         check_drives(&machine, &[])?;
     }
-    if operation == Swept::Rebuild {
-        lose_another(&machine, &mut expected)?;
+    if operation == SweepOp::Rebuild {
+        lose_second_drive(&machine, &mut expected)?;
     }
     Ok(expected.done)
 }
 
 /// Changes the engine settings of the next opening, in two cases out of three.
-fn retune(machine: &Machine, choice: u64) {
+fn change_tuning(machine: &Machine, choice: u64) {
     let tuning = machine.tuning();
     machine.set_tuning(match choice % 3 {
         0 => tuning,
@@ -210,42 +212,47 @@ fn retune(machine: &Machine, choice: u64) {
     });
 }
 
-/// Returns the number of remaining drives whose superblock lists the first drive as removed.
-fn saying_removed(machine: &Machine) -> usize {
-    let look = async || {
-        let mut say = 0;
+/// Counts the remaining drives with a superblock that lists the first drive as removed.
+fn count_removal_records(machine: &Machine) -> usize {
+    let read_superblocks = async || {
+        let mut count = 0;
         for disk in machine.disks.iter().skip(1) {
             let FoundOnDrive::Pool(pool) = engine::identify(&*disk.source()).await else { continue };
-            say += usize::from(pool.members.first().is_some_and(|first| first.state == DriveState::Removed));
+            count +=
+                usize::from(pool.members.first().is_some_and(|first| first.state == DriveState::Removed));
         }
-        say
+        count
     };
-    match machine.boot(look) {
-        Ended::Done(say) => say,
-        Ended::Cut => 0,
+    match machine.boot(read_superblocks) {
+        BootEnd::Completed(count) => count,
+        BootEnd::PowerCut => 0,
     }
 }
 
 /// Checks that the pool tolerates the loss of another drive after a rebuild.
-fn lose_another(machine: &Machine, expected: &mut Expected) -> Result<(), String> {
+fn lose_second_drive(machine: &Machine, expected: &mut ExpectedState) -> Result<(), String> {
     if let Some(disk) = machine.disks.get(1) {
         disk.set_dead(true);
     }
-    look(Swept::LoseDrive, machine, expected)
+    open_and_verify(SweepOp::LoseDrive, machine, expected)
         .map_err(|error| format!("after the loss of another drive: {error}"))
 }
 
 /// Opens the pool and verifies its content.
-fn look(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
-    whole(machine.boot(async || verify(operation, machine, expected).await))
+fn open_and_verify(
+    operation: SweepOp,
+    machine: &Machine,
+    expected: &mut ExpectedState,
+) -> Result<(), String> {
+    completed(machine.boot(async || verify(operation, machine, expected).await))
 }
 
 /// Opens the pool and waits for repair to end. `may_end` decides whether the final status is
 /// allowed.
-fn settle(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Result<(), String> {
-    whole(machine.boot(async || {
+fn finish_repair(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Result<(), String> {
+    completed(machine.boot(async || {
         let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
-        let status = repaired(&pool).await?;
+        let status = wait_for_repair(&pool).await?;
         if !may_end(&status) {
             return Err(format!("repair ended with {:?}", status.repair));
         }
@@ -254,20 +261,20 @@ fn settle(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Result<()
 }
 
 /// Waits for repair to end and returns the status.
-async fn repaired(pool: &Pool) -> Result<PoolStatus, String> {
+async fn wait_for_repair(pool: &Pool) -> Result<PoolStatus, String> {
     pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
     pool.status().await.map_err(|error| format!("status: {error:?}"))
 }
 
 /// Returns the result of a boot during which no power cut is allowed.
-fn whole<T>(ended: Ended<Result<T, String>>) -> Result<T, String> {
+fn completed<T>(ended: BootEnd<Result<T, String>>) -> Result<T, String> {
     match ended {
-        Ended::Done(result) => result,
-        Ended::Cut => Err("unexpected power cut".into()),
+        BootEnd::Completed(result) => result,
+        BootEnd::PowerCut => Err("unexpected power cut".into()),
     }
 }
 
 /// Checks that the offline verifier finds no errors except damage on the `bad` drives.
 fn check_drives(machine: &Machine, bad: &[usize]) -> Result<(), String> {
-    judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, bad)
+    check_findings(&machine.check().map_err(|error| format!("check: {error:?}"))?, bad)
 }

@@ -7,10 +7,10 @@ use engine::{Pool, Tuning};
 use reactor::{Buffer, Reactor, Span};
 
 use crate::model::content;
-use crate::run::{Ended, Machine, Setup};
-use crate::swarm::{Operations, run_seed};
+use crate::run::{BootEnd, Machine, Setup};
+use crate::swarm::{OperationSet, run_seed};
 use crate::sweep::{
-    ALL, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_forks, sweep_full_hosts,
+    ALL_OPERATIONS, SweepOp, SweepOptions, sweep, sweep_damage, sweep_failures, sweep_forks, sweep_full_hosts,
 };
 
 /// Seeds that have failed, kept as regression tests.
@@ -69,10 +69,10 @@ const BASIC_REGRESSIONS: [u64; 48] = [
     2_026_142_009,
 ];
 
-fn run(seeds: impl Iterator<Item = u64>, operations: Operations) {
+fn run(seeds: impl Iterator<Item = u64>, operations: OperationSet) {
     for seed in seeds {
         if let Err(message) = run_seed(seed, operations, false) {
-            let basic = if operations == Operations::Basic { " --basic" } else { "" };
+            let basic = if operations == OperationSet::Basic { " --basic" } else { "" };
             panic!(
                 "seed {seed}: {message}\nreplay it with: cargo run --release -p simulator -- seed {seed}{basic}"
             );
@@ -81,30 +81,30 @@ fn run(seeds: impl Iterator<Item = u64>, operations: Operations) {
 }
 
 #[test]
-fn seeds_that_failed_once_pass() {
-    run(BASIC_REGRESSIONS.into_iter(), Operations::Basic);
-    run(REGRESSIONS.into_iter(), Operations::All);
+fn regression_seeds_pass() {
+    run(BASIC_REGRESSIONS.into_iter(), OperationSet::Basic);
+    run(REGRESSIONS.into_iter(), OperationSet::All);
 }
 
 #[test]
 fn a_few_hundred_seeds_pass() {
-    run(20_000..20_100, Operations::Basic);
-    run(20_100..20_300, Operations::All);
+    run(20_000..20_100, OperationSet::Basic);
+    run(20_100..20_300, OperationSet::All);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let run = || run_seed(77, Operations::All, false);
+    let run = || run_seed(77, OperationSet::All, false);
     assert_eq!(run(), run());
 }
 
 #[test]
 fn every_operation_survives_a_cut_at_every_point() {
     for (scheme, drives) in [("4+1", 5), ("1+1", 2)] {
-        for operation in ALL {
+        for operation in ALL_OPERATIONS {
             // This operation takes many drive operations on a pool that must be filled first.
             let step = match operation {
-                Swept::Clean => 29,
+                SweepOp::Clean => 29,
                 _ => 1,
             };
             let options = SweepOptions { step, ..SweepOptions::new(scheme, drives) };
@@ -118,12 +118,12 @@ fn every_operation_survives_a_cut_at_every_point() {
 #[test]
 fn every_operation_survives_the_failure_of_any_write() {
     for (scheme, drives) in [("4+1", 5), ("2+2", 5), ("3+0", 3)] {
-        for operation in ALL.into_iter().filter(|operation| operation.fits(scheme)) {
+        for operation in ALL_OPERATIONS.into_iter().filter(|operation| operation.fits(scheme)) {
             // Drive changes make many writes of the same kind.
             let step = match operation {
-                Swept::Clean => 97,
+                SweepOp::Clean => 97,
                 _ if operation.changes_drives() => 11,
-                Swept::Rebuild | Swept::Scrub => 11,
+                SweepOp::Rebuild | SweepOp::Scrub => 11,
                 _ => 2,
             };
             let options = SweepOptions { step, ..SweepOptions::new(scheme, drives) };
@@ -138,16 +138,16 @@ fn every_operation_survives_the_failure_of_any_write() {
 #[test]
 fn rebuilds_survive_a_cut_at_every_point() {
     let options = SweepOptions { outcomes: 4, ..SweepOptions::new("2+1", 4) };
-    if let Err(message) = sweep(Swept::Rebuild, &options) {
+    if let Err(message) = sweep(SweepOp::Rebuild, &options) {
         panic!("{message}");
     }
 }
 
 /// A drive with read errors is drained while another drive is free.
 #[test]
-fn retiring_a_drive_survives_cuts_under_two_parities() {
+fn draining_a_failing_drive_survives_cuts_with_double_parity() {
     let options = SweepOptions { step: 7, ..SweepOptions::new("2+2", 5) };
-    if let Err(message) = sweep(Swept::Retire, &options) {
+    if let Err(message) = sweep(SweepOp::Retire, &options) {
         panic!("{message}");
     }
 }
@@ -155,9 +155,9 @@ fn retiring_a_drive_survives_cuts_under_two_parities() {
 /// Without flushes: acknowledged writes are durable if no drive has a volatile cache.
 #[test]
 fn acknowledged_writes_survive_a_cut_without_volatile_caches() {
-    for operation in ALL {
+    for operation in ALL_OPERATIONS {
         let step = match operation {
-            Swept::Clean => 97,
+            SweepOp::Clean => 97,
             _ if operation.changes_drives() => 11,
             _ => 3,
         };
@@ -172,7 +172,7 @@ fn acknowledged_writes_survive_a_cut_without_volatile_caches() {
 fn every_operation_survives_a_full_host() {
     let mut full_hosts = 0;
     for (scheme, drives) in [("4+1", 5), ("1+1", 2)] {
-        for operation in ALL {
+        for operation in ALL_OPERATIONS {
             let options = SweepOptions::new(scheme, drives);
             match sweep_full_hosts(operation, &options) {
                 Ok(counts) => full_hosts += counts.full_hosts,
@@ -184,7 +184,7 @@ fn every_operation_survives_a_full_host() {
 }
 
 #[test]
-fn halves_that_were_used_apart_are_never_put_together() {
+fn separately_used_halves_are_never_combined() {
     for (scheme, drives) in [("1+1", 2), ("2+2", 4)] {
         match sweep_forks(&SweepOptions::new(scheme, drives)) {
             Ok(pairs) => assert!(pairs > 0, "{scheme} tolerates the loss of half of {drives} drives"),
@@ -194,7 +194,7 @@ fn halves_that_were_used_apart_are_never_put_together() {
 }
 
 #[test]
-fn damage_beyond_the_scheme_gives_errors_and_never_wrong_data() {
+fn excess_damage_causes_errors_and_never_wrong_data() {
     for (scheme, drives) in [("4+0", 4), ("2+1", 4), ("1+2", 3)] {
         let options = SweepOptions { step: 5, ..SweepOptions::new(scheme, drives) };
         match sweep_damage(&options) {
@@ -251,7 +251,7 @@ async fn verify(pool: &Pool, leaves: &RefCell<Vec<Leaf>>) {
     for (index, leaf) in all.into_iter().enumerate() {
         let buffer = Buffer::new(4096);
         volume.read(index as u64 * LEAF, &buffer.span()).await.unwrap();
-        let found = crate::model::tag_of(buffer.as_slice());
+        let found = crate::model::sector_tag(buffer.as_slice());
         assert!(
             (leaf.flushed..=leaf.begun).contains(&found),
             "leaf {index} holds {found}, not {}..={}",
@@ -264,7 +264,7 @@ async fn verify(pool: &Pool, leaves: &RefCell<Vec<Leaf>>) {
 /// A log that changes more leaves than the map may keep dirty is recovered in several steps, each
 /// with its own checkpoint. If any step is cut, the next recovery finds everything.
 #[test]
-fn a_recovery_in_several_steps_may_be_cut_anywhere() {
+fn a_recovery_in_several_steps_survives_any_cut() {
     let setup = Setup {
         scheme: "1+1".into(),
         drives: vec![(4 << 20) + 350 * (128 << 10); 2],
@@ -288,7 +288,7 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
             pool.create_volume("v", 400 * LEAF, 4096, 0).await.unwrap();
             pool.close().await.unwrap();
         });
-        assert_eq!(made, Ended::Done(()));
+        assert_eq!(made, BootEnd::Completed(()));
         for crash in 0..4 {
             // The first crash cuts the writes. Each of the others cuts a recovery or the writes
             // after it.
@@ -298,7 +298,7 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
                 let (pool, _) = this.open().await.unwrap();
                 scatter(&pool, &all, &value).await;
             });
-            assert_eq!(ended, Ended::Cut);
+            assert_eq!(ended, BootEnd::PowerCut);
             machine.cut_power();
         }
         let (this, all) = (machine.clone(), leaves.clone());
@@ -307,14 +307,14 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
             verify(&pool, &all).await;
             pool.close().await.unwrap();
         });
-        assert_eq!(ended, Ended::Done(()));
+        assert_eq!(ended, BootEnd::Completed(()));
     }
 }
 
 /// A process dies while it writes superblocks, and the power fails while the next process opens the
 /// pool. The first process's cached writes may then be torn together with the second one's.
 #[test]
-fn a_death_and_a_power_cut_leave_a_superblock_on_every_drive() {
+fn a_kill_and_a_power_cut_leave_a_superblock_on_every_drive() {
     // Superblocks of several pages, and no free drive.
     let setup = Setup { drives: vec![(4 << 20) + 70 * (128 << 10); 8], shards: 8, ..Setup::small("3+0", 8) };
     let open = async |machine: &Machine| {
@@ -326,18 +326,18 @@ fn a_death_and_a_power_cut_leave_a_superblock_on_every_drive() {
     let mut opening = 1;
     for seed in 400..480 {
         let machine = Machine::new(&setup, seed);
-        assert!(matches!(machine.boot(async || machine.create().await), Ended::Done(Ok(()))));
-        let begin = machine.fuse.operations.get();
+        assert!(matches!(machine.boot(async || machine.create().await), BootEnd::Completed(Ok(()))));
+        let begin = machine.trigger.operations.get();
         if opening > 1 {
             machine.cut_after(1 + seed * 13 % opening);
         }
         let _ = machine.boot(async || open(&machine).await);
-        machine.kill();
-        opening = opening.max(machine.fuse.operations.get() - begin);
+        machine.kill_process();
+        opening = opening.max(machine.trigger.operations.get() - begin);
         machine.cut_after(1 + seed * 7 % opening);
         let _ = machine.boot(async || machine.open().await.map(|_| ()));
         machine.cut_power();
         let ended = machine.boot(async || machine.open().await.map(|_| ()));
-        assert!(matches!(ended, Ended::Done(Ok(()))), "seed {seed}: {ended:?}");
+        assert!(matches!(ended, BootEnd::Completed(Ok(()))), "seed {seed}: {ended:?}");
     }
 }

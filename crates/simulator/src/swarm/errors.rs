@@ -3,24 +3,24 @@
 
 use engine::{Error, ErrorKind};
 
-use super::Life;
+use super::SwarmRun;
 
 /// For an operation that may not fail.
-pub(super) const NOTHING: &[ErrorKind] = &[];
+pub(super) const NO_ERRORS: &[ErrorKind] = &[];
 /// For an operation that may find the pool full.
 pub(super) const NO_SPACE: &[ErrorKind] = &[ErrorKind::NoSpace];
 
-impl Life {
+impl SwarmRun {
     /// Returns true if losses or damage beyond the scheme's tolerance explain the error, for any
     /// operation.
     pub(super) fn may_fail(&self, error: &Error) -> bool {
-        self.excess.get().explains().contains(&error.kind())
+        self.excess.get().allowed_errors().contains(&error.kind())
     }
 
     /// Returns the allowed errors of an operation that always finds space unless the file system
     /// under a drive is full.
-    pub(super) fn where_host_is_full(&self) -> &'static [ErrorKind] {
-        if self.host_was_full.get() { NO_SPACE } else { NOTHING }
+    pub(super) fn no_space_if_host_full(&self) -> &'static [ErrorKind] {
+        if self.host_was_full.get() { NO_SPACE } else { NO_ERRORS }
     }
 
     /// Ends the run if an operation returned an error that is neither in `allowed` nor explained by

@@ -9,7 +9,7 @@ use engine::{RepairLimits, Tuning};
 use crate::disk::Faults;
 use crate::random::Random;
 use crate::run::Setup;
-use crate::stretch::Stretch;
+use crate::sparse_layout::SparseLayout;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
@@ -23,17 +23,17 @@ pub(super) enum Op {
     Create,
     Delete,
     Resize,
-    Limit,
-    KeepRoom,
+    SetQos,
+    SetThick,
     LoseDrive,
     AddDrive,
     ReturnDrive,
     Evacuate,
-    Keep,
+    KeepDrive,
     Repair,
     LimitRepair,
     Scrub,
-    Rest,
+    Idle,
     Snapshot,
     ReadSnapshot,
     DeleteSnapshot,
@@ -52,17 +52,17 @@ pub(super) const OPS: [(Op, u32); 26] = [
     (Op::Create, 2),
     (Op::Delete, 2),
     (Op::Resize, 2),
-    (Op::Limit, 1),
-    (Op::KeepRoom, 1),
+    (Op::SetQos, 1),
+    (Op::SetThick, 1),
     (Op::LoseDrive, 1),
     (Op::AddDrive, 1),
     (Op::ReturnDrive, 1),
     (Op::Evacuate, 1),
-    (Op::Keep, 1),
+    (Op::KeepDrive, 1),
     (Op::Repair, 1),
     (Op::LimitRepair, 1),
     (Op::Scrub, 1),
-    (Op::Rest, 2),
+    (Op::Idle, 2),
     (Op::Snapshot, 2),
     (Op::ReadSnapshot, 2),
     (Op::DeleteSnapshot, 2),
@@ -120,7 +120,7 @@ pub(super) struct Plan {
     /// Maximum size of a volume in bytes.
     pub(super) volume_bytes: u64,
     pub(super) write_bytes: u64,
-    pub(super) stretch: Stretch,
+    pub(super) stretch: SparseLayout,
     /// Days pass once in this many operations; 0 means never.
     pub(super) days_pass: u64,
     /// Days from one scrub to the next.
@@ -222,7 +222,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         workers: *random.choose(&[1, 2, 4, 16]),
         volume_bytes: *random.choose(&[256 << 10, 2 << 20, 12 << 20]),
         write_bytes: *random.choose(&[16 << 10, 128 << 10, 1 << 20]),
-        stretch: Stretch::by(*random.choose(&[1, 1, 64])),
+        stretch: SparseLayout::with_factor(*random.choose(&[1, 1, 64])),
         days_pass,
         scrub_days,
         cut_at_work,
@@ -263,7 +263,7 @@ pub(super) fn add_extras(plan: &mut Plan, random: &Random) {
         plan.faults = Faults::default();
     }
     if extras.sizes_at_limits {
-        plan.stretch = plan.stretch.up_to_the_limit(plan.volume_bytes);
+        plan.stretch = plan.stretch.up_to_size_limit(plan.volume_bytes);
     }
     plan.extras = Some(extras);
 }

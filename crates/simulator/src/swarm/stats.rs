@@ -21,7 +21,7 @@ pub struct Stats {
     pub no_space: u64,
     /// Blocks that the cleaner moved.
     pub moved: u64,
-    /// Lost drives whose data was rebuilt elsewhere.
+    /// Lost drives that were rebuilt completely.
     pub rebuilt: u64,
     /// Drives that joined.
     pub added: u64,

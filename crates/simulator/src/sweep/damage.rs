@@ -11,15 +11,15 @@ use engine::{ErrorKind, Pool};
 use reactor::{Buffer, Reactor};
 
 use super::operation::SECTOR;
-use super::{Expected, SweepOptions, Swept, prepare, whole};
+use super::{ExpectedState, SweepOp, SweepOptions, completed, prepare};
 use crate::disk::Faults;
 use crate::model::VolumeModel;
 use crate::random::mix;
 use crate::run::Machine;
-use crate::swarm::AnsweredReads;
+use crate::swarm::BufferWatch;
 
-/// The operation whose prepared pool is damaged. Its volume has a snapshot.
-const PREPARED: Swept = Swept::Clone;
+/// The operation that prepares the damaged pool. Its volume has a snapshot.
+const PREPARED: SweepOp = SweepOp::Clone;
 /// The first page after the superblocks of a drive.
 const FIRST_PAGE: u64 = 1024;
 /// Lengths of the reads, in bytes.
@@ -70,9 +70,9 @@ pub fn sweep_damage(options: &SweepOptions<'_>) -> Result<DamageCounts, String> 
 /// Creates a pool and closes it cleanly. Returns its machine and expected content.
 fn prepared(options: &SweepOptions<'_>, seed: u64) -> Result<(Machine, VolumeModel), String> {
     let machine = options.machine(PREPARED, mix(seed ^ 1 << 61));
-    let mut expected = Expected::of(PREPARED, options);
+    let mut expected = ExpectedState::of(PREPARED, options);
     prepare(PREPARED, &machine, &mut expected)?;
-    whole(machine.boot(async || {
+    completed(machine.boot(async || {
         let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
         pool.close().await.map_err(|error| format!("close: {error:?}"))
     }))?;
@@ -81,7 +81,7 @@ fn prepared(options: &SweepOptions<'_>, seed: u64) -> Result<(Machine, VolumeMod
 
 fn one_page(options: &SweepOptions<'_>, page: u64, counts: &mut DamageCounts) -> Result<(), String> {
     let (machine, model) = prepared(options, page)?;
-    whole(machine.boot(async || {
+    completed(machine.boot(async || {
         let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
         damage(&machine, options.parity() + 1, page);
         read_all(&pool, &model, counts).await.map_err(|message| format!("in service: {message}"))?;
@@ -90,8 +90,8 @@ fn one_page(options: &SweepOptions<'_>, page: u64, counts: &mut DamageCounts) ->
         let _ = pool.close().await;
         Ok(())
     }))?;
-    machine.kill();
-    whole(machine.boot(async || match machine.open().await {
+    machine.kill_process();
+    completed(machine.boot(async || match machine.open().await {
         Ok((pool, _)) => {
             read_all(&pool, &model, counts)
                 .await
@@ -105,7 +105,7 @@ fn one_page(options: &SweepOptions<'_>, page: u64, counts: &mut DamageCounts) ->
         }
         Err(error) => Err(format!("open of a damaged pool: {error:?}")),
     }))?;
-    machine.kill();
+    machine.kill_process();
     // The verifier may find damage or fail to read the pool. Other errors are not allowed.
     match machine.check() {
         Ok(_) => Ok(()),
@@ -124,8 +124,8 @@ fn damage(machine: &Machine, count: usize, page: u64) {
         disk.set_faults(Faults { stall: 3, ..Faults::default() });
         match (page + at as u64) % 2 {
             _ if at >= count => {}
-            0 => disk.spoil(page),
-            _ => _ = disk.flip(page, usize::try_from(page * 4099).unwrap_or(0)),
+            0 => disk.mark_unreadable(page),
+            _ => _ = disk.flip_bit(page, usize::try_from(page * 4099).unwrap_or(0)),
         }
     }
 }
@@ -133,7 +133,7 @@ fn damage(machine: &Machine, count: usize, page: u64) {
 /// Reads the volume several times, in chunks of each length.
 async fn read_all(pool: &Pool, model: &VolumeModel, counts: &mut DamageCounts) -> Result<(), String> {
     let volume = pool.open_volume("v").await.map_err(|error| format!("open the volume: {error:?}"))?.attach();
-    let answered = AnsweredReads::default();
+    let buffers = BufferWatch::default();
     for length in LENGTHS {
         for offset in (0..model.size()).step_by(usize::try_from(length).unwrap_or(1)) {
             let buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
@@ -149,10 +149,10 @@ async fn read_all(pool: &Pool, model: &VolumeModel, counts: &mut DamageCounts) -
                 }
                 Err(error) => return Err(format!("read at {offset}: {error:?}")),
             }
-            answered.watch(format!("read of {length} at {offset}"), buffer)?;
+            buffers.watch(format!("read of {length} at {offset}"), buffer)?;
         }
     }
     // The longest time that a stalled transfer takes.
     Reactor::current().sleep(Duration::from_secs(1)).await;
-    answered.check()
+    buffers.check()
 }

@@ -6,7 +6,7 @@ use crate::run::Setup;
 
 /// An operation of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swept {
+pub enum SweepOp {
     /// Opening the pool after a crash.
     Open,
     /// A small write, flushed.
@@ -69,45 +69,45 @@ pub enum Swept {
 }
 
 /// All operations.
-pub const ALL: [Swept; 28] = [
-    Swept::Open,
-    Swept::WriteSmall,
-    Swept::WriteLarge,
-    Swept::WritePart,
-    Swept::Zero,
-    Swept::Checkpoint,
-    Swept::CreateVolume,
-    Swept::DeleteVolume,
-    Swept::Resize,
-    Swept::LoseDrive,
-    Swept::TakeDriveOut,
-    Swept::Rebuild,
-    Swept::AddDrive,
-    Swept::Evacuate,
-    Swept::ReplaceDrive,
-    Swept::ReturnDrive,
-    Swept::Retire,
-    Swept::Scrub,
-    Swept::Clean,
-    Swept::Snapshot,
-    Swept::DeleteSnapshot,
-    Swept::Clone,
-    Swept::RollBack,
-    Swept::MergeAtLimit,
-    Swept::MergeAtLimitOnShards,
-    Swept::WriteOneSector,
-    Swept::DeleteInUse,
-    Swept::Close,
+pub const ALL_OPERATIONS: [SweepOp; 28] = [
+    SweepOp::Open,
+    SweepOp::WriteSmall,
+    SweepOp::WriteLarge,
+    SweepOp::WritePart,
+    SweepOp::Zero,
+    SweepOp::Checkpoint,
+    SweepOp::CreateVolume,
+    SweepOp::DeleteVolume,
+    SweepOp::Resize,
+    SweepOp::LoseDrive,
+    SweepOp::TakeDriveOut,
+    SweepOp::Rebuild,
+    SweepOp::AddDrive,
+    SweepOp::Evacuate,
+    SweepOp::ReplaceDrive,
+    SweepOp::ReturnDrive,
+    SweepOp::Retire,
+    SweepOp::Scrub,
+    SweepOp::Clean,
+    SweepOp::Snapshot,
+    SweepOp::DeleteSnapshot,
+    SweepOp::Clone,
+    SweepOp::RollBack,
+    SweepOp::MergeAtLimit,
+    SweepOp::MergeAtLimitOnShards,
+    SweepOp::WriteOneSector,
+    SweepOp::DeleteInUse,
+    SweepOp::Close,
 ];
 
-impl Swept {
+impl SweepOp {
     /// Returns true if the scheme tolerates the operation's losses.
     pub fn fits(self, scheme: &str) -> bool {
         let needs_parity = matches!(
             self,
             Self::LoseDrive | Self::TakeDriveOut | Self::Rebuild | Self::ReturnDrive | Self::Retire
         );
-        !needs_parity || parsed(scheme).parity() > 0
+        !needs_parity || parse_scheme(scheme).parity() > 0
     }
 
     /// Returns the size of the operation's volume in bytes.
@@ -173,7 +173,7 @@ impl Swept {
     pub(super) fn setup(self, scheme: &str, drives: usize) -> Setup {
         // The rebuild or drain needs a target drive.
         let needs_another = matches!(self, Self::Rebuild | Self::Evacuate | Self::Retire);
-        let spare = usize::from(needs_another && drives == usize::from(parsed(scheme).width()));
+        let spare = usize::from(needs_another && drives == usize::from(parse_scheme(scheme).width()));
         let drives = drives + spare;
         let spares = if self.adds_a_drive() { vec![24 << 20] } else { Vec::new() };
         let mut setup = Setup { spares, ..Setup::small(scheme, drives) };
@@ -189,7 +189,8 @@ impl Swept {
         // So few segments that the volume leaves little room: the reserve, and segments that the
         // volume fills to three quarters. No extra drive: the engine would hold back more space for
         // the loss of one.
-        let (data, width) = (u64::from(parsed(scheme).data()), usize::from(parsed(scheme).width()));
+        let (data, width) =
+            (u64::from(parse_scheme(scheme).data()), usize::from(parse_scheme(scheme).width()));
         let zone_bytes = if data == 1 { 128 << 10 } else { 64 << 10 };
         let segments = 20 + (72 << 16) / (data * zone_bytes);
         let size = (4 << 20) + (segments + 1) * zone_bytes;
@@ -197,7 +198,7 @@ impl Swept {
     }
 }
 
-pub(super) fn parsed(scheme: &str) -> format::Scheme {
+pub(super) fn parse_scheme(scheme: &str) -> format::Scheme {
     scheme.parse().unwrap_or_else(|error| panic!("{scheme}: {error}"))
 }
 

@@ -5,7 +5,7 @@ use format::DriveState;
 use reactor::Buffer;
 
 use super::operation::{SECTOR, SIZE};
-use super::{Expected, Swept, repaired};
+use super::{ExpectedState, SweepOp, wait_for_repair};
 use crate::model::VolumeModel;
 use crate::run::Machine;
 
@@ -22,22 +22,22 @@ async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, Strin
 
 /// Compares the snapshots and clones with their expected content.
 async fn verify_snapshots(
-    operation: Swept,
+    operation: SweepOp,
     pool: &Pool,
     volumes: &[engine::VolumeInfo],
-    expected: &mut Expected,
+    expected: &mut ExpectedState,
 ) -> Result<(), String> {
-    let is_there = |name: &str| volumes.iter().any(|info| info.name == name && !info.deleting);
+    let exists = |name: &str| volumes.iter().any(|info| info.name == name && !info.deleting);
     let (done, must_be, may_be) = match operation {
-        Swept::Snapshot => (expected.done, "v@during", true),
-        Swept::Clone => (expected.done, "w", true),
-        Swept::DeleteSnapshot | Swept::MergeAtLimit | Swept::MergeAtLimitOnShards => {
+        SweepOp::Snapshot => (expected.done, "v@during", true),
+        SweepOp::Clone => (expected.done, "w", true),
+        SweepOp::DeleteSnapshot | SweepOp::MergeAtLimit | SweepOp::MergeAtLimitOnShards => {
             (false, "v@before", !expected.done)
         }
-        Swept::RollBack => (true, "v@before", true),
+        SweepOp::RollBack => (true, "v@before", true),
         _ => return Ok(()),
     };
-    match (is_there(must_be), done, may_be) {
+    match (exists(must_be), done, may_be) {
         (false, true, _) => return Err(format!("{must_be} is missing")),
         (true, _, false) => return Err(format!("{must_be} exists after its deletion")),
         (false, ..) => return Ok(()),
@@ -50,18 +50,18 @@ async fn verify_snapshots(
 
 /// Opens the pool again and compares it with the allowed states.
 pub(super) async fn verify(
-    operation: Swept,
+    operation: SweepOp,
     machine: &Machine,
-    expected: &mut Expected,
+    expected: &mut ExpectedState,
 ) -> Result<(), String> {
     let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
     let volumes = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
     let find = |name: &str| volumes.iter().find(|info| info.name == name && !info.deleting);
-    if operation == Swept::CreateVolume && expected.done && find("w").is_none() {
+    if operation == SweepOp::CreateVolume && expected.done && find("w").is_none() {
         return Err("a created volume is missing".into());
     }
-    let deletes = matches!(operation, Swept::DeleteVolume | Swept::DeleteInUse);
-    if operation == Swept::DeleteInUse && find("w").is_some() {
+    let deletes = matches!(operation, SweepOp::DeleteVolume | SweepOp::DeleteInUse);
+    if operation == SweepOp::DeleteInUse && find("w").is_some() {
         let bytes = read_last(&pool, "w", SIZE).await?;
         VolumeModel::new(SIZE, SECTOR).adopt_after_crash(&bytes).map_err(|error| format!("w: {error}"))?;
     }
@@ -72,9 +72,9 @@ pub(super) async fn verify(
         return Err("a deleted volume exists".into());
     }
     match (operation, info.size) {
-        (Swept::Resize, size) if size == SIZE && !expected.done => {}
-        (Swept::Resize, size) if size == 128 << 10 => expected.model.resize(size),
-        (_, size) if operation != Swept::Resize && size == operation.volume_bytes() => {}
+        (SweepOp::Resize, size) if size == SIZE && !expected.done => {}
+        (SweepOp::Resize, size) if size == 128 << 10 => expected.model.resize(size),
+        (_, size) if operation != SweepOp::Resize && size == operation.volume_bytes() => {}
         (_, size) => return Err(format!("the volume has {size} bytes, an unexpected size")),
     }
     let bytes = read_last(&pool, "v", expected.model.size()).await?;
@@ -90,10 +90,10 @@ pub(super) async fn verify(
         (held, _) => held?,
     }
     verify_snapshots(operation, &pool, &volumes, expected).await?;
-    if operation == Swept::Rebuild {
+    if operation == SweepOp::Rebuild {
         check_rebuilt(&pool, expected.done).await?;
     }
-    if operation == Swept::Scrub {
+    if operation == SweepOp::Scrub {
         check_scrubbed(&pool, expected.done).await?;
     }
     pool.close().await.map_err(|error| format!("close: {error:?}"))
@@ -107,7 +107,7 @@ async fn check_scrubbed(pool: &Pool, done: bool) -> Result<(), String> {
         pool.start_scrub().await.map_err(|is| error("scrub", is))?;
         pool.scrub_settled().await.map_err(|is| error("scrub", is))?;
     }
-    let scrub = repaired(pool).await?.scrub;
+    let scrub = wait_for_repair(pool).await?.scrub;
     if scrub.running || scrub.unhealed > 0 || scrub.last.lost > 0 {
         return Err(format!("after a scrub: {scrub:?}"));
     }
@@ -117,7 +117,7 @@ async fn check_scrubbed(pool: &Pool, done: bool) -> Result<(), String> {
 /// Checks that an interrupted rebuild completes at the next opening, and that the lost drive is
 /// then removed from the pool.
 async fn check_rebuilt(pool: &Pool, done: bool) -> Result<(), String> {
-    let status = repaired(pool).await?;
+    let status = wait_for_repair(pool).await?;
     let lost = status.drives.first().map(|drive| drive.state);
     // The cut may have come before the engine recorded the loss of the drive.
     let known = done || lost != Some(DriveState::Online);

@@ -14,21 +14,21 @@ use crate::run::{Machine, Setup};
 
 /// Makes the data pages of two drives unreadable. Each row with blocks on both is lost with single
 /// parity.
-fn spoil_two(machine: &Machine) {
+fn make_two_drives_unreadable(machine: &Machine) {
     for drive in [1, 2] {
         let data =
             machine.disks[drive].pages().into_iter().filter(|page| *page >= 2 * SUPERBLOCK_SLOT / BLOCK);
-        data.for_each(|page| machine.disks[drive].spoil(page));
+        data.for_each(|page| machine.disks[drive].mark_unreadable(page));
     }
 }
 
 /// Loads the map into memory, from which its nodes can be stored again.
 async fn load_map(pool: &Pool) {
-    assert_eq!(unreadable(pool, "v").await, []);
+    assert_eq!(unreadable_blocks(pool, "v").await, []);
 }
 
 /// Returns the blocks of a volume that cannot be read.
-async fn unreadable(pool: &Pool, name: &str) -> Vec<u64> {
+async fn unreadable_blocks(pool: &Pool, name: &str) -> Vec<u64> {
     let volume = pool.open_volume(name).await.unwrap().attach();
     let mut found = Vec::new();
     for block in 0..volume.size() / BLOCK {
@@ -50,7 +50,7 @@ fn blocks_of(lost: &[LostRange], name: &str) -> Vec<u64> {
     of.flat_map(|range| range.offset / BLOCK..(range.offset + range.length) / BLOCK).collect()
 }
 
-async fn scrubbed(pool: &Pool) {
+async fn scrub(pool: &Pool) {
     pool.start_scrub().await.unwrap();
     pool.scrub_settled().await.unwrap();
 }
@@ -67,16 +67,16 @@ fn damaged(shards: u16) -> Rc<Machine> {
 /// A scrub lists each lost block of each volume, the next opening still lists them, and overwriting
 /// removes them from the list.
 #[test]
-fn lost_blocks_are_named_until_they_are_overwritten() {
+fn lost_blocks_are_listed_until_overwritten() {
     for shards in [1, 2] {
         let machine = damaged(shards);
         let lost = with_pool(&machine, async |pool| {
             assert_eq!(pool.status().await.unwrap().lost, []);
             load_map(pool).await;
-            spoil_two(&machine);
-            scrubbed(pool).await;
+            make_two_drives_unreadable(&machine);
+            scrub(pool).await;
             let status = pool.status().await.unwrap();
-            let lost = unreadable(pool, "v").await;
+            let lost = unreadable_blocks(pool, "v").await;
             assert!(lost.len() > 100, "{} blocks are lost", lost.len());
             assert_eq!(blocks_of(&status.lost, "v"), lost);
             lost
@@ -94,7 +94,7 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
             }
             volume.flush().await.unwrap();
             assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), rest);
-            assert_eq!(unreadable(pool, "v").await, rest);
+            assert_eq!(unreadable_blocks(pool, "v").await, rest);
         });
         with_pool(&machine, async |pool| {
             pool.delete_volume("v").await.unwrap();
@@ -108,12 +108,12 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
 
 /// A failed read adds the lost block to the list, without a scrub.
 #[test]
-fn a_failed_read_names_the_lost_block() {
+fn a_failed_read_lists_the_lost_block() {
     let machine = damaged(1);
     with_pool(&machine, async |pool| {
         load_map(pool).await;
-        spoil_two(&machine);
-        let lost = unreadable(pool, "v").await;
+        make_two_drives_unreadable(&machine);
+        let lost = unreadable_blocks(pool, "v").await;
         assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
     });
 }
@@ -126,8 +126,8 @@ fn lost_blocks_follow_their_layer() {
     with_pool(&machine, async |pool| {
         pool.snapshot_volume("v@s", 0).await.unwrap();
         load_map(pool).await;
-        spoil_two(&machine);
-        scrubbed(pool).await;
+        make_two_drives_unreadable(&machine);
+        scrub(pool).await;
         let lost = blocks_of(&pool.status().await.unwrap().lost, "v@s");
         assert!(!lost.is_empty());
         pool.delete_volume("v@s").await.unwrap();
@@ -140,11 +140,11 @@ fn lost_blocks_follow_their_layer() {
 
 /// If map nodes are lost, the blocks below them are listed when they are read.
 #[test]
-fn blocks_behind_lost_map_nodes_are_named() {
+fn blocks_below_lost_map_nodes_are_listed() {
     let machine = damaged(1);
     with_pool(&machine, async |pool| {
-        spoil_two(&machine);
-        let lost = unreadable(pool, "v").await;
+        make_two_drives_unreadable(&machine);
+        let lost = unreadable_blocks(pool, "v").await;
         assert!(!lost.is_empty());
         assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
     });

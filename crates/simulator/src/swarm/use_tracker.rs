@@ -5,57 +5,57 @@ use std::collections::BTreeMap;
 
 /// The uses of each volume and snapshot, by name.
 #[derive(Default)]
-pub(super) struct Users(RefCell<BTreeMap<String, Uses>>);
+pub(super) struct UseTracker(RefCell<BTreeMap<String, UseCounts>>);
 
 #[derive(Clone, Copy, Default)]
-struct Uses {
+struct UseCounts {
     running: u32,
     /// All uses so far, including the running ones.
     begun: u64,
 }
 
 /// A running use of a volume or snapshot. Dropping it ends the use.
-pub(super) struct User<'a> {
-    users: &'a Users,
+pub(super) struct UseGuard<'a> {
+    users: &'a UseTracker,
     name: String,
 }
 
 /// The number of uses of a volume or snapshot that had ended by some time.
 #[derive(Clone, Copy)]
-pub(super) struct Mark(u64);
+pub(super) struct UseMark(u64);
 
-impl Users {
+impl UseTracker {
     /// Begins a use of `name`.
-    pub(super) fn begin(&self, name: &str) -> User<'_> {
+    pub(super) fn begin(&self, name: &str) -> UseGuard<'_> {
         let mut uses = self.0.borrow_mut();
         let uses = uses.entry(name.to_owned()).or_default();
         uses.running += 1;
         uses.begun += 1;
-        User { users: self, name: name.to_owned() }
+        UseGuard { users: self, name: name.to_owned() }
     }
 
-    fn of(&self, name: &str) -> Uses {
+    fn of(&self, name: &str) -> UseCounts {
         self.0.borrow().get(name).copied().unwrap_or_default()
     }
 
     /// Returns true if `name` is in use.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(super) fn is_used(&self, name: &str) -> bool {
         self.of(name).running > 0
     }
 
-    /// Returns the current mark, for [`UseTracker::since`].
-    pub(super) fn mark(&self, name: &str) -> Mark {
-        let Uses { running, begun } = self.of(name);
-        Mark(begun - u64::from(running))
+    /// Returns the current mark, for [`UseTracker::used_since`].
+    pub(super) fn mark(&self, name: &str) -> UseMark {
+        let UseCounts { running, begun } = self.of(name);
+        UseMark(begun - u64::from(running))
     }
 
     /// Returns true if `name` was in use at any time since `mark`.
-    pub(super) fn since(&self, name: &str, mark: Mark) -> bool {
+    pub(super) fn used_since(&self, name: &str, mark: UseMark) -> bool {
         self.of(name).begun > mark.0
     }
 }
 
-impl Drop for User<'_> {
+impl Drop for UseGuard<'_> {
     fn drop(&mut self) {
         if let Some(uses) = self.users.0.borrow_mut().get_mut(&self.name) {
             uses.running -= 1;

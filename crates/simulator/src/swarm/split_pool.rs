@@ -6,14 +6,14 @@ use std::rc::Rc;
 use engine::ErrorKind;
 use format::DriveState;
 
-use super::Life;
+use super::SwarmRun;
 use crate::disk::Faults;
-use crate::run::Ended;
+use crate::run::BootEnd;
 
-impl Life {
+impl SwarmRun {
     /// Opens each half of the drives as often as the plan sets, then both together. Does nothing if
     /// the scheme does not tolerate the loss of the other half.
-    pub(super) fn use_halves_apart(self: &Rc<Self>) -> Result<(), String> {
+    pub(super) fn use_halves_separately(self: &Rc<Self>) -> Result<(), String> {
         let Some(extras) = &self.plan.extras else { return Ok(()) };
         // Data that a drive lost or garbled would be missing together with the other half.
         let keeps_all = Faults { stall: 0, fail_write: 0, ..self.plan.faults } == Faults::default();
@@ -36,13 +36,13 @@ impl Life {
         let [of_first, of_second] = openings;
         (0..of_first).try_for_each(|_| self.open_half(first))?;
         if extras.remembers {
-            self.give(second);
-            self.must_be_refused(ErrorKind::Stale, "open of the half that was not used last")?;
+            self.set_present_drives(second);
+            self.expect_refused(ErrorKind::Stale, "open of the half that was not used last")?;
         }
-        self.machine.accepts_stale.set(true);
+        self.machine.accept_stale.set(true);
         (0..of_second).try_for_each(|_| self.open_half(second))?;
-        self.give(&online);
-        self.must_be_refused(
+        self.set_present_drives(&online);
+        self.expect_refused(
             ErrorKind::NotAPool,
             &format!("open of halves that were opened {openings:?} times"),
         )?;
@@ -50,36 +50,36 @@ impl Life {
         [first, second].into_iter().try_for_each(|half| self.open_half(half))
     }
 
-    fn must_be_refused(&self, kind: ErrorKind, step: &str) -> Result<(), String> {
+    fn expect_refused(&self, kind: ErrorKind, step: &str) -> Result<(), String> {
         match self.machine.boot(async || self.machine.open().await.map(|_| ())) {
-            Ended::Done(Err(error)) if error.kind() == kind => Ok(()),
-            Ended::Done(result) => Err(format!("{step}: {result:?}")),
-            Ended::Cut => Err("unexpected power cut".into()),
+            BootEnd::Completed(Err(error)) if error.kind() == kind => Ok(()),
+            BootEnd::Completed(result) => Err(format!("{step}: {result:?}")),
+            BootEnd::PowerCut => Err("unexpected power cut".into()),
         }
     }
 
     /// Opens the pool with half of its drives, then closes it or leaves it open.
     fn open_half(&self, half: &[usize]) -> Result<(), String> {
-        self.give(half);
+        self.set_present_drives(half);
         let opened = self.machine.boot(async || {
-            self.retune();
+            self.change_tuning();
             let (pool, _) = self.machine.open().await?;
-            if self.extra.once_in(2) { pool.close().await } else { Ok(()) }
+            if self.extras_random.once_in(2) { pool.close().await } else { Ok(()) }
         });
-        match self.extra.once_in(2) {
-            true => self.machine.kill(),
+        match self.extras_random.once_in(2) {
+            true => self.machine.kill_process(),
             false => self.machine.cut_power(),
         }
         match opened {
-            Ended::Done(result) => {
+            BootEnd::Completed(result) => {
                 result.map_err(|error| format!("open with drives {half:?} only: {error:?}"))
             }
-            Ended::Cut => Err("unexpected power cut".into()),
+            BootEnd::PowerCut => Err("unexpected power cut".into()),
         }
     }
 
     /// Restricts the machine to these drives.
-    fn give(&self, drives: &[usize]) {
+    fn set_present_drives(&self, drives: &[usize]) {
         let mut absent = self.machine.absent.borrow_mut();
         absent.iter_mut().enumerate().for_each(|(index, absent)| *absent = !drives.contains(&index));
     }

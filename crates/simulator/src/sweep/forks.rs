@@ -4,10 +4,10 @@
 
 use engine::ErrorKind;
 
-use super::operation::parsed;
-use super::{SweepOptions, Swept, whole};
+use super::operation::parse_scheme;
+use super::{SweepOp, SweepOptions, completed};
 use crate::random::mix;
-use crate::run::{Ended, Machine};
+use crate::run::{BootEnd, Machine};
 
 /// Numbers of openings of a half.
 const OPENINGS: [u64; 6] = [1, 2, 7, 8, 9, 20];
@@ -20,7 +20,7 @@ const OPENINGS: [u64; 6] = [1, 2, 7, 8, 9, 20];
 /// Describes the failure and the numbers of openings.
 pub fn sweep_forks(options: &SweepOptions<'_>) -> Result<u64, String> {
     // With more drives than the width, half of them would not suffice for every segment.
-    let options = &SweepOptions { drives: parsed(options.scheme).width().into(), ..*options };
+    let options = &SweepOptions { drives: parse_scheme(options.scheme).width().into(), ..*options };
     let halves = halves_of(options.drives);
     if halves.iter().any(|half| options.drives - half.len() > options.parity()) {
         return Ok(0);
@@ -43,30 +43,30 @@ fn halves_of(drives: usize) -> [Vec<usize>; 2] {
 
 fn one_fork(options: &SweepOptions<'_>, halves: &[Vec<usize>; 2], openings: [u64; 2]) -> Result<(), String> {
     let [first, second] = openings;
-    let machine = options.machine(Swept::Open, mix(first ^ second << 8 ^ 1 << 60));
-    whole(machine.boot(async || machine.create().await.map_err(|error| format!("create: {error:?}"))))?;
+    let machine = options.machine(SweepOp::Open, mix(first ^ second << 8 ^ 1 << 60));
+    completed(machine.boot(async || machine.create().await.map_err(|error| format!("create: {error:?}"))))?;
     open_with(&machine, None, "v")?;
     for (half, openings) in halves.iter().zip(openings) {
         for opening in 0..openings {
             // A change that the other half lacks.
             open_with(&machine, Some(half), if opening == 0 { "half" } else { "" })?;
             match opening.is_multiple_of(2) {
-                true => machine.kill(),
+                true => machine.kill_process(),
                 false => machine.cut_power(),
             }
         }
     }
-    must_be_refused(&machine)?;
+    expect_refused(&machine)?;
     // Each half is unchanged.
     halves.iter().try_for_each(|half| open_with(&machine, Some(half), ""))?;
-    must_be_refused(&machine)
+    expect_refused(&machine)
 }
 
 /// Opens the pool with some of the drives, creates a volume unless `volume` is empty, and closes
 /// the pool.
 fn open_with(machine: &Machine, drives: Option<&[usize]>, volume: &str) -> Result<(), String> {
-    give(machine, drives);
-    whole(machine.boot(async || {
+    set_present_drives(machine, drives);
+    completed(machine.boot(async || {
         let error = |error: engine::Error| format!("opened with {drives:?}: {error:?}");
         let (pool, _) = machine.open().await.map_err(error)?;
         if !volume.is_empty() {
@@ -77,18 +77,18 @@ fn open_with(machine: &Machine, drives: Option<&[usize]>, volume: &str) -> Resul
 }
 
 /// Sets the drives that the machine has from now on; `None` for all drives.
-fn give(machine: &Machine, drives: Option<&[usize]>) {
+fn set_present_drives(machine: &Machine, drives: Option<&[usize]>) {
     let mut absent = machine.absent.borrow_mut();
     let is_given = |index: usize| drives.is_none_or(|drives| drives.contains(&index));
     absent.iter_mut().enumerate().for_each(|(index, absent)| *absent = !is_given(index));
 }
 
 /// Checks that opening the pool with both halves is refused.
-fn must_be_refused(machine: &Machine) -> Result<(), String> {
-    give(machine, None);
+fn expect_refused(machine: &Machine) -> Result<(), String> {
+    set_present_drives(machine, None);
     match machine.boot(async || machine.open().await.map(|_| ())) {
-        Ended::Done(Err(error)) if error.kind() == ErrorKind::NotAPool => Ok(()),
-        Ended::Done(result) => Err(format!("opened with both halves: {result:?}")),
-        Ended::Cut => Err("unexpected power cut".into()),
+        BootEnd::Completed(Err(error)) if error.kind() == ErrorKind::NotAPool => Ok(()),
+        BootEnd::Completed(result) => Err(format!("opened with both halves: {result:?}")),
+        BootEnd::PowerCut => Err("unexpected power cut".into()),
     }
 }

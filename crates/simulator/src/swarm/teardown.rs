@@ -6,17 +6,17 @@ use std::time::Duration;
 use engine::Pool;
 use reactor::Reactor;
 
-use super::Life;
-use crate::run::{Ended, judge};
+use super::SwarmRun;
+use crate::run::{BootEnd, check_findings};
 
-impl Life {
+impl SwarmRun {
     /// Deletes everything and checks for leaked space.
-    pub(super) fn end(self: Rc<Self>) -> Result<(), String> {
-        let life = self.clone();
+    pub(super) fn delete_everything(self: Rc<Self>) -> Result<(), String> {
+        let run = self.clone();
         let ended = self.machine.boot(async move || {
-            let pool = life.clone().open_and_verify().await?;
-            let volumes: Vec<String> = life.volumes.borrow().keys().cloned().collect();
-            let mut names: Vec<String> = life.snapshots.borrow().keys().cloned().collect();
+            let pool = run.clone().open_and_verify().await?;
+            let volumes: Vec<String> = run.volumes.borrow().keys().cloned().collect();
+            let mut names: Vec<String> = run.snapshots.borrow().keys().cloned().collect();
             names.extend(volumes);
             for name in names {
                 match pool.delete_volume(&name).await {
@@ -37,17 +37,17 @@ impl Life {
             for _ in 0..2 {
                 pool.checkpoint().await.map_err(|error| format!("checkpoint: {error:?}"))?;
             }
-            let taken = taken(&pool).await?;
+            let taken = segments_allocated(&pool).await?;
             pool.close().await.map_err(|error| format!("close: {error:?}"))?;
             Ok(taken)
         });
         let taken = match ended {
-            Ended::Done(result) => result?,
-            Ended::Cut => return Err("unexpected power cut while everything was deleted".into()),
+            BootEnd::Completed(result) => result?,
+            BootEnd::PowerCut => return Err("unexpected power cut while everything was deleted".into()),
         };
-        self.machine.kill();
+        self.machine.kill_process();
         let report = self.machine.check().map_err(|error| format!("check: {error:?}"))?;
-        judge(&report, &self.victims.borrow())?;
+        check_findings(&report, &self.victims.borrow())?;
         if report.data_blocks > 0 || report.volumes > 0 {
             return Err(format!("{} live blocks remain after everything was deleted", report.data_blocks));
         }
@@ -55,7 +55,7 @@ impl Life {
         // segments of the last two checkpoints. The other segments in use hold data without
         // volumes: the event log, map nodes, tables.
         let shards = u64::from(self.plan.setup.shards);
-        self.say(|| {
+        self.trace(|| {
             let (empty, all) = (report.empty_segments, report.segments);
             format!("remaining with {shards} shards: {all} segments, {empty} of them empty; zones of {taken} segments")
         });
@@ -75,7 +75,7 @@ impl Life {
 }
 
 /// Returns the number of segments that the allocated zones would form.
-async fn taken(pool: &Pool) -> Result<u64, String> {
+async fn segments_allocated(pool: &Pool) -> Result<u64, String> {
     let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
     Ok((status.space.zones - status.space.free_zones).div_ceil(status.scheme.width().into()))
 }

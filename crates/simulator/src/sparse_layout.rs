@@ -14,53 +14,53 @@ pub(crate) const GROUP: u64 = 16 << 10;
 
 /// Maps byte offsets of the test's model to offsets in the engine's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct SparseLayout {
     /// The size of a chunk, in groups.
     factor: u64,
     /// The first model byte behind the gap, and the length of the gap in bytes.
     gap: (u64, u64),
 }
 
-impl Stretch {
+impl SparseLayout {
     /// Creates a layout with each group at the start of a chunk of `factor` groups.
-    pub(crate) const fn by(factor: u64) -> Self {
+    pub(crate) const fn with_factor(factor: u64) -> Self {
         Self { factor, gap: (u64::MAX, 0) }
     }
 
     /// Adds a gap in the middle that extends a volume of `bytes` model bytes to the maximum volume
     /// size.
-    pub(crate) fn up_to_the_limit(self, bytes: u64) -> Self {
+    pub(crate) fn up_to_size_limit(self, bytes: u64) -> Self {
         let middle = bytes / 2 / GROUP * GROUP;
-        Self { gap: (middle, VOLUME_MAX - self.spread(bytes)), ..self }
+        Self { gap: (middle, VOLUME_MAX - self.scale(bytes)), ..self }
     }
 
     /// Returns true if model offsets and engine offsets are equal.
-    pub(crate) fn is_none(self) -> bool {
-        self == Self::by(1)
+    pub(crate) fn is_identity(self) -> bool {
+        self == Self::with_factor(1)
     }
 
     /// Returns the engine offset of a byte without the gap.
-    fn spread(self, byte: u64) -> u64 {
+    fn scale(self, byte: u64) -> u64 {
         byte / GROUP * GROUP * self.factor + byte % GROUP
     }
 
     /// Returns the engine offset of a model byte.
-    pub(crate) fn place(self, byte: u64) -> u64 {
+    pub(crate) fn engine_offset(self, byte: u64) -> u64 {
         let (from, gap) = self.gap;
-        self.spread(byte) + if byte >= from { gap } else { 0 }
+        self.scale(byte) + if byte >= from { gap } else { 0 }
     }
 
     /// Returns the engine's size of a volume of this many model bytes.
-    pub(crate) fn outside(self, bytes: u64) -> u64 {
+    pub(crate) fn engine_size(self, bytes: u64) -> u64 {
         let (from, gap) = self.gap;
-        self.spread(bytes) + if bytes > from { gap } else { 0 }
+        self.scale(bytes) + if bytes > from { gap } else { 0 }
     }
 
     /// Returns the model size of a volume of this many engine bytes, the inverse of
     /// [`SparseLayout::engine_size`].
-    pub(crate) fn inside(self, size: u64) -> u64 {
+    pub(crate) fn model_size(self, size: u64) -> u64 {
         let (from, gap) = self.gap;
-        let crosses = from != u64::MAX && size > self.spread(from);
+        let crosses = from != u64::MAX && size > self.scale(from);
         let size = if crosses { size - gap } else { size };
         let piece = GROUP * self.factor;
         size / piece * GROUP + (size % piece).min(GROUP)
@@ -76,7 +76,7 @@ impl Stretch {
             let group = if self.factor == 1 { end } else { (at / GROUP + 1) * GROUP };
             let before_gap = if at < from { from } else { end };
             let next = end.min(group).min(before_gap);
-            parts.push((self.place(at), usize::try_from(at - offset).unwrap_or(0), next - at));
+            parts.push((self.engine_offset(at), usize::try_from(at - offset).unwrap_or(0), next - at));
             at = next;
         }
         parts
@@ -84,18 +84,18 @@ impl Stretch {
 }
 
 /// An attached volume with a sparse layout.
-pub(crate) struct Stretched {
+pub(crate) struct SparseVolume {
     volume: AttachedVolume,
-    stretch: Stretch,
+    stretch: SparseLayout,
 }
 
-impl Stretched {
-    pub(crate) fn new(volume: AttachedVolume, stretch: Stretch) -> Self {
+impl SparseVolume {
+    pub(crate) fn new(volume: AttachedVolume, stretch: SparseLayout) -> Self {
         Self { volume, stretch }
     }
 
     pub(crate) fn size(&self) -> u64 {
-        self.stretch.inside(self.volume.size())
+        self.stretch.model_size(self.volume.size())
     }
 
     pub(crate) fn sector(&self) -> u32 {
@@ -120,13 +120,13 @@ impl Stretched {
 
     /// Zeroes a range including the space between its groups, so that long ranges stay long.
     pub(crate) async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
-        let (start, end) = (self.stretch.place(offset), self.stretch.outside(offset + length));
+        let (start, end) = (self.stretch.engine_offset(offset), self.stretch.engine_size(offset + length));
         self.volume.write_zeroes(start, end - start).await
     }
 
     /// Discards a range like [`SparseVolume::write_zeroes`].
     pub(crate) async fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        let (start, end) = (self.stretch.place(offset), self.stretch.outside(offset + length));
+        let (start, end) = (self.stretch.engine_offset(offset), self.stretch.engine_size(offset + length));
         self.volume.discard(start, end - start).await
     }
 
@@ -150,26 +150,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_out_comes_back() {
-        let stretch = Stretch::by(64);
+    fn model_size_inverts_engine_size() {
+        let stretch = SparseLayout::with_factor(64);
         for bytes in [0, 512, GROUP - 512, GROUP, GROUP + 512, 100 * GROUP + 4096] {
-            assert_eq!(stretch.inside(stretch.outside(bytes)), bytes);
+            assert_eq!(stretch.model_size(stretch.engine_size(bytes)), bytes);
         }
-        assert_eq!(stretch.outside(3 * GROUP), 3 << 20);
+        assert_eq!(stretch.engine_size(3 * GROUP), 3 << 20);
     }
 
     #[test]
-    fn a_gap_reaches_the_largest_volume() {
+    fn a_gap_extends_the_volume_to_the_maximum_size() {
         for factor in [1, 64] {
-            let stretch = Stretch::by(factor).up_to_the_limit(256 << 10);
-            assert_eq!((stretch.outside(256 << 10), stretch.inside(VOLUME_MAX)), (VOLUME_MAX, 256 << 10));
+            let stretch = SparseLayout::with_factor(factor).up_to_size_limit(256 << 10);
+            assert_eq!(
+                (stretch.engine_size(256 << 10), stretch.model_size(VOLUME_MAX)),
+                (VOLUME_MAX, 256 << 10)
+            );
             for bytes in [512, (128 << 10) - 512, 128 << 10, (128 << 10) + 512, (256 << 10) - 512] {
-                assert_eq!(stretch.inside(stretch.outside(bytes)), bytes);
+                assert_eq!(stretch.model_size(stretch.engine_size(bytes)), bytes);
             }
             // Two sectors, one on each side of the gap.
             let parts = stretch.parts((128 << 10) - 512, 1024);
             let [(before, 0, 512), (behind, 512, 512)] = parts.as_slice() else { panic!("{parts:?}") };
-            assert_eq!(behind - before, stretch.place(128 << 10) - stretch.place((128 << 10) - 512));
+            assert_eq!(
+                behind - before,
+                stretch.engine_offset(128 << 10) - stretch.engine_offset((128 << 10) - 512)
+            );
             assert!(behind - before > VOLUME_MAX - (64 << 20));
         }
     }

@@ -20,26 +20,26 @@ type Event = Box<dyn FnOnce()>;
 
 /// Simulated time and the pending events.
 #[derive(Default)]
-pub struct World {
+pub struct EventQueue {
     now: Cell<u64>,
     order: Cell<u64>,
     queue: RefCell<BinaryHeap<Reverse<Entry>>>,
     /// Set at a power cut: no event runs any more.
     halted: Cell<bool>,
     /// Woken at the halt.
-    at_halt: Cell<Option<Waker>>,
-    stuck: Cell<u32>,
+    halt_waker: Cell<Option<Waker>>,
+    idle_sleeps: Cell<u32>,
     /// Executor cycles since the last event.
-    busy: Cell<u32>,
-    day: Arc<TimeOfDay>,
-    ways: RefCell<Option<Ways>>,
+    idle_polls: Cell<u32>,
+    wall: Arc<SimulatedWallClock>,
+    delays: RefCell<Option<MessageDelays>>,
 }
 
 /// Delays of calls between the parts of a pool. The parts share one reactor as if each had its own.
-struct Ways {
+struct MessageDelays {
     random: Random,
     /// Maximum delay in nanoseconds.
-    longest: u64,
+    max_delay: u64,
     /// Last arrival in each direction of each channel. Calls and replies do not overtake each other
     /// within a direction.
     arrivals: BTreeMap<(u64, bool), u64>,
@@ -47,15 +47,15 @@ struct Ways {
 
 /// The wall clock, readable from any thread.
 #[derive(Default)]
-struct TimeOfDay {
+struct SimulatedWallClock {
     /// Nanoseconds of simulated time, as of the last event.
     now: AtomicU64,
     /// Seconds by which the wall clock was moved forward.
-    passed: AtomicU64,
+    skipped: AtomicU64,
 }
 
 /// Seconds between 1970 and the start of simulated time.
-const BEGINNING: u64 = 1_600_000_000;
+const START_SECONDS: u64 = 1_600_000_000;
 
 struct Entry {
     due: u64,
@@ -85,25 +85,25 @@ impl Ord for Entry {
 
 /// Number of times that the executor may sleep without a pending event before the run counts as
 /// hung.
-const STUCK_MAX: u32 = 1000;
+const IDLE_SLEEPS_MAX: u32 = 1000;
 /// Number of executor cycles without an event before the run counts as a busy loop.
-const BUSY_MAX: u32 = 1_000_000;
+const IDLE_POLLS_MAX: u32 = 1_000_000;
 
-impl World {
+impl EventQueue {
     /// Creates an empty queue at time zero.
     pub fn new() -> Rc<Self> {
         Rc::default()
     }
 
-    /// Delays calls between the parts of a pool by up to `longest` nanoseconds, as between
+    /// Delays calls between the parts of a pool by up to `max_delay` nanoseconds, as between
     /// reactors.
-    pub fn set_apart(&self, longest: u64, seed: u64) {
-        let ways = Ways { random: Random::new(seed), longest, arrivals: BTreeMap::new() };
-        *self.ways.borrow_mut() = Some(ways);
+    pub fn set_message_delay(&self, max_delay: u64, seed: u64) {
+        let delays = MessageDelays { random: Random::new(seed), max_delay, arrivals: BTreeMap::new() };
+        *self.delays.borrow_mut() = Some(delays);
     }
 
     /// Schedules `event` to run `delay` nanoseconds from now.
-    pub fn after(&self, delay: u64, event: impl FnOnce() + 'static) {
+    pub fn schedule(&self, delay: u64, event: impl FnOnce() + 'static) {
         let order = self.order.get();
         self.order.set(order + 1);
         let due = self.now.get() + delay;
@@ -115,14 +115,14 @@ impl World {
         self.halted.set(true);
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         drop(queue);
-        if let Some(waker) = self.at_halt.take() {
+        if let Some(waker) = self.halt_waker.take() {
             waker.wake();
         }
     }
 
     /// Sets the waker that the halt wakes.
-    pub fn on_halt(&self, waker: Waker) {
-        self.at_halt.set(Some(waker));
+    pub fn set_halt_waker(&self, waker: Waker) {
+        self.halt_waker.set(Some(waker));
     }
 
     /// Returns true after [`EventQueue::halt`].
@@ -134,29 +134,29 @@ impl World {
     pub fn restart(&self) {
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         drop(queue);
-        self.at_halt.set(None);
+        self.halt_waker.set(None);
         self.halted.set(false);
-        self.stuck.set(0);
+        self.idle_sleeps.set(0);
     }
 
     /// Returns the wall clock.
     pub fn wall_clock(&self) -> WallClock {
-        let day = self.day.clone();
+        let wall = self.wall.clone();
         Arc::new(move || {
-            let seconds = day.now.load(Ordering::Relaxed) / 1_000_000_000;
-            BEGINNING + seconds + day.passed.load(Ordering::Relaxed)
+            let seconds = wall.now.load(Ordering::Relaxed) / 1_000_000_000;
+            START_SECONDS + seconds + wall.skipped.load(Ordering::Relaxed)
         })
     }
 
     /// Moves the wall clock forward by `seconds` without running events, as if the machine had been
     /// suspended.
-    pub fn pass(&self, seconds: u64) {
-        self.day.passed.fetch_add(seconds, Ordering::Relaxed);
+    pub fn skip_seconds(&self, seconds: u64) {
+        self.wall.skipped.fetch_add(seconds, Ordering::Relaxed);
     }
 
     /// Moves the wall clock back, by no more than it was moved forward.
-    pub fn set_back(&self, seconds: u64) {
-        self.day.passed.fetch_sub(seconds, Ordering::Relaxed);
+    pub fn turn_back_seconds(&self, seconds: u64) {
+        self.wall.skipped.fetch_sub(seconds, Ordering::Relaxed);
     }
 
     fn next_due(&self) -> Option<u64> {
@@ -164,25 +164,25 @@ impl World {
     }
 
     /// Runs all due events. Returns true if there were any.
-    fn happen(&self) -> bool {
-        let mut happened = false;
+    fn run_due_events(&self) -> bool {
+        let mut ran = false;
         while !self.halted.get() && self.next_due().is_some_and(|due| due <= self.now.get()) {
             let next = self.queue.borrow_mut().pop();
             let Some(Reverse(entry)) = next else { break };
             (entry.event)();
-            happened = true;
+            ran = true;
         }
-        happened
+        ran
     }
 }
 
-impl Driver for World {
+impl Driver for EventQueue {
     fn poll(&self) -> bool {
-        let happened = self.happen();
-        let busy = if happened { 0 } else { self.busy.get() + 1 };
-        self.busy.set(busy);
-        assert!(busy < BUSY_MAX, "busy loop: the executor polls, but no event runs");
-        happened
+        let ran = self.run_due_events();
+        let idle_polls = if ran { 0 } else { self.idle_polls.get() + 1 };
+        self.idle_polls.set(idle_polls);
+        assert!(idle_polls < IDLE_POLLS_MAX, "busy loop: the executor polls, but no event runs");
+        ran
     }
 
     fn sleep(&self, until: Option<Instant>) {
@@ -193,42 +193,44 @@ impl Driver for World {
             (None, None) => None,
         };
         let Some(next) = next else {
-            self.stuck.set(self.stuck.get() + 1);
+            self.idle_sleeps.set(self.idle_sleeps.get() + 1);
             assert!(
-                self.halted.get() || self.stuck.get() < STUCK_MAX,
+                self.halted.get() || self.idle_sleeps.get() < IDLE_SLEEPS_MAX,
                 "the run hangs: no task is ready and no event is pending"
             );
             return;
         };
-        self.stuck.set(0);
+        self.idle_sleeps.set(0);
         self.now.set(self.now.get().max(next));
-        self.day.now.store(self.now.get(), Ordering::Relaxed);
+        self.wall.now.store(self.now.get(), Ordering::Relaxed);
     }
 
     fn on_the_way(&self, key: u64, there: bool) -> Duration {
-        let mut ways = self.ways.borrow_mut();
-        let Some(Ways { random, longest, arrivals }) = ways.as_mut() else { return Duration::ZERO };
+        let mut delays = self.delays.borrow_mut();
+        let Some(MessageDelays { random, max_delay, arrivals }) = delays.as_mut() else {
+            return Duration::ZERO;
+        };
         let now = self.now.get();
-        let takes = random.between(1, *longest);
+        let delay = random.between(1, *max_delay);
         let last = arrivals.entry((key, there)).or_default();
-        *last = (now + takes).max(*last + 1);
+        *last = (now + delay).max(*last + 1);
         Duration::from_nanos(*last - now)
     }
 
     fn rouser(&self) -> Arc<dyn Rouse> {
-        Arc::new(Nobody)
+        Arc::new(NoopWakeHandle)
     }
 }
 
-impl Clock for World {
+impl Clock for EventQueue {
     fn now(&self) -> Instant {
         Instant::from_nanos(self.now.get())
     }
 }
 
 /// A wake handle without effect: there are no other threads.
-struct Nobody;
+struct NoopWakeHandle;
 
-impl Rouse for Nobody {
+impl Rouse for NoopWakeHandle {
     fn rouse(&self) {}
 }

@@ -8,21 +8,24 @@
 
 use engine::{ErrorKind, RepairState};
 
-use super::members::without_others;
-use super::{Expected, Swath, SweepOptions, Swept, check_drives, look, operate, prepare, retune, settle};
+use super::membership::verify_without_drives;
+use super::{
+    ExpectedState, SweepCounts, SweepOp, SweepOptions, change_tuning, check_drives, finish_repair,
+    open_and_verify, prepare, run_operation,
+};
 use crate::random::mix;
-use crate::run::{Ended, Machine};
+use crate::run::{BootEnd, Machine};
 
 /// Sweeps one operation. Each write or flush fails once for each outcome, with different surviving
 /// pages.
 ///
 /// # Errors
 /// Describes the violation and the write that had failed.
-pub fn sweep_failures(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, String> {
-    let mut swath = Swath::default();
+pub fn sweep_failures(operation: SweepOp, options: &SweepOptions<'_>) -> Result<SweepCounts, String> {
+    let mut counts = SweepCounts::default();
     if (1..=operation.bad_drives().len()).contains(&options.parity()) {
         // The data of the bad drive and of the failed drive would be lost together.
-        return Ok(swath);
+        return Ok(counts);
     }
     for number in (1..).step_by(options.step) {
         let mut happened = false;
@@ -31,41 +34,41 @@ pub fn sweep_failures(operation: Swept, options: &SweepOptions<'_>) -> Result<Sw
                 format!("{operation:?} on {options}, failure of write {number}, outcome {outcome}: {message}")
             };
             let failed = one_failure(operation, options, number, outcome).map_err(at)?;
-            swath.failures += u64::from(failed);
+            counts.failures += u64::from(failed);
             happened |= failed;
         }
         if !happened {
             break;
         }
     }
-    Ok(swath)
+    Ok(counts)
 }
 
 /// Prepares a pool, fails one write or flush of the operation, and verifies the remaining state.
 /// Returns false if the operation has fewer writes and flushes.
 fn one_failure(
-    operation: Swept,
+    operation: SweepOp,
     options: &SweepOptions<'_>,
     number: u64,
     outcome: u64,
 ) -> Result<bool, String> {
     let machine = options.machine(operation, mix(number ^ outcome << 32 ^ 1 << 63));
-    let mut expected = Expected::of(operation, options);
+    let mut expected = ExpectedState::of(operation, options);
     prepare(operation, &machine, &mut expected)?;
-    let ended = operate(operation, &machine, &mut expected, || machine.fail_after(number));
-    let failed = machine.fuse.fail_at.take().is_some_and(|at| at <= machine.fuse.stores.get());
+    let ended = run_operation(operation, &machine, &mut expected, || machine.fail_after(number));
+    let failed = machine.trigger.fail_at.take().is_some_and(|at| at <= machine.trigger.stores.get());
     match ended {
-        Ended::Done(Ok(())) => expected.done = true,
-        Ended::Done(Err(error)) if failed && may_fail(operation, options.parity(), error.kind()) => {}
-        Ended::Done(Err(error)) => return Err(format!("the operation failed: {error:?}")),
-        Ended::Cut => return Err("unexpected power cut".into()),
+        BootEnd::Completed(Ok(())) => expected.done = true,
+        BootEnd::Completed(Err(error)) if failed && may_fail(operation, options.parity(), error.kind()) => {}
+        BootEnd::Completed(Err(error)) => return Err(format!("the operation failed: {error:?}")),
+        BootEnd::PowerCut => return Err("unexpected power cut".into()),
     }
     if outcome.is_multiple_of(2) {
         machine.cut_power();
     } else {
-        machine.kill();
+        machine.kill_process();
     }
-    retune(&machine, number + outcome);
+    change_tuning(&machine, number + outcome);
     if failed {
         after_failure(operation, &machine, &mut expected, number + outcome)?;
     }
@@ -73,7 +76,7 @@ fn one_failure(
 }
 
 /// Returns true if the operation may end with this error when a write or flush fails.
-fn may_fail(operation: Swept, parity: usize, kind: ErrorKind) -> bool {
+fn may_fail(operation: SweepOp, parity: usize, kind: ErrorKind) -> bool {
     let lost = usize::from(operation.loses_a_drive());
     let too_many = lost >= parity;
     match kind {
@@ -88,30 +91,30 @@ fn may_fail(operation: Swept, parity: usize, kind: ErrorKind) -> bool {
 
 /// Verifies the pool after the failure.
 fn after_failure(
-    operation: Swept,
+    operation: SweepOp,
     machine: &Machine,
-    expected: &mut Expected,
+    expected: &mut ExpectedState,
     choice: u64,
 ) -> Result<(), String> {
     check_drives(machine, operation.bad_drives())?;
     // A failed drive may be missing permanently.
-    let operation = if operation == Swept::Rebuild { Swept::LoseDrive } else { operation };
-    without_others(operation, machine, expected, choice)
+    let operation = if operation == SweepOp::Rebuild { SweepOp::LoseDrive } else { operation };
+    verify_without_drives(operation, machine, expected, choice)
         .map_err(|error| format!("directly after the failure: {error}"))?;
-    look(operation, machine, expected).map_err(|error| format!("with all drives: {error}"))?;
+    open_and_verify(operation, machine, expected).map_err(|error| format!("with all drives: {error}"))?;
     // A failed drive stays out; everything else is fully redundant in the end.
-    settle(machine, |status| {
+    finish_repair(machine, |status| {
         let is_out = status.drives.iter().any(|drive| drive.state.is_lost());
         match status.repair.state {
             RepairState::Whole => true,
             RepairState::NeedsDrive => is_out,
             // That pool is almost full.
-            RepairState::NeedsSpace => is_out && operation == Swept::Clean,
+            RepairState::NeedsSpace => is_out && operation == SweepOp::Clean,
             _ => false,
         }
     })?;
     check_drives(machine, operation.bad_drives())?;
-    without_others(operation, machine, expected, choice)
+    verify_without_drives(operation, machine, expected, choice)
         .map(|_| ())
         .map_err(|error| format!("after repair: {error}"))
 }

@@ -9,14 +9,14 @@ use engine::{ErrorKind, Pool, PoolStatus, RepairLimits, RepairState};
 use format::DriveState;
 use reactor::Reactor;
 
-use super::Life;
-use super::errors::NOTHING;
+use super::SwarmRun;
+use super::errors::NO_ERRORS;
 use super::plan::repair_rate;
 
 /// Seconds of a day.
 pub(super) const DAY: u64 = 86_400;
 
-impl Life {
+impl SwarmRun {
     /// Loses a drive: it dies, or an administrator removes it.
     pub(super) async fn lose_drive(&self, pool: &Pool) {
         let at = usize::try_from(self.random.below(8)).unwrap_or(0);
@@ -27,12 +27,12 @@ impl Life {
         }
         self.count(|stats| stats.lost_drives += 1);
         if self.random.once_in(2) {
-            self.say(|| format!("drive {victim} dies"));
+            self.trace(|| format!("drive {victim} dies"));
             disk.set_dead(true);
             return;
         }
         let result = pool.fail_drive(u16::try_from(victim).unwrap_or(0)).await;
-        self.say(|| format!("drive {victim} is failed: {result:?}"));
+        self.trace(|| format!("drive {victim} is failed: {result:?}"));
         // Another worker was faster.
         self.tolerate("fail_drive", result, &[ErrorKind::NotFound]);
     }
@@ -41,14 +41,14 @@ impl Life {
     pub(super) async fn repair(&self, pool: &Pool) {
         let Ok(before) = pool.status().await else { return };
         if before.repair.state != RepairState::Paused && pool.repair_settled().await.is_ok() {
-            self.say(|| "repair has settled".into());
-            self.check_obstacle(pool).await;
+            self.trace(|| "repair has settled".into());
+            self.check_needs_drive(pool).await;
             self.choose_victims(pool).await;
         }
     }
 
     /// Checks that repair does not wait for a drive while enough drives are online.
-    async fn check_obstacle(&self, pool: &Pool) {
+    async fn check_needs_drive(&self, pool: &Pool) {
         for last in [false, true] {
             let Ok(status) = pool.status().await else { return };
             let online = status.drives.iter().filter(|drive| drive.state.accepts_segments()).count();
@@ -72,7 +72,7 @@ impl Life {
         let limits =
             RepairLimits { paused: self.random.once_in(3), bytes_per_second: repair_rate(&self.random) };
         let result = pool.set_repair_limits(limits).await;
-        self.say(|| format!("repair is limited to {limits:?}: {result:?}"));
+        self.trace(|| format!("repair is limited to {limits:?}: {result:?}"));
     }
 
     /// Starts or cancels a scrub, sets its limits, or waits for its end.
@@ -85,8 +85,8 @@ impl Life {
             2 if !pool.scrub_limits().paused => pool.scrub_settled().await,
             _ => pool.start_scrub().await.map(|_| ()),
         };
-        self.say(|| format!("scrub: {result:?}"));
-        self.tolerate("scrub", result, NOTHING);
+        self.trace(|| format!("scrub: {result:?}"));
+        self.tolerate("scrub", result, NO_ERRORS);
         self.count_scrub(pool).await;
     }
 
@@ -95,20 +95,20 @@ impl Life {
         let every = self.plan.scrub_days * DAY;
         if self.plan.days_pass > 0 && pool.status().await.is_ok_and(|status| status.scrub.every != every) {
             let result = pool.set_scrub_every(every).await;
-            self.say(|| format!("scrub interval set to {every} s: {result:?}"));
-            self.tolerate("set_scrub_every", result, NOTHING);
+            self.trace(|| format!("scrub interval set to {every} s: {result:?}"));
+            self.tolerate("set_scrub_every", result, NO_ERRORS);
         }
     }
 
     /// Lets days pass, and lets the pool start a scrub if one is due.
-    pub(super) async fn let_days_pass(&self, pool: &Pool) {
-        self.machine.world.pass(self.later.below(40) * DAY);
+    pub(super) async fn advance_days(&self, pool: &Pool) {
+        self.machine.events.skip_seconds(self.added_random.below(40) * DAY);
         let result = pool.start_scrub_if_due().await;
-        self.say(|| format!("days pass; scheduled scrub started: {result:?}"));
+        self.trace(|| format!("days pass; scheduled scrub started: {result:?}"));
         if matches!(result, Ok(true)) {
             self.count(|stats| stats.scheduled += 1);
         }
-        self.tolerate("scrub if due", result.map(|_| ()), NOTHING);
+        self.tolerate("scrub if due", result.map(|_| ()), NO_ERRORS);
     }
 
     async fn count_scrub(&self, pool: &Pool) {
@@ -135,10 +135,10 @@ impl Life {
             drives.map(|drive| usize::from(drive.index))
         };
         for removed in in_state(DriveState::Removed) {
-            if self.gone.borrow().contains(&removed) {
+            if self.removed_drives.borrow().contains(&removed) {
                 continue;
             }
-            self.gone.borrow_mut().push(removed);
+            self.removed_drives.borrow_mut().push(removed);
             self.count(|stats| stats.rebuilt += 1);
             let mut victims = self.victims.borrow_mut();
             let Some(at) = victims.iter().position(|victim| *victim == removed) else { continue };
@@ -149,7 +149,7 @@ impl Life {
                 continue;
             }
             let next = *self.random.choose(&others);
-            self.say(|| format!("drive {removed} is removed, drive {next} becomes a victim"));
+            self.trace(|| format!("drive {removed} is removed, drive {next} becomes a victim"));
             victims.push(next);
             if let Some(disk) = self.machine.disks.get(next) {
                 disk.set_faults(self.plan.faults);
@@ -166,10 +166,10 @@ impl Life {
         let spare = pool.status().await.map_or(usize::MAX, |status| status.drives.len());
         if spare < self.machine.disks.len() {
             // A spare has a volatile cache, regardless of the other drives.
-            self.took_spare.set(true);
-            self.promise_write_through();
-            let result = self.machine.add(pool, spare).await;
-            self.say(|| format!("drive {spare} is added: {result:?}"));
+            self.spare_joined.set(true);
+            self.update_write_through();
+            let result = self.machine.add_drive(pool, spare).await;
+            self.trace(|| format!("drive {spare} is added: {result:?}"));
             match &result {
                 Ok(number) if usize::from(*number) != spare => {
                     self.fail(format!("drive {spare} was added with index {number}"));
@@ -182,7 +182,7 @@ impl Life {
                 }
                 Err(_) => {}
             }
-            self.tolerate("add_drive", result.map(|_| ()), self.where_host_is_full());
+            self.tolerate("add_drive", result.map(|_| ()), self.no_space_if_host_full());
             let _ = pool.repair_settled().await;
         }
         self.joining.set(self.joining.get() - 1);
@@ -198,22 +198,22 @@ impl Life {
             return;
         }
         let drive = *self.random.choose(&lost);
-        self.put_in(pool, drive).await;
+        self.plug_in_and_return(pool, drive).await;
     }
 
     /// Plugs a drive in and returns it to the pool.
-    pub(super) async fn put_in(&self, pool: &Pool, drive: usize) {
+    pub(super) async fn plug_in_and_return(&self, pool: &Pool, drive: usize) {
         let Some(disk) = self.machine.disks.get(drive) else { return };
         disk.plug_in();
         if let Some(absent) = self.machine.absent.borrow_mut().get_mut(drive) {
             *absent = false;
         }
         self.joining.set(self.joining.get() + 1);
-        let result = self.machine.bring_back(pool, drive).await;
+        let result = self.machine.return_drive(pool, drive).await;
         // A repair check that has already begun may have seen the earlier state.
         let _ = pool.repair_settled().await;
         self.joining.set(self.joining.get() - 1);
-        self.say(|| format!("drive {drive} is plugged in again: {result:?}"));
+        self.trace(|| format!("drive {drive} is plugged in again: {result:?}"));
         match &result {
             Ok(number) if usize::from(*number) != drive => {
                 self.fail(format!("drive {drive} was returned with index {number}"));
@@ -221,8 +221,8 @@ impl Life {
             Ok(_) => self.count(|stats| stats.returned += 1),
             // Its superblocks are corrupt, or another worker was faster.
             Err(_) => {
-                let may = &[ErrorKind::Invalid, ErrorKind::NotFound, ErrorKind::Exists, ErrorKind::Io];
-                self.tolerate("return_drive", result.map(|_| ()), may);
+                let allowed = &[ErrorKind::Invalid, ErrorKind::NotFound, ErrorKind::Exists, ErrorKind::Io];
+                self.tolerate("return_drive", result.map(|_| ()), allowed);
             }
         }
     }
@@ -232,12 +232,12 @@ impl Life {
         let Ok(status) = pool.status().await else { return };
         let drive = self.random.choose(&status.drives).index;
         let result = pool.evacuate_drive(drive).await;
-        self.say(|| format!("drive {drive} is to be drained: {result:?}"));
+        self.trace(|| format!("drive {drive} is to be drained: {result:?}"));
         self.tolerate_refusal(pool, "evacuate_drive", result, &status).await;
     }
 
     /// Cancels the drain of a drive.
-    pub(super) async fn keep(&self, pool: &Pool) {
+    pub(super) async fn keep_drive(&self, pool: &Pool) {
         let Ok(status) = pool.status().await else { return };
         let leaving = status.drives.iter().filter(|drive| drive.state == DriveState::Draining);
         let leaving: Vec<u16> = leaving.map(|drive| drive.index).collect();
@@ -246,7 +246,7 @@ impl Life {
         }
         let drive = *self.random.choose(&leaving);
         let result = pool.keep_drive(drive).await;
-        self.say(|| format!("drain of drive {drive} is cancelled: {result:?}"));
+        self.trace(|| format!("drain of drive {drive} is cancelled: {result:?}"));
         self.tolerate_refusal(pool, "keep_drive", result, &status).await;
     }
 
@@ -255,16 +255,16 @@ impl Life {
     async fn tolerate_refusal(
         &self,
         pool: &Pool,
-        what: &str,
+        operation: &str,
         result: engine::Result<()>,
         before: &PoolStatus,
     ) {
         let is_short = |status: &PoolStatus| status.drives.iter().any(|drive| drive.state.counts_as_lost());
-        let mut may = vec![ErrorKind::Invalid, ErrorKind::NotFound, ErrorKind::NoSpace];
+        let mut allowed = vec![ErrorKind::Invalid, ErrorKind::NotFound, ErrorKind::NoSpace];
         if is_short(before) || pool.status().await.is_ok_and(|after| is_short(&after)) {
-            may.push(ErrorKind::Busy);
+            allowed.push(ErrorKind::Busy);
         }
-        self.tolerate(what, result, &may);
+        self.tolerate(operation, result, &allowed);
     }
 
     /// Checks that the pool's zones match its drives. Not every shard may know of a returning drive

@@ -15,9 +15,9 @@ const REUSED: u8 = 0xA5;
 
 /// The buffers of the most recent completed reads.
 #[derive(Default)]
-pub(crate) struct AnsweredReads(RefCell<VecDeque<(String, Buffer)>>);
+pub(crate) struct BufferWatch(RefCell<VecDeque<(String, Buffer)>>);
 
-impl AnsweredReads {
+impl BufferWatch {
     /// Watches the buffer of `read` from its completion on. Returns an error if the oldest watched
     /// buffer was modified.
     pub(crate) fn watch(&self, read: String, buffer: Buffer) -> Result<(), String> {
