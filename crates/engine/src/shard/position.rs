@@ -12,7 +12,7 @@ use format::{Address, Column, DriveIndex, Sequence, ShardRecord};
 
 use super::headers::Found;
 use super::scan::row_repairs;
-use crate::rows::{RowSpan, Rows};
+use crate::row_reader::{RowReader, RowSpan};
 
 /// Newest durable records that are looked at in each segment.
 const RECORDS: usize = 4;
@@ -29,7 +29,7 @@ struct Tally {
 /// The drives of which each looked-at cell of the newest durable records is something else than was written there. Cells of
 /// zeros say nothing: an unwritten one looks the same. `found` is sorted by sequence.
 pub(super) async fn drives_behind(
-    rows: &Rows,
+    rows: &RowReader,
     found: &[Found],
     shard: &ShardRecord,
     durable: Sequence,
@@ -47,7 +47,7 @@ pub(super) async fn drives_behind(
 }
 
 /// Counts the cells of a record, by their drives.
-async fn tally(rows: &Rows, record: &Found, tallies: &mut BTreeMap<DriveIndex, Tally>) {
+async fn tally(rows: &RowReader, record: &Found, tallies: &mut BTreeMap<DriveIndex, Tally>) {
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let place = &record.header.location;
     let mut span =

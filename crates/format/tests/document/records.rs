@@ -36,7 +36,7 @@ fn location() -> RecordLocation {
     }
 }
 
-/// A header with these items; CRC `index` of its payload is `0xC0C0_0000 + index`.
+/// Encodes a header with these items; CRC `index` of its payload is `0xC0C0_0000 + index`.
 fn encode(items: &[Item]) -> Vec<u8> {
     let payload: u32 = items.iter().map(Item::payload).sum();
     let crcs: Vec<u32> = (0..payload).map(|index| 0xC0C0_0000 + index).collect();
@@ -116,7 +116,7 @@ fn check_items(page: &Checked) {
             ("block", &block),
         ];
         rest = match kind {
-            // Bytes that differ from one another: the others have zeros.
+            // Only this item has distinct bytes in all fields; the others have zeros.
             4 => page.fields("Item", start, &fields),
             _ => {
                 assert_eq!(start[..16], fields.map(|(_, bytes)| bytes).concat());

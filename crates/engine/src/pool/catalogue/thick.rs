@@ -33,7 +33,7 @@ impl Catalogue {
             return Ok(());
         }
         self.promise(record).await?;
-        if !self.shard.is_overpromised() {
+        if !self.shard.is_overcommitted() {
             return Ok(());
         }
         self.keep_no_room(record.layer).await?;

@@ -7,7 +7,7 @@ use format::{Address, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 
 use super::{LostPart, Part};
 use crate::log::Identity;
-use crate::rows::{RowSpan, Rows};
+use crate::row_reader::{RowReader, RowSpan};
 use crate::shard::headers::{Found, HeaderReader};
 use crate::shard::position;
 use crate::shard::scan::{Examined, complete, cut_segments};
@@ -25,7 +25,7 @@ struct Scanned {
 /// Finds the log behind a shard's checkpoint, whose table blocks lie at `tables`, without writing anything. Appends to `lost` what cannot
 /// be read of it; nothing if the pool was closed in order (`clean`), since nothing is to be replayed then.
 pub(in crate::shard) async fn examine_left(
-    rows: &Rows,
+    rows: &RowReader,
     identity: &Identity,
     shard: &ShardRecord,
     clean: bool,
@@ -88,7 +88,13 @@ pub(in crate::shard) async fn examine_left(
     Examined { records, last, dropped, completed, failed: Vec::new(), behind }
 }
 
-async fn scan(rows: &Rows, identity: &Identity, id: SegmentId, from: Row, record: &SegmentRecord) -> Scanned {
+async fn scan(
+    rows: &RowReader,
+    identity: &Identity,
+    id: SegmentId,
+    from: Row,
+    record: &SegmentRecord,
+) -> Scanned {
     let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
     let (mut scanned, mut looked_behind) = (Scanned::default(), false);
     loop {
@@ -113,7 +119,7 @@ async fn scan(rows: &Rows, identity: &Identity, id: SegmentId, from: Row, record
 }
 
 /// True if fewer columns of a record can be read, whatever they hold, than its scheme needs.
-async fn lacks_columns(rows: &Rows, record: &Found) -> bool {
+async fn lacks_columns(rows: &RowReader, record: &Found) -> bool {
     let place = &record.header.location;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span =

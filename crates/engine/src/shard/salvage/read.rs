@@ -8,8 +8,8 @@ use reactor::{Buffer, Span};
 
 use super::{Chain, Purpose, SalvageShard, Shown, rest_of_leaf};
 use crate::error::{Error, ErrorKind, ErrorLocation};
-use crate::map::{Load, Stretch};
-use crate::rows::Run;
+use crate::map::{EntryRun, MissingNode};
+use crate::row_reader::BlockRun;
 
 /// Attempts to read a block: a failing drive may give a block at a later attempt.
 const READ_TRIES: u32 = 3;
@@ -124,13 +124,13 @@ impl SalvageShard {
         lost: &mut Vec<LostRun>,
     ) {
         let crcs: Vec<u32> = shown.iter().map(|shown| crc_of(shown.entry)).collect();
-        let whole = Run { address, count: u32::try_from(shown.len()).unwrap_or(u32::MAX) };
+        let whole = BlockRun { address, count: u32::try_from(shown.len()).unwrap_or(u32::MAX) };
         if self.read_cells(whole, &crcs, into).await.is_ok() {
             return;
         }
         for (at, (crc, shown)) in crcs.iter().zip(shown).enumerate() {
             let down = u32::try_from(at).unwrap_or(u32::MAX);
-            let one = Run { address: address.plus_rows(down), count: 1 };
+            let one = BlockRun { address: address.plus_rows(down), count: 1 };
             let target = into.slice(at * BLOCK..(at + 1) * BLOCK);
             if let Err(error) = self.read_cells(one, &[*crc], &target).await {
                 target.zero();
@@ -142,7 +142,12 @@ impl SalvageShard {
     }
 
     /// Reads and verifies cells.
-    pub(super) async fn read_cells(&self, run: Run, crcs: &[u32], into: &Span) -> crate::error::Result<()> {
+    pub(super) async fn read_cells(
+        &self,
+        run: BlockRun,
+        crcs: &[u32],
+        into: &Span,
+    ) -> crate::error::Result<()> {
         let id = run.address.segment();
         let place = ErrorLocation { address: Some(run.address), ..ErrorLocation::default() };
         if !self.rows.segments.borrow().contains(id) {
@@ -165,16 +170,16 @@ impl SalvageShard {
 
     /// Takes drives that are gone out of use, so that no read waits for them again. The verifier tries every block.
     pub(super) fn settle_reads(&self) {
-        let gone = std::mem::take(&mut *self.rows.gone.borrow_mut());
+        let gone = std::mem::take(&mut *self.rows.gone_drives.borrow_mut());
         for (drive, error) in gone.into_iter().filter(|_| self.purpose == Purpose::Read) {
             tracing::warn!(drive = %drive.index, %error, "a drive is gone");
-            self.rows.drives.lose(drive.index);
+            self.rows.drives.take_offline(drive.index);
         }
     }
 
     /// The state of blocks from `block` on, below `end`: of those of one leaf, or of more if all are alike.
     pub(crate) async fn states(&self, chain: &Chain, block: u64, end: u64, look: &Look) -> Vec<StateRun> {
-        if let Stretch::Same { until, entry } = self.stretch(chain, block).await {
+        if let EntryRun::Same { until, entry } = self.stretch(chain, block).await {
             let state = if entry.is_unknown() { BlockState::Lost } else { BlockState::Hole };
             return vec![StateRun { blocks: until.min(end) - block, state, stale: false }];
         }
@@ -230,7 +235,7 @@ impl SalvageShard {
         let nodes = self.nodes.borrow();
         for layer in &chain.layers {
             let covering = (0..).map_while(|level| {
-                let node = Load::covering(*layer, block, level);
+                let node = MissingNode::covering(*layer, block, level);
                 (level < LEVELS).then_some(node)
             });
             for node in covering {
