@@ -20,7 +20,7 @@ pub(crate) struct Zones {
 struct DriveZones {
     /// Free zones that were discarded or never used: the drive holds no space for them.
     discarded: ZoneSet,
-    /// Free zones whose backing space is still allocated; allocated first.
+    /// Free zones whose backing space is kept; these are allocated first.
     backed: ZoneSet,
     /// Zones of `backed` that are discarded next, unless they are allocated before.
     aging: ZoneSet,
@@ -332,7 +332,7 @@ impl Zones {
         drives
     }
 
-    /// Allocates a zone for one column of a segment whose other columns are on the drives `avoid`;
+    /// Allocates a zone for one column of a segment. The segment's other columns are on `avoid`;
     /// also returns whether its backing space is allocated. Prefers a drive with more free zones
     /// than segments of `scheme` can use. Otherwise chooses any drive, weighted by free space,
     /// unless `only_unused` is set.

@@ -242,7 +242,7 @@ fn zones_that_come_back_are_taken_first_and_discarded_when_nobody_wants_them() {
     zones.free(drive, ZoneIndex::new(1));
     assert_eq!(take(&mut zones), (0, 0));
     assert_eq!(zones.take_aged(2), [run(2, 1)]);
-    assert_eq!(zones.totals(), (100, 97), "what is being discarded is not free");
+    assert_eq!(zones.totals(), (100, 97), "a zone is not free during its discard");
     assert_eq!(zones.take_aged(2), [run(4, 2)]);
     zones.finish_discard(run(2, 1));
     zones.finish_discard(run(4, 2));
