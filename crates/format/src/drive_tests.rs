@@ -1,10 +1,10 @@
-//! What each state of a drive means.
+//! Properties of each drive state.
 
 use super::*;
 
 #[test]
-fn states_say_what_is_done_with_a_drive() {
-    // In use, takes segments, is lost, counts as lost.
+fn properties_of_each_state() {
+    // In use, accepts segments, is lost, counts as lost.
     for (state, expected) in [
         (DriveState::Online, [true, true, false, false]),
         (DriveState::Missing, [false, false, true, true]),

@@ -1,13 +1,14 @@
-//! Every on-disk record of a pool: encode, verify, show. No I/O.
+//! Encoding, verification and display of every on-disk record of a pool. No I/O.
 //!
-//! Owns the bytes: superblocks, record headers, map nodes, checkpoint tables, volume records, events, and the limits that
-//! they set. The engine, the offline verifier and the fuzzers all read and write drives through this crate alone.
+//! Owns the byte layouts: superblocks, record headers, map nodes, checkpoint tables, volume
+//! records, events, and the limits that they set. The engine, the offline verifier and the fuzzers
+//! read and write drives through this crate alone.
 //!
-//! Always true: all integers are little-endian and of fixed width; nothing decodes without its checksum or MAC having
-//! been verified, and no bytes, however damaged, make a decoder panic; docs/format.md shows the same layouts and a
-//! test holds the two together.
+//! Always true: all integers are little-endian and of fixed width; no bytes are decoded before
+//! their checksum or MAC has been verified; no bytes, however damaged, make a decoder panic;
+//! docs/format.md describes the same layouts, and a test compares the two.
 //!
-//! Must not know: how bytes get to a drive, or when.
+//! Must not know: how or when bytes reach a drive.
 
 mod address;
 mod capacity;
@@ -55,7 +56,8 @@ pub use tables::{
     SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,
     encode_segments, recent_segments_max, segments_per_block,
 };
-pub use volume::{VolumeKind, VolumeRecord, VolumeService, VolumeSpread, VolumeState};
+pub use volume::{QosLimits, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
 
-/// Version of the whole on-disk format. Any change to a layout raises it; an older or newer pool is refused.
+/// The version of the whole on-disk format. Any change to a layout raises it; pools of an older or
+/// newer version are refused.
 pub const FORMAT_VERSION: u32 = 2;

@@ -1,8 +1,9 @@
-//! The record header: what one commit of a shard holds, where it belongs and how to know that it is whole.
+//! The record header: contents, location and integrity of one commit of a shard.
 //!
-//! Layout in docs/format.md. A record is `header_blocks` header blocks and then the payload blocks, in the order of
-//! the items; block i of them lies in data column i / R at row i % R of the record's R rows. The MAC covers the used
-//! bytes of the header; the payload is covered by the CRC of each block.
+//! Layout in docs/format.md. A record consists of `header_blocks` header blocks and then the
+//! payload blocks, in the order of the items. Block i is stored in data column i / R at row i % R
+//! of the record's R rows. The MAC covers the used bytes of the header; the CRC of each block
+//! covers the payload.
 
 use crate::error::assert_storable;
 use crate::item::Item;
@@ -16,25 +17,25 @@ const MAGIC: u32 = u32::from_le_bytes(*b"GREC");
 const FIXED: usize = 96;
 const MAC_AT: usize = 12;
 
-/// Header blocks that a record with these contents needs.
+/// Returns the number of header blocks of a record with these contents.
 pub const fn header_blocks_for(items_bytes: usize, payload: usize) -> usize {
     (FIXED + items_bytes + 4 * payload).div_ceil(BLOCK)
 }
 
-/// Where and when a record was written.
+/// The location of a record, and its position in the shard's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLocation {
     /// The pool.
     pub pool: PoolId,
-    /// The shard whose history it continues.
+    /// The shard that wrote it.
     pub shard: ShardIndex,
-    /// The segment it lies in.
+    /// The segment that contains it.
     pub segment: SegmentId,
-    /// The life of the segment.
+    /// The incarnation of the segment.
     pub incarnation: Incarnation,
     /// Its first row.
     pub row: Row,
-    /// Its position in the shard's history.
+    /// Its position in the shard's log.
     pub sequence: Sequence,
     /// The newest record known durable when this one was written.
     pub durable: Sequence,
@@ -43,34 +44,34 @@ pub struct RecordLocation {
 /// A verified record header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where and when it was written.
+    /// The location of the record.
     pub location: RecordLocation,
-    /// Header blocks in front of the payload.
+    /// Header blocks before the payload.
     pub header_blocks: u8,
-    /// What it says, in order.
+    /// The items, in order.
     pub items: Vec<Item>,
     /// CRC32C of each payload block, in order.
     pub crcs: Vec<u32>,
 }
 
 impl Header {
-    /// Writes a header with these contents into `out`, whose length is that of the header blocks.
+    /// Encodes a header with these contents into `out`, which has the length of the header blocks.
     ///
     /// # Panics
-    /// If the contents break a demand of the format, their payload is not one CRC a block, or `out`
-    /// is not [`header_blocks_for`] blocks long: records are planned within the limits.
+    /// If the contents are invalid, if the payload is not one CRC per block, or if `out` is not
+    /// [`header_blocks_for`] blocks long: records are planned within the limits.
     pub fn encode(location: &RecordLocation, items: &[Item], crcs: &[u32], key: &PoolKey, out: &mut [u8]) {
         let size = assert_storable(check_header(location, items, crcs.len()));
         assert_eq!(out.len(), usize::from(size.blocks) * BLOCK, "header size");
         write_header(location, size, items, crcs, key, out);
     }
 
-    /// Payload blocks of the record.
+    /// Returns the number of payload blocks of the record.
     pub fn payload_blocks(&self) -> u32 {
         u32::try_from(self.crcs.len()).unwrap_or(u32::MAX)
     }
 
-    /// Header and payload blocks together.
+    /// Returns the number of header and payload blocks together.
     pub fn blocks(&self) -> u32 {
         u32::from(self.header_blocks) + self.payload_blocks()
     }
@@ -81,7 +82,7 @@ impl Header {
 struct HeaderSize {
     /// Header blocks.
     blocks: u8,
-    /// Bytes in use, from the first on.
+    /// Bytes in use, from the start.
     used: usize,
 }
 
@@ -93,7 +94,7 @@ impl HeaderSize {
     }
 }
 
-/// Checks the demands of the format on a header with so many CRCs; gives its size.
+/// Checks that a header with `crcs` CRCs is valid; returns its size.
 fn check_header(location: &RecordLocation, items: &[Item], crcs: usize) -> Result<HeaderSize, FormatError> {
     check_counts(items.len(), crcs)?;
     if location.sequence.get() == 0 {
@@ -117,7 +118,7 @@ fn check_counts(items: usize, payload: usize) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Writes a header of this size, whatever it says.
+/// Writes a header of this size without checking its contents.
 fn write_header(
     location: &RecordLocation,
     size: HeaderSize,
@@ -160,18 +161,19 @@ fn write_header(
     rest.fill(0);
 }
 
-/// What looks like a record header: its magic number and version are right, nothing else is known.
+/// A possible record header: its magic number and version are right, nothing else is verified.
 pub struct UnverifiedHeader {
     blocks: u8,
 }
 
 impl UnverifiedHeader {
-    /// Looks at a block that may start a record.
+    /// Parses the first block of a possible record.
     ///
     /// # Errors
-    /// [`FormatError::BadMagic`] or [`FormatError::Version`]; a header length that no writer stores is `Invalid`.
+    /// [`FormatError::BadMagic`], [`FormatError::Version`], or `Invalid` for a header length that
+    /// no writer stores.
     pub fn parse(first_block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::of(first_block, MAGIC)?;
+        let mut input = Reader::with_magic(first_block, MAGIC)?;
         let blocks = input.u8()?;
         if blocks == 0 || usize::from(blocks) > HEADER_BLOCKS_MAX {
             return Err(FormatError::Invalid("header length"));
@@ -179,16 +181,17 @@ impl UnverifiedHeader {
         Ok(Self { blocks })
     }
 
-    /// Header blocks to hand to [`UnverifiedHeader::verify`].
+    /// Returns the number of header blocks to pass to [`UnverifiedHeader::verify`].
     pub fn blocks(&self) -> u8 {
         self.blocks
     }
 
-    /// Verifies the MAC over the header's used bytes, and that zeros fill the rest of its blocks. `header` is the header's
-    /// blocks, whole.
+    /// Verifies the MAC over the used bytes of the header, and that the rest of its blocks is zero.
+    /// `header` is all of the header blocks.
     ///
     /// # Errors
-    /// [`FormatError::Truncated`] or [`FormatError::Checksum`]: the blocks are not what a writer of this pool stored.
+    /// [`FormatError::Truncated`] or [`FormatError::Checksum`]: no writer of this pool stored these
+    /// blocks.
     pub fn authenticate<'a>(
         &self,
         header: &'a [u8],
@@ -213,7 +216,7 @@ impl UnverifiedHeader {
         if key.mac(&[before, &[0; MAC_BYTES], after]) != mac {
             return Err(FormatError::Checksum);
         }
-        // The rest of the blocks is part of their cells: a recovery compares cells whole.
+        // The rest of the blocks is part of their cells: recovery compares whole cells.
         if header.iter().skip(used).any(|byte| *byte != 0) {
             return Err(FormatError::Checksum);
         }
@@ -221,16 +224,16 @@ impl UnverifiedHeader {
         Ok(AuthenticatedHeader { location, header_blocks: self.blocks, items, payload, bytes })
     }
 
-    /// [`UnverifiedHeader::authenticate`], then [`AuthenticatedHeader::decode`].
+    /// Calls [`UnverifiedHeader::authenticate`], then [`AuthenticatedHeader::decode`].
     ///
     /// # Errors
-    /// Those of both.
+    /// The errors of both.
     pub fn verify(&self, header: &[u8], key: &PoolKey) -> Result<Header, FormatError> {
         self.authenticate(header, key)?.decode()
     }
 }
 
-/// A header whose MAC verified: a writer of this pool stored it. Its items are not decoded yet.
+/// A header with a valid MAC: a writer of this pool stored it. Its items are not decoded yet.
 pub struct AuthenticatedHeader<'a> {
     location: RecordLocation,
     header_blocks: u8,
@@ -241,7 +244,7 @@ pub struct AuthenticatedHeader<'a> {
 }
 
 impl AuthenticatedHeader<'_> {
-    /// Where and when the record was written.
+    /// Returns the location of the record.
     pub fn location(&self) -> &RecordLocation {
         &self.location
     }
@@ -249,8 +252,8 @@ impl AuthenticatedHeader<'_> {
     /// Decodes the items.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] or [`FormatError::Truncated`] for contents that this release never writes. The header is
-    /// authentic, so this is a bug of the writer, never the end of a log.
+    /// [`FormatError::Invalid`] or [`FormatError::Truncated`] for contents that this release never
+    /// writes. The header is authentic, so this is a bug of the writer, not the end of the log.
     pub fn decode(&self) -> Result<Header, FormatError> {
         let Self { location, header_blocks: blocks, items, payload, bytes } = *self;
         check_counts(items, payload)?;

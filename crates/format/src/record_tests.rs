@@ -1,4 +1,4 @@
-//! Record headers: there and back, and every damage noticed.
+//! Record headers: round trips, and detection of damage.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ pub(crate) fn location() -> RecordLocation {
     }
 }
 
-/// Any item that may be stored, those at the end of a layer among them.
+/// Generates any valid item, including items at the end of a layer.
 fn item() -> impl Strategy<Value = Item> {
     let layer = (1u32..u32::MAX).prop_map(LayerId::new);
     let from_end = prop_oneof![0u64..40, 0..LAYER_BLOCKS_MAX - 40];
@@ -49,8 +49,7 @@ fn item() -> impl Strategy<Value = Item> {
     )
 }
 
-/// A record with these items and so many CRCs, and its header as bytes, whether it may be stored or
-/// not.
+/// Returns the header of a record with these items and this many CRCs, and its bytes, valid or not.
 fn written(location: &RecordLocation, items: &[Item], payload: usize) -> (Header, Vec<u8>) {
     let crcs: Vec<u32> = (0..payload as u32).map(|index| index.wrapping_mul(0x9E37_79B9)).collect();
     let size = HeaderSize::of(items, crcs.len());
@@ -63,8 +62,8 @@ fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
     UnverifiedHeader::parse(bytes)?.verify(bytes, &KEY)
 }
 
-/// Asserts that encoder and decoder agree over a record with these items and so many CRCs, and that
-/// this is their answer.
+/// Asserts that encoder and decoder agree on a record with these items and this many CRCs, and that
+/// `accepted` is the result.
 #[track_caller]
 pub(crate) fn assert_record(accepted: bool, location: &RecordLocation, items: &[Item], payload: usize) {
     let (header, bytes) = written(location, items, payload);
@@ -76,14 +75,13 @@ pub(crate) fn assert_record(accepted: bool, location: &RecordLocation, items: &[
     assert_both(accepted, &header, &bytes, encode, decode);
 }
 
-/// Asserts that the encoder, by what it checks, and the decoder agree over a record, whatever their
-/// answer is.
+/// Asserts that the check of the encoder and the decoder agree on a record.
 pub(crate) fn assert_agree(location: &RecordLocation, items: &[Item], payload: usize) {
     let (header, bytes) = written(location, items, payload);
     match (check_header(location, items, payload), decode(&bytes)) {
         (Ok(_), Ok(decoded)) => assert_eq!(decoded, header),
         (Err(_), Err(_)) => {}
-        (checked, decoded) => panic!("the encoder says {checked:?}, the decoder {decoded:?}"),
+        (checked, decoded) => panic!("the encoder returns {checked:?}, the decoder {decoded:?}"),
     }
 }
 
@@ -96,7 +94,7 @@ fn encode(items: &[Item], crcs: &[u32]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(items in prop::collection::vec(item(), 0..40), seed: u32) {
+    fn headers_round_trip(items in prop::collection::vec(item(), 0..40), seed: u32) {
         let payload: u32 = items.iter().map(Item::payload).sum();
         let crcs: Vec<u32> = (0..payload).map(|index| seed.wrapping_mul(index + 1)).collect();
         let bytes = encode(&items, &crcs);
@@ -109,18 +107,18 @@ proptest! {
     }
 
     #[test]
-    fn any_flipped_bit_is_noticed(at in prop_oneof![0usize..96 + 16 + 8, 0usize..BLOCK], bit in 0u8..8) {
+    fn any_flipped_bit_is_detected(at in prop_oneof![0usize..96 + 16 + 8, 0usize..BLOCK], bit in 0u8..8) {
         let items = [Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count: 2 }];
         let mut bytes = encode(&items, &[1, 2]);
         bytes[at] ^= 1 << bit;
         let result = UnverifiedHeader::parse(&bytes).and_then(|header| header.verify(&bytes, &KEY));
-        // The reserved bytes are covered too, and the zeros that fill the block.
+        // Reserved bytes and padding are covered as well.
         prop_assert!(result.is_err(), "byte {at} bit {bit}");
     }
 
     #[test]
-    fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..BLOCK), claim: bool) {
-        if claim && bytes.len() > 12 {
+    fn decoding_arbitrary_bytes_does_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..BLOCK), with_magic: bool) {
+        if with_magic && bytes.len() > 12 {
             bytes[..4].copy_from_slice(b"GREC");
             bytes[4..8].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         }
@@ -138,7 +136,7 @@ fn a_header_under_another_key_is_refused() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn another_version_is_refused() {
     let mut bytes = encode(&[], &[]);
     bytes[4] = 99;
     assert_eq!(UnverifiedHeader::parse(&bytes).err(), Some(FormatError::Version { found: 99 }));
@@ -146,12 +144,12 @@ fn another_version_is_named() {
 
 #[test]
 #[should_panic(expected = "the encoder was given an invalid payload count")]
-fn payload_without_a_crc_is_a_bug() {
+fn encoding_payload_without_a_crc_panics() {
     encode(&[Item::Table { index: 0 }], &[]);
 }
 
 #[test]
-fn records_are_as_large_as_they_may_be_and_no_larger() {
+fn records_up_to_the_size_limits_are_accepted() {
     let table = Item::Table { index: 0 };
     let dropped = Item::DropLayer { layer: LayerId::new(20) };
     let moved = Item::Move {
@@ -165,7 +163,7 @@ fn records_are_as_large_as_they_may_be_and_no_larger() {
     assert_record(false, &location(), &vec![table; items + 1], items + 1);
     assert_record(true, &location(), &vec![dropped; items], 0);
     assert_record(false, &location(), &vec![dropped; items + 1], 0);
-    // The largest header there can be.
+    // The largest possible header.
     assert_record(true, &location(), &vec![moved; items], items);
     assert_eq!(usize::from(HeaderSize::of(&vec![moved; items], items).blocks), HEADER_BLOCKS_MAX);
     let write = |count| Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count };
@@ -182,7 +180,7 @@ fn sequences_count_from_1() {
     assert_record(false, &location(0), &[], 0);
 }
 
-/// A header whose `used` field was changed, under a MAC that verifies.
+/// Returns a header with a changed `used` field, under a valid MAC.
 fn with_used(mut bytes: Vec<u8>, used: usize) -> Result<Header, FormatError> {
     bytes[84..88].copy_from_slice(&(used as u32).to_le_bytes());
     bytes[MAC_AT..MAC_AT + MAC_BYTES].fill(0);
@@ -192,7 +190,7 @@ fn with_used(mut bytes: Vec<u8>, used: usize) -> Result<Header, FormatError> {
 }
 
 #[test]
-fn a_header_is_as_long_as_its_contents() {
+fn a_used_length_that_differs_from_the_contents_is_refused() {
     let items = [Item::DropLayer { layer: LayerId::new(20) }];
     let (bytes, used) = (encode(&items, &[]), HeaderSize::of(&items, 0).used);
     let wrong = Err(FormatError::Invalid("header length"));
@@ -204,7 +202,7 @@ fn a_header_is_as_long_as_its_contents() {
 }
 
 #[test]
-fn header_blocks_are_1_to_8() {
+fn header_blocks_outside_1_to_8_are_refused() {
     let bytes = encode(&[], &[]);
     let parsed = |blocks| {
         let mut bytes = bytes.clone();
@@ -222,7 +220,7 @@ fn a_record_has_header_and_payload_blocks() {
     let write = Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count: 1000 };
     let (header, _) = written(&location(), &[write], 1000);
     assert_eq!((header.header_blocks, header.payload_blocks(), header.blocks()), (2, 1000, 1002));
-    // 96 bytes in front, 4 for each block.
+    // 96 bytes for the fixed part, 4 for each block.
     for (items, payload, blocks) in [(0, 0, 1), (0, 1000, 1), (0, 1001, 2), (4000, 0, 1), (4001, 0, 2)] {
         assert_eq!(header_blocks_for(items, payload), blocks, "{items} {payload}");
     }
