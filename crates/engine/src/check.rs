@@ -9,7 +9,7 @@ use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 use crate::error::Result;
 use crate::pool::{DriveFindings, DriveSource, LostRange, Shared, Tuning, Wanted, gather, plan_shard};
 use crate::salvage::{SalvageCatalogue, describe, describe_catalogue, survey};
-use crate::shard::{Candidate, Look, LostCells, SalvageShard, verify_shard};
+use crate::shard::{Candidate, LostCells, Probe, SalvageShard, verify_shard};
 use crate::space::Space;
 
 /// The most byte ranges that a finding lists.
@@ -105,7 +105,7 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
 struct Verified {
     shards: Vec<Rc<SalvageShard>>,
     /// The method of finding unreadable blocks, for each shard.
-    looks: Vec<Look>,
+    probes: Vec<Probe>,
     layers: BTreeMap<LayerId, u64>,
     lost: Vec<(usize, LostCells)>,
 }
@@ -162,7 +162,7 @@ async fn check_without(
         report.records += verdict.records;
         report.findings.extend(verdict.findings);
         verified.lost.extend(verdict.lost.into_iter().map(|lost| (index, lost)));
-        verified.looks.push(Look::Known(verdict.lost_cells));
+        verified.probes.push(Probe::Known(verdict.lost_cells));
         verified.shards.push(Rc::new(shard));
     }
     report_contents(&mut report, verified).await;
@@ -199,9 +199,9 @@ async fn report_contents(report: &mut CheckReport, verified: Verified) {
     if report.findings.iter().all(|finding| finding.kind != FindingKind::Lost) {
         return;
     }
-    let looks: Rc<[Look]> = verified.looks.into();
+    let probes: Rc<[Probe]> = verified.probes.into();
     for volume in &catalogue.volumes {
-        let surveyed = survey(&shards, volume, &looks, |_| ()).await;
+        let surveyed = survey(&shards, volume, &probes, |_| ()).await;
         report.lost.extend(surveyed.lost_ranges.into_iter().map(|range| LostRange {
             volume: volume.name.clone(),
             offset: range.offset,

@@ -144,13 +144,13 @@ impl AttachedVolume {
 
     /// Hints that the block at `offset` will be accessed soon: prefetches its map entry into the
     /// CPU cache.
-    pub fn prefetch_hint(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.expect(volume, block));
+    pub fn prefetch_entry(&self, offset: u64) {
+        self.with_block(offset, |shard, volume, block| shard.prefetch_entry(volume, block));
     }
 
     /// Hints that the block at `offset` will be read next: passes the hint on to its drive.
-    pub fn read_hint(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.expect_read(volume, block));
+    pub fn prefetch_hint(&self, offset: u64) {
+        self.with_block(offset, |shard, volume, block| shard.prefetch_hint(volume, block));
     }
 
     /// Runs `step` with the block at `offset` if it belongs to a shard of this reactor.

@@ -7,7 +7,7 @@ use format::limits::BLOCK;
 use reactor::Reactor;
 
 use super::catalogue::SalvageableVolume;
-use crate::shard::{BlockState, Look, SalvageShard, StateRun};
+use crate::shard::{BlockState, Probe, SalvageShard, StateRun};
 
 /// The smallest window in blocks, 1 GiB. Windows of one volume are surveyed concurrently.
 const WINDOW_MIN: u64 = 1 << 18;
@@ -51,7 +51,7 @@ pub struct VolumeSurvey {
 pub(crate) struct RunCursor<'a> {
     shards: &'a [Rc<SalvageShard>],
     volume: &'a SalvageableVolume,
-    looks: &'a [Look],
+    probes: &'a [Probe],
     next: u64,
     end: u64,
     /// Runs fetched from each shard and not consumed yet.
@@ -65,17 +65,17 @@ struct FetchedRuns {
 }
 
 impl<'a> RunCursor<'a> {
-    /// A cursor over blocks `first..end`. `looks` holds the method of finding unreadable blocks,
+    /// A cursor over blocks `first..end`. `probes` holds the method of finding unreadable blocks,
     /// for each shard.
     pub(crate) fn new(
         shards: &'a [Rc<SalvageShard>],
         volume: &'a SalvageableVolume,
-        looks: &'a [Look],
+        probes: &'a [Probe],
         first: u64,
         end: u64,
     ) -> Self {
         let fetched = shards.iter().map(|_| FetchedRuns::default()).collect();
-        Self { shards, volume, looks, next: first, end, fetched }
+        Self { shards, volume, probes, next: first, end, fetched }
     }
 
     /// Returns the next run of blocks in the same state, and its first block. Adjacent runs may
@@ -126,7 +126,7 @@ impl<'a> RunCursor<'a> {
     /// call.
     async fn run_at(&mut self, shard: usize, local: u64) -> Option<StateRun> {
         let end = self.volume.slices.local_bound(shard, self.end).max(local + 1);
-        let (source, look) = (self.shards.get(shard)?, self.looks.get(shard)?);
+        let (source, probe) = (self.shards.get(shard)?, self.probes.get(shard)?);
         let fetched = self.fetched.get_mut(shard)?;
         while let Some(run) = fetched.runs.front_mut()
             && fetched.block < local
@@ -140,7 +140,7 @@ impl<'a> RunCursor<'a> {
         }
         if fetched.runs.is_empty() {
             fetched.block = local;
-            fetched.runs = source.states(&self.volume.chain, local, end, look).await.into();
+            fetched.runs = source.states(&self.volume.chain, local, end, probe).await.into();
         }
         fetched.runs.front().copied()
     }
@@ -189,17 +189,17 @@ fn append(ranges: &mut Vec<ByteRange>, range: ByteRange) {
 pub(crate) async fn survey(
     shards: &Rc<[Rc<SalvageShard>]>,
     volume: &Rc<SalvageableVolume>,
-    looks: &Rc<[Look]>,
+    probes: &Rc<[Probe]>,
     mut progress: impl FnMut(u64),
 ) -> VolumeSurvey {
     let mut survey = VolumeSurvey::default();
     let blocks = volume.blocks();
     let length = WINDOW_MIN.max(blocks.div_ceil(WINDOWS_MAX));
     let window = |first: u64| {
-        let (shards, volume, looks) = (shards.clone(), volume.clone(), looks.clone());
+        let (shards, volume, probes) = (shards.clone(), volume.clone(), probes.clone());
         Reactor::current().spawn(async move {
             let mut part = VolumeSurvey::default();
-            let mut runs = RunCursor::new(&shards, &volume, &looks, first, (first + length).min(blocks));
+            let mut runs = RunCursor::new(&shards, &volume, &probes, first, (first + length).min(blocks));
             while let Some((first, run)) = runs.next().await {
                 part.add(&volume, first, run);
             }

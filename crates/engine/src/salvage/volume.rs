@@ -9,7 +9,7 @@ use super::Salvage;
 use super::catalogue::SalvageableVolume;
 use super::survey::{RunCursor, VolumeSurvey, survey};
 use crate::error::{Error, ErrorKind, Result};
-use crate::shard::{BlockState, Look};
+use crate::shard::{BlockState, Probe};
 
 /// Runs of blocks after which [`SalvageVolume::extents`] may return early.
 const RUNS_MIN: u32 = 4096;
@@ -176,9 +176,9 @@ impl SalvageVolume {
     pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<SalvageExtent>> {
         self.check(offset, length)?;
         let volume = self.volume();
-        let looks = self.looks(Look::Drives);
+        let probes = self.probes(Probe::Drives);
         let (first, last) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
-        let mut runs = RunCursor::new(&self.salvage.shards, volume, &looks, first, last);
+        let mut runs = RunCursor::new(&self.salvage.shards, volume, &probes, first, last);
         let mut extents: Vec<SalvageExtent> = Vec::new();
         let (mut end, mut count) = (offset, 0);
         while (count < RUNS_MIN || end - offset < EXTENTS_BYTES_MIN)
@@ -205,12 +205,12 @@ impl SalvageVolume {
     /// readable if enough cells of its row are on drives that are present. `progress` is called
     /// with the number of bytes surveyed since the last call.
     pub async fn survey(&self, read: bool, progress: impl FnMut(u64)) -> VolumeSurvey {
-        let looks = self.looks(if read { Look::Read } else { Look::Drives });
-        survey(&self.salvage.shards, self.volume(), &looks.into(), progress).await
+        let probes = self.probes(if read { Probe::Read } else { Probe::Drives });
+        survey(&self.salvage.shards, self.volume(), &probes.into(), progress).await
     }
 
-    fn looks(&self, look: Look) -> Vec<Look> {
-        vec![look; self.salvage.shards.len()]
+    fn probes(&self, probe: Probe) -> Vec<Probe> {
+        vec![probe; self.salvage.shards.len()]
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<()> {
