@@ -32,9 +32,9 @@ mod zones;
 
 pub use check::{CheckReport, Finding, FindingKind, check};
 pub use control::SpaceCounters;
-pub use format::{Event, EventKind, ScrubTally, VolumeService};
+pub use format::{Event, EventKind, QosLimits, ScrubTally};
 
-pub use error::{Error, ErrorKind, Place, Result};
+pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use crate::bad_reads::BadRead;
 use crate::drives::{DriveEpoch, Drives};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::in_flight::InFlight;
 use crate::segments::Segments;
 pub(crate) use partial::PartialRows;
@@ -361,7 +361,7 @@ impl RowReader {
 
     fn unreadable(&self, address: Address) -> Error {
         let drive = self.segments.borrow().cell(address).map(|cell| cell.drive);
-        let place = Place { drive, address: Some(address), block: None };
+        let place = ErrorLocation { drive, address: Some(address), block: None };
         Error::corrupt(
             "a block cannot be read, and the other columns of its row do not give it back",
             place,

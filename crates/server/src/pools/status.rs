@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{PoolStatus, RecentLatency, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeTotals};
+use engine::{
+    PoolStatus, RecentLatency, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeTotals,
+};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 

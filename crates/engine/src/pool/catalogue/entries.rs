@@ -145,7 +145,7 @@ static NO_LAYERS: BTreeSet<LayerId> = BTreeSet::new();
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    use format::{VolumeKind, VolumeService, VolumeSpread};
+    use format::{QosLimits, VolumeKind, VolumeSpread};
     use proptest::prelude::*;
 
     use super::*;
@@ -186,7 +186,7 @@ mod tests {
                 layer: LayerId::new(layer * 16 + id),
                 parent: (parent > 4).then(|| LayerId::new(parent)),
                 created: 0,
-                service: VolumeService::default(),
+                qos: QosLimits::default(),
                 thick: false,
                 spread: VolumeSpread::default(),
             }
@@ -257,7 +257,7 @@ mod tests {
             layer,
             parent: Some(LayerId::new(4)),
             created: 0,
-            service: VolumeService::default(),
+            qos: QosLimits::default(),
             thick: false,
             spread: VolumeSpread::default(),
         };
