@@ -149,7 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fair::{Limits, Meter};
+    use crate::fair::{RateLimiter, RateLimits};
     use crate::volume::Slices;
 
     fn shared(id: VolumeId) -> Arc<VolumeShared> {
@@ -161,7 +161,7 @@ mod tests {
             slices: Slices::of(VolumeSpread::default(), 1),
             size: AtomicU64::new(0),
             gone: AtomicBool::new(false),
-            meter: Meter::new(Limits::default()),
+            rate_limiter: RateLimiter::new(RateLimits::default()),
         })
     }
 
