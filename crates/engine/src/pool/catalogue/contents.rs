@@ -7,7 +7,7 @@ use format::{LayerId, VolumeRecord, VolumeState};
 
 use super::{Catalogue, Pool};
 use crate::error::{Error, ErrorKind, Result};
-use crate::shard::{Above, Around, Below, Shard};
+use crate::shard::{Ancestor, Child, LayerNeighbours, Shard};
 
 /// What part of a volume or snapshot holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Catalogue {
 
     async fn usage(&self, name: String, offset: u64, length: u64) -> Result<VolumeUsage> {
         let record = self.find(&name)?;
-        let around = Around { above: self.above(record.layer, None), below: self.below(&record) };
+        let around = LayerNeighbours { above: self.above(record.layer, None), below: self.below(&record) };
         let (first, end) = blocks(offset, length);
         let end = end.min(record.size.div_ceil(BLOCK as u64));
         let slices = self.slices(&record);
@@ -154,18 +154,18 @@ impl Catalogue {
     }
 
     /// The layers directly above one but for `except`, and above those of them that are being deleted.
-    fn above(&self, layer: LayerId, except: Option<LayerId>) -> Vec<Above> {
+    fn above(&self, layer: LayerId, except: Option<LayerId>) -> Vec<Child> {
         let entries = self.entries.borrow();
         let directly = entries.children(layer).filter(|above| Some(*above) != except);
         let is_deleting =
             |layer| entries.owner(layer).is_some_and(|record| record.state == VolumeState::Deleting);
         let with_further = directly
-            .map(|layer| Above { layer, deleting: is_deleting(layer).then(|| self.above(layer, None)) });
+            .map(|layer| Child { layer, deleting: is_deleting(layer).then(|| self.above(layer, None)) });
         with_further.collect()
     }
 
     /// The layers right below one that are being deleted.
-    fn below(&self, record: &VolumeRecord) -> Vec<Below> {
+    fn below(&self, record: &VolumeRecord) -> Vec<Ancestor> {
         let mut all = Vec::new();
         let entries = self.entries.borrow();
         let mut above = record;
@@ -173,7 +173,7 @@ impl Catalogue {
             && let Some(record) = entries.owner(next)
             && record.state == VolumeState::Deleting
         {
-            all.push(Below { layer: next, beside: self.above(next, Some(above.layer)) });
+            all.push(Ancestor { layer: next, beside: self.above(next, Some(above.layer)) });
             above = record;
         }
         all
