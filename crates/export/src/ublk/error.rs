@@ -5,11 +5,11 @@ use reactor::{IoError, IoErrorKind};
 /// The kind of a device error, for control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceErrorKind {
-    /// This kernel has no ublk, or it is not loaded.
+    /// This kernel has no ublk, or the module is not loaded.
     Missing,
-    /// This kernel's ublk lacks what we need.
+    /// This kernel's ublk lacks required features.
     Old,
-    /// The system does not let us.
+    /// Access was denied.
     Denied,
     /// The daemon has no io_uring, which ublk requires.
     NoRing,
