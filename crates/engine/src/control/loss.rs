@@ -99,7 +99,7 @@ impl Control {
                 }
                 _ => (EventKind::DriveFailed, format!("{path}: {doing}: {error}")),
             };
-            self.events.say_of(drive, kind, &text);
+            self.events.emit_drive(drive, kind, &text);
             self.state.borrow_mut().propagating.push(drive);
             let control = self.clone();
             Reactor::current().spawn(async move { control.propagate_loss(drive).await }).detach();

@@ -92,7 +92,7 @@ impl Control {
         };
         self.join(JoiningDrive { index, record, drive, slot: SuperblockSlot::First }, source).await?;
         tracing::info!(drive = %index, path, size, "a drive was added");
-        self.events.say_of(index, EventKind::DriveAdded, &path);
+        self.events.emit_drive(index, EventKind::DriveAdded, &path);
         Ok(index)
     }
 
@@ -124,7 +124,7 @@ impl Control {
         let record = DriveRecord { state, path: path_now, confirmed: held, ..record };
         self.join(JoiningDrive { index, record, drive, slot: slot.other() }, source).await?;
         tracing::info!(drive = %index, path, "a drive has come back");
-        self.events.say_of(index, EventKind::DriveReturned, &path);
+        self.events.emit_drive(index, EventKind::DriveReturned, &path);
         Ok(index)
     }
 
@@ -132,7 +132,7 @@ impl Control {
     /// anything on it is believed.
     async fn invalidate(&self, index: DriveIndex, path: &str) -> Result<()> {
         tracing::warn!(drive = %index, path, "the drive holds an older state than it was given: all of it is rebuilt");
-        self.events.say_of(index, EventKind::DriveStale, path);
+        self.events.emit_drive(index, EventKind::DriveStale, path);
         for shard in self.all_shards() {
             shard.call(move |shard| async move { shard.distrust_drive(index).await }).await??;
         }
@@ -232,7 +232,7 @@ impl Control {
             shard.call(move |shard| async move { shard.set_leaving(&leaving) }).await?;
         }
         let kind = if leaves { EventKind::DriveDraining } else { EventKind::DriveDrainCancelled };
-        self.events.say_of(drive, kind, &self.path_of(drive));
+        self.events.emit_drive(drive, kind, &self.path_of(drive));
         Ok(())
     }
 

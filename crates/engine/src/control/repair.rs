@@ -149,7 +149,7 @@ impl Control {
         let decided = self.publish(|superblock| before.decide(superblock, removes));
         if decided.await.is_ok() {
             let say = |drives: &[DriveIndex], kind| {
-                drives.iter().for_each(|drive| self.events.say_of(*drive, kind, &self.path_of(*drive)));
+                drives.iter().for_each(|drive| self.events.emit_drive(*drive, kind, &self.path_of(*drive)));
             };
             let numbers = |drives: &[DriveIndex]| drives.iter().map(|drive| drive.get()).collect::<Vec<_>>();
             if removes {

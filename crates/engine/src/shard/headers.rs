@@ -11,7 +11,7 @@ use format::{
 };
 use reactor::Buffer;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::geometry::RecordLayout;
 use crate::log::Identity;
 use crate::row_reader::{PartialRows, RowReader, combinations};
@@ -209,7 +209,7 @@ impl<'a> HeaderReader<'a> {
                 header.location().sequence
             );
             let address = Some(Address::new(self.id, Column::new(0), row));
-            Error::corrupt(message, Place { address, ..Place::default() }, Some(error))
+            Error::corrupt(message, ErrorLocation { address, ..ErrorLocation::default() }, Some(error))
         })
     }
 

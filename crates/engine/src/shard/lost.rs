@@ -102,7 +102,7 @@ impl Shard {
 
     /// Notes the block that a failed read names, if it was damaged for good.
     pub(super) async fn note_lost_read(&self, layer: LayerId, blocks: std::ops::Range<u64>, error: &Error) {
-        let Some(address) = error.place().address.filter(|_| error.kind() == ErrorKind::Corrupt) else {
+        let Some(address) = error.location().address.filter(|_| error.kind() == ErrorKind::Corrupt) else {
             return;
         };
         for block in blocks {

@@ -14,7 +14,7 @@ use reactor::{Buffer, IoResult, Span};
 
 use super::headers::{Found, HeaderReader};
 use super::position;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::log::Identity;
 use crate::row_reader::{RowReader, RowSpan};
 use crate::segments::CellLocation;
@@ -79,7 +79,7 @@ pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &Shard
             identity.shard,
             last.next()
         );
-        return Err(Error::corrupt(message, Place::default(), None));
+        return Err(Error::corrupt(message, ErrorLocation::default(), None));
     }
     let dropped = all - older - records.len();
     cut_segments(rows, shard, &records, &[]);
@@ -124,7 +124,7 @@ async fn scan_segment(
             identity.shard
         );
         let address = Some(Address::new(id, Column::new(0), row));
-        return Err(Error::corrupt(message, Place { address, ..Place::default() }, None));
+        return Err(Error::corrupt(message, ErrorLocation { address, ..ErrorLocation::default() }, None));
     }
     Ok(reader.durable_behind().await)
 }

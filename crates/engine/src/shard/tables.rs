@@ -18,7 +18,7 @@ use reactor::Buffer;
 use smallvec::SmallVec;
 
 use super::walk::read_entry;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::geometry::Geometry;
 use crate::log::{Effect, Log, Request, Stream};
 use crate::row_reader::RowReader;
@@ -137,7 +137,8 @@ impl StoredTables {
         table_width: u8,
         mut restore: impl FnMut(SegmentId, SegmentRecord) -> Result<()>,
     ) -> Result<(CheckpointRoot, LoadedTables)> {
-        let damaged = |error| Error::corrupt("a checkpoint table is damaged", Place::default(), Some(error));
+        let damaged =
+            |error| Error::corrupt("a checkpoint table is damaged", ErrorLocation::default(), Some(error));
         let root = CheckpointRoot::decode(read_entry(rows, root_entry).await?.as_slice()).map_err(damaged)?;
         let mut pointers = Vec::new();
         for index in &root.indexes {

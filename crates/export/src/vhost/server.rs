@@ -20,12 +20,11 @@ use super::channel::{take_channel, tell_config_changed};
 use super::disk::Disk;
 use super::session::Session;
 use crate::Stop;
+use crate::listen::accept_loop;
 use crate::race::{First, race};
 
 /// Time for which a new front end waits for the previous one to disconnect.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause after a failed accept, when descriptors are exhausted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves a disk to the front ends that connect to its socket. Lives on the reactor of the thread
 /// that created it.
@@ -110,27 +109,8 @@ impl<D: Disk> Server<D> {
     /// Serves the front ends that connect to `listener`, one after the other, until
     /// [`VhostServer::shut_down`].
     pub async fn listen(self: Rc<Self>, listener: Listener) {
-        let mut failing = false;
-        loop {
-            let accepted = match race(self.stop.raised(), listener.accept()).await {
-                First::Left(()) => return,
-                First::Right(accepted) => accepted,
-            };
-            match accepted {
-                Ok(stream) => {
-                    failing = false;
-                    self.clone().take(stream).await;
-                }
-                Err(error) => {
-                    // Logged once, not ten times a second.
-                    if !failing {
-                        tracing::warn!(device = %self.disk.name(), %error, "cannot accept connections");
-                    }
-                    failing = true;
-                    race(self.stop.raised(), Reactor::current().sleep(ACCEPT_PAUSE)).await;
-                }
-            }
-        }
+        let (name, stop) = (self.disk.name(), self.stop.clone());
+        accept_loop(&listener, &stop, &name, async |stream| self.clone().take(stream).await).await;
     }
 
     /// Serves a front end once the previous one is gone.

@@ -138,7 +138,7 @@ impl Catalogue {
     async fn introduce_all(&self) -> Result<()> {
         let known: Vec<_> = self
             .records()
-            .map(|record| (record.id, record.layer, record.parent, record.service.weight))
+            .map(|record| (record.id, record.layer, record.parent, record.qos.weight))
             .collect();
         for shard in self.shards.iter() {
             let known = known.clone();
@@ -176,7 +176,7 @@ impl Catalogue {
             slices: self.slices(&record),
             size: AtomicU64::new(record.size),
             gone: AtomicBool::new(record.state == VolumeState::Deleting),
-            rate_limiter: RateLimiter::new(volumes::limits_of(&record.service)),
+            rate_limiter: RateLimiter::new(volumes::rate_limits(&record.qos)),
         });
         self.entries.borrow_mut().insert(record.id, Entry { record, shared });
     }

@@ -7,7 +7,7 @@ use format::{Address, Column, LayerBlock, MapEntry, Mapping};
 use reactor::{Buffer, Span};
 
 use super::{Chain, Purpose, SalvageShard, Shown, rest_of_leaf};
-use crate::error::{Error, ErrorKind, Place};
+use crate::error::{Error, ErrorKind, ErrorLocation};
 use crate::map::{EntryRun, MissingNode};
 use crate::row_reader::BlockRun;
 
@@ -149,7 +149,7 @@ impl SalvageShard {
         into: &Span,
     ) -> crate::error::Result<()> {
         let id = run.address.segment();
-        let place = Place { address: Some(run.address), ..Place::default() };
+        let place = ErrorLocation { address: Some(run.address), ..ErrorLocation::default() };
         if !self.rows.segments.borrow().contains(id) {
             return Err(Error::corrupt("the block lies in a segment whose place is unknown", place, None));
         }
@@ -240,10 +240,10 @@ impl SalvageShard {
             });
             for node in covering {
                 if let Some(lost) = nodes.get(&node) {
-                    let place = Place {
+                    let place = ErrorLocation {
                         address: lost.address(),
                         block: Some((*layer, LayerBlock::new(block))),
-                        ..Place::default()
+                        ..ErrorLocation::default()
                     };
                     return Error::corrupt("the map node that leads to a block cannot be read", place, None);
                 }

@@ -12,7 +12,7 @@ use format::{
 use reactor::Buffer;
 
 use super::{Known, Stored, StoredTables, count_all};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::row_reader::RowReader;
 use crate::shard::salvage::{LostPart, Part};
 use crate::shard::walk::read_entry;
@@ -122,9 +122,10 @@ async fn table<T>(
     match pointer {
         Some(Ok(entry)) => decoded(rows, entry, decode).await.map_err(|error| (Some(entry), error)),
         Some(Err((index, error))) => Err((Some(index), error)),
-        None => {
-            Err((None, Error::corrupt("a checkpoint has fewer pointers than tables", Place::default(), None)))
-        }
+        None => Err((
+            None,
+            Error::corrupt("a checkpoint has fewer pointers than tables", ErrorLocation::default(), None),
+        )),
     }
 }
 
@@ -135,7 +136,7 @@ async fn decoded<T>(
 ) -> Result<T> {
     let block: Buffer = read_entry(rows, entry).await?;
     decode(block.as_slice()).map_err(|error| {
-        let place = Place { address: entry.address(), ..Place::default() };
+        let place = ErrorLocation { address: entry.address(), ..ErrorLocation::default() };
         Error::corrupt("a checkpoint table is damaged", place, Some(error))
     })
 }
