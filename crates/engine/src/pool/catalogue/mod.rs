@@ -138,13 +138,13 @@ impl Catalogue {
     async fn introduce_all(&self) -> Result<()> {
         let known: Vec<_> = self
             .records()
-            .map(|record| (record.id, record.layer, record.parent, record.service.weight))
+            .map(|record| (record.id, record.layer, record.parent, record.qos.weight))
             .collect();
         for shard in self.shards.iter() {
             let known = known.clone();
             let introduce = move |shard: Rc<Shard>| async move {
                 for (volume, layer, parent, weight) in known {
-                    shard.use_layer(volume, layer, parent);
+                    shard.set_active_layer(volume, layer, parent);
                     shard.set_weight(volume, weight);
                 }
                 shard.last_layer()
@@ -176,7 +176,7 @@ impl Catalogue {
             slices: self.slices(&record),
             size: AtomicU64::new(record.size),
             gone: AtomicBool::new(record.state == VolumeState::Deleting),
-            rate_limiter: RateLimiter::new(volumes::limits_of(&record.service)),
+            rate_limiter: RateLimiter::new(volumes::rate_limits(&record.qos)),
         });
         self.entries.borrow_mut().insert(record.id, Entry { record, shared });
     }
@@ -269,7 +269,7 @@ impl Catalogue {
     /// Tells every shard which layer a volume uses; writes that were held back go on there.
     async fn introduce(&self, record: &VolumeRecord) -> Result<()> {
         let (volume, layer, parent) = (record.id, record.layer, record.parent);
-        self.on_shards(move |shard| shard.use_layer(volume, layer, parent)).await
+        self.on_shards(move |shard| shard.set_active_layer(volume, layer, parent)).await
     }
 
     /// Does the same on all shards, side by side.

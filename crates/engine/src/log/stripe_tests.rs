@@ -1,0 +1,93 @@
+//! Records in memory: layout, checksums, and that every row is a codeword.
+
+use format::limits::BLOCK;
+use format::{
+    Incarnation, LayerBlock, LayerId, PoolId, Row, SegmentId, Sequence, ShardIndex, UnverifiedHeader,
+};
+use std::collections::VecDeque;
+
+use super::*;
+use crate::log::request::{Effect, Request};
+use crate::map::Pins;
+
+const KEY: PoolKey = PoolKey([3; 16]);
+
+fn place() -> RecordLocation {
+    RecordLocation {
+        pool: PoolId([1; 16]),
+        shard: ShardIndex::new(0),
+        segment: SegmentId::new(1),
+        incarnation: Incarnation::new(1),
+        row: Row::new(5),
+        sequence: Sequence::new(9),
+        durable: Sequence::new(8),
+    }
+}
+
+fn batch(blocks: u16, scheme: Scheme) -> (Batch, Vec<u8>) {
+    let bytes: Vec<u8> = (0..usize::from(blocks) * BLOCK).map(|at| ((at * 31) >> 3) as u8).collect();
+    let item = Item::Write { layer: LayerId::new(20), block: LayerBlock::new(7), count: blocks };
+    let request = Request {
+        items: SmallVec::from_elem(item, 1),
+        data: SmallVec::from_elem(Buffer::copy_of(&bytes).span(), 1),
+        effect: Effect::Leaves(Pins::new()),
+        reply: None,
+    };
+    let mut queue: VecDeque<_> = [request].into();
+    (Batch::gather(&mut queue, scheme, 1 << 20, 64, false), bytes)
+}
+
+/// The columns of a record as its drives would have them.
+fn columns_of(builder: &mut StripeBuilder<'_>, width: u8, in_place: bool) -> Vec<Vec<u8>> {
+    let mut columns = vec![vec![0xEE; builder.rows() * BLOCK]; usize::from(width)];
+    let left = if in_place { builder.buffered_rows() } else { builder.rows() };
+    if in_place {
+        builder.emit_remaining(|column, row, cell| {
+            let place = &mut columns[column][row * BLOCK..(row + 1) * BLOCK];
+            assert!(place.iter().all(|byte| *byte == 0xEE), "each cell once");
+            place.copy_from_slice(cell);
+        });
+    }
+    let rows = builder.build(left, &place(), &KEY);
+    for (index, column) in (0..).zip(&mut columns) {
+        assert!(column[..left * BLOCK].iter().all(|byte| *byte == 0xEE), "what is left was not handed out");
+        let place = &mut column[..left * BLOCK];
+        match in_place {
+            true => place.copy_from_slice(rows.bytes(usize::from(index))),
+            false => rows.column(index).copy_to(0, place),
+        }
+    }
+    columns
+}
+
+/// Every shape of record is a codeword whose blocks lie where the layout says, padded with zeros, all together or row by row.
+#[test]
+fn records_are_codewords_laid_out_column_by_column() {
+    let schemes = ["4+1", "4+2", "8+2", "2+2", "3+0", "1+1", "1+2", "16+4"];
+    let all = schemes.iter().flat_map(|text| [1, 2, 3, 5, 16, 63, 256].map(|blocks| (text, blocks)));
+    for ((text, blocks), in_place) in all.flat_map(|shape| [(shape, true), (shape, false)]) {
+        let scheme: Scheme = text.parse().unwrap();
+        let code = Code::new(scheme.data(), scheme.parity()).unwrap();
+        let (batch, bytes) = batch(blocks, scheme);
+        let layout = RecordLayout::new(scheme, Row::new(5), batch.blocks());
+        let rows = layout.rows as usize;
+        let mut builder = StripeBuilder::new(&batch, scheme, &code, layout);
+        let columns = columns_of(&mut builder, scheme.width(), in_place);
+        let (data, parity) = columns.split_at(usize::from(scheme.data()));
+        let flat = data.concat();
+        let header = UnverifiedHeader::parse(&flat).unwrap();
+        let skip = usize::from(header.blocks()) * BLOCK;
+        let header = header.verify(&flat[..skip], &KEY).unwrap();
+        assert_eq!(header.location, place());
+        assert_eq!(flat[skip..skip + bytes.len()], bytes, "{text} {blocks}");
+        assert!(codec::is_zero(&flat[skip + bytes.len()..]), "{text} {blocks}");
+        let crcs: Vec<u32> = bytes.chunks(BLOCK).map(codec::crc32c).collect();
+        assert_eq!(header.crcs, crcs);
+        assert_eq!(builder.into_crcs(), crcs);
+        let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        let mut right = vec![vec![0; rows * BLOCK]; parity.len()];
+        let mut outputs: Vec<&mut [u8]> = right.iter_mut().map(Vec::as_mut_slice).collect();
+        code.encode(&inputs, &mut outputs);
+        assert_eq!(parity, right, "{text} {blocks}");
+    }
+}

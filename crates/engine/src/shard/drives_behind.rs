@@ -1,0 +1,74 @@
+//! How far each drive's copy of the log reaches: whether it holds the newest rows that were durable on it.
+//!
+//! A drive can show the newest superblock and lack what was written after that: a copy of the drive was put in its place, or it
+//! never wrote what it said it had flushed. Each read of it would be answered by the other columns, one at a time, while the pool counts
+//! on the drive. Must not know: what becomes of such a drive.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codec::is_zero;
+use format::limits::BLOCK;
+use format::{Address, Column, DriveIndex, Sequence, ShardRecord};
+
+use super::headers::ScannedRecord;
+use super::scan::row_repairs;
+use crate::row_reader::{RowReader, RowSpan};
+
+/// Newest durable records that are looked at in each segment.
+const RECORDS: usize = 4;
+/// Cells of a drive that must all be wrong before the drive counts as behind: fewer are damage of these cells.
+const CELLS_MIN: u32 = 4;
+
+/// Cells of one drive.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    seen: u32,
+    wrong: u32,
+}
+
+/// The drives of which each looked-at cell of the newest durable records is something else than was written there. Cells of
+/// zeros say nothing: an unwritten one looks the same. `found` is sorted by sequence.
+pub(super) async fn drives_behind(
+    rows: &RowReader,
+    found: &[ScannedRecord],
+    shard: &ShardRecord,
+    durable: Sequence,
+) -> BTreeSet<DriveIndex> {
+    let mut tallies: BTreeMap<DriveIndex, Tally> = BTreeMap::new();
+    for (id, ..) in &shard.recent {
+        let in_segment = found.iter().rev().filter(|record| record.header.location.segment == *id);
+        let newest = in_segment.filter(|record| record.header.location.sequence <= durable).take(RECORDS);
+        for record in newest {
+            tally(rows, record, &mut tallies).await;
+        }
+    }
+    let is_behind = |tally: &Tally| tally.seen >= CELLS_MIN && tally.wrong == tally.seen;
+    tallies.into_iter().filter(|(_, tally)| is_behind(tally)).map(|(drive, _)| drive).collect()
+}
+
+/// Counts the cells of a record, by their drives.
+async fn tally(rows: &RowReader, record: &ScannedRecord, tallies: &mut BTreeMap<DriveIndex, Tally>) {
+    let width: Vec<u8> = (0..record.scheme.width()).collect();
+    let place = &record.header.location;
+    let mut span =
+        RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
+    rows.read_columns(&mut span, &width).await;
+    for index in 0..record.layout.rows {
+        let row = place.row.plus(index);
+        // Nobody knows what a row should hold that cannot be computed.
+        let Some(repairs) = row_repairs(rows, record, &span, row) else { continue };
+        for (column, cells) in &span.cells {
+            let at = index as usize * BLOCK;
+            let Some(cell) = cells.as_slice().get(at..at + BLOCK) else { continue };
+            let repair = repairs.iter().find(|(repaired, _)| repaired.get() == *column);
+            if is_zero(repair.map_or(cell, |(_, right)| right.as_slice())) {
+                continue;
+            }
+            let address = Address::new(place.segment, Column::new(*column), row);
+            let Some(cell) = rows.segments.borrow().cell(address) else { continue };
+            let tally = tallies.entry(cell.drive).or_default();
+            tally.seen += 1;
+            tally.wrong += u32::from(repair.is_some());
+        }
+    }
+}

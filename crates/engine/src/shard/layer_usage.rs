@@ -1,0 +1,213 @@
+//! What layers hold: counted, and compared. Reads the map only; blocks may come and go meanwhile.
+
+use format::{LayerId, MapEntry, NODE_ENTRIES};
+use reactor::Reactor;
+use smallvec::SmallVec;
+
+use super::{LEAF_BLOCKS, Shard};
+use crate::error::Result;
+
+/// Blocks that a layer holds in a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LayerUsage {
+    /// It shows them: its own, and what shines through from below.
+    pub(crate) shown: u64,
+    /// Nobody else shows them.
+    pub(crate) alone: u64,
+}
+
+/// A layer that lies directly above another one.
+#[derive(Clone, Debug)]
+pub(crate) struct Child {
+    pub(crate) layer: LayerId,
+    /// It is being deleted: what it has counts only as far as one of these layers above it shows it.
+    pub(crate) deleting: Option<Vec<Child>>,
+}
+
+/// A layer that is being deleted below another one: what only that one shows of it, that one holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Ancestor {
+    pub(crate) layer: LayerId,
+    /// The other layers directly above it.
+    pub(crate) beside: Vec<Child>,
+}
+
+/// The layers around one that is counted.
+#[derive(Clone, Debug)]
+pub(crate) struct LayerNeighbours {
+    /// All directly above it.
+    pub(crate) above: Vec<Child>,
+    /// Those right below it that are being deleted, from the top down.
+    pub(crate) below: Vec<Ancestor>,
+}
+
+/// Blocks in a row that one layer shows otherwise than another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChangedRun {
+    pub(crate) block: u64,
+    pub(crate) count: u64,
+    /// They hold data now; otherwise they read as zeros.
+    pub(crate) data: bool,
+}
+
+impl Shard {
+    /// Counts blocks `from..end` of a layer.
+    ///
+    /// # Errors
+    /// Those of reading the map.
+    pub(crate) async fn held(
+        &self,
+        layer: LayerId,
+        around: &LayerNeighbours,
+        from: u64,
+        end: u64,
+    ) -> Result<LayerUsage> {
+        let mut held = LayerUsage::default();
+        let mut next = from;
+        while let Some(found) = self.next_leaf_through(layer, next, end).await? {
+            let (count, until) = within_leaf(found, end);
+            let mut shown = SmallVec::new();
+            self.walk_chain((layer, found, count), |map| {
+                shown.clear();
+                map.lookup_through(layer, found, count, &mut shown)
+            })
+            .await?;
+            held.shown += shown.iter().filter(|entry| entry.address().is_some()).count() as u64;
+            held.alone += self.alone(layer, around, found, count).await?;
+            next = until;
+            Reactor::current().yield_now().await;
+        }
+        Ok(held)
+    }
+
+    /// How many of these blocks a layer holds alone.
+    async fn alone(&self, layer: LayerId, around: &LayerNeighbours, block: u64, count: usize) -> Result<u64> {
+        // Seen by nobody above: what is found on the way down is the layer's alone, until something else shows it too.
+        let mut open = self.hidden(&around.above, block, count).await?;
+        let mut alone = 0;
+        let none = Vec::new();
+        let below = around.below.iter().map(|below| (below.layer, &below.beside));
+        for (layer, beside) in std::iter::once((layer, &none)).chain(below) {
+            let beside = self.hidden(beside, block, count).await?;
+            let stored = self.has(&[layer], block, count, |entry| entry.address().is_some()).await?;
+            let has = self.has(&[layer], block, count, |entry| !entry.is_absent()).await?;
+            for (open, ((beside, stored), has)) in open.iter_mut().zip(beside.iter().zip(&stored).zip(&has)) {
+                *open &= *beside;
+                alone += u64::from(*open && *stored);
+                *open &= !has;
+            }
+        }
+        Ok(alone)
+    }
+
+    /// Which blocks nobody sees through these layers, the ones directly above another.
+    async fn hidden(&self, above: &[Child], block: u64, count: usize) -> Result<Vec<bool>> {
+        let mut hidden = vec![true; count];
+        for above in above {
+            let mut by_it = self.has(&[above.layer], block, count, |entry| !entry.is_absent()).await?;
+            if let Some(further) = &above.deleting {
+                let by_those = Box::pin(self.hidden(further, block, count)).await?;
+                by_it.iter_mut().zip(&by_those).for_each(|(by_it, by_those)| *by_it |= by_those);
+            }
+            hidden.iter_mut().zip(&by_it).for_each(|(hidden, by_it)| *hidden &= by_it);
+        }
+        Ok(hidden)
+    }
+
+    /// Which blocks a layer stores that no layer above it shows; `above` are all layers directly above it.
+    pub(super) async fn covered(
+        &self,
+        layer: LayerId,
+        above: &[LayerId],
+        block: u64,
+        count: usize,
+    ) -> Result<Vec<bool>> {
+        let mut covered = self.has(&[layer], block, count, |entry| entry.address().is_some()).await?;
+        for above in above {
+            let by_it = self.has(&[*above], block, count, |entry| !entry.is_absent()).await?;
+            covered.iter_mut().zip(&by_it).for_each(|(covered, by_it)| *covered &= by_it);
+        }
+        Ok(covered)
+    }
+
+    /// Where blocks `from..end` of a layer differ from those of another one, in order: where one of `between` has something, the
+    /// layers that one of the two is or lies above and the other is not.
+    ///
+    /// # Errors
+    /// Those of reading the map.
+    pub(crate) async fn changed(
+        &self,
+        layer: LayerId,
+        between: &[LayerId],
+        from: u64,
+        end: u64,
+    ) -> Result<Vec<ChangedRun>> {
+        let mut all: Vec<ChangedRun> = Vec::new();
+        let mut next = from;
+        while let Some(found) = self.next_leaf_of(between, next, end).await? {
+            let (count, until) = within_leaf(found, end);
+            let changed = self.has(between, found, count, |entry| !entry.is_absent()).await?;
+            let mut shown = SmallVec::new();
+            self.walk_chain((layer, found, count), |map| {
+                shown.clear();
+                map.lookup_through(layer, found, count, &mut shown)
+            })
+            .await?;
+            for (block, (_, entry)) in
+                (found..).zip(changed.iter().zip(&shown)).filter(|(_, (changed, _))| **changed)
+            {
+                let data = entry.address().is_some();
+                match all.last_mut() {
+                    Some(last) if last.block + last.count == block && last.data == data => last.count += 1,
+                    _ => all.push(ChangedRun { block, count: 1, data }),
+                }
+            }
+            next = until;
+            Reactor::current().yield_now().await;
+        }
+        Ok(all)
+    }
+
+    /// The first block from `from` on, below `end`, whose leaf exists in one of these layers.
+    async fn next_leaf_of(&self, layers: &[LayerId], from: u64, end: u64) -> Result<Option<u64>> {
+        loop {
+            let changes = self.ledger.map.borrow().tree_version();
+            let mut first = None;
+            for layer in layers {
+                let before = first.unwrap_or(end);
+                first = self.walk(|map| map.next_leaf(*layer, from, before)).await?.or(first);
+            }
+            if self.ledger.map.borrow().tree_version() == changes {
+                return Ok(first);
+            }
+        }
+    }
+
+    /// Of which blocks one of these layers has an entry that `counts`.
+    async fn has(
+        &self,
+        layers: &[LayerId],
+        block: u64,
+        count: usize,
+        counts: impl Fn(&MapEntry) -> bool,
+    ) -> Result<Vec<bool>> {
+        loop {
+            let changes = self.ledger.map.borrow().tree_version();
+            let mut has = vec![false; count];
+            for layer in layers {
+                let mut entries = SmallVec::new();
+                self.walk(|map| map.lookup(*layer, block, count, &mut entries)).await?;
+                has.iter_mut().zip(&entries).for_each(|(has, entry)| *has |= counts(entry));
+            }
+            if self.ledger.map.borrow().tree_version() == changes {
+                return Ok(has);
+            }
+        }
+    }
+}
+
+/// Blocks from `block` to the end of its leaf or of the range, and where that is.
+fn within_leaf(block: u64, end: u64) -> (usize, u64) {
+    let until = ((block / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(end);
+    (usize::try_from(until - block).unwrap_or(NODE_ENTRIES), until)
+}
