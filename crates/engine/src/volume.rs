@@ -140,12 +140,12 @@ impl AttachedVolume {
 
     /// What lies at `offset` will be read or written soon: a hint, which costs little and finds what has to be waited for.
     pub fn expect(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.expect(volume, block));
+        self.with_block(offset, |shard, volume, block| shard.prefetch_entry(volume, block));
     }
 
     /// What lies at `offset` will be read next: a hint, as [`Self::expect`].
     pub fn expect_read(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.expect_read(volume, block));
+        self.with_block(offset, |shard, volume, block| shard.prefetch_hint(volume, block));
     }
 
     /// Runs `step` with the block at `offset` if it belongs to a shard of this reactor.

@@ -211,7 +211,7 @@ impl Control {
     pub(crate) async fn notify_scrub_changed(&self) {
         let shards = self.shards.borrow().clone();
         for shard in shards {
-            let _ = shard.call(|shard| async move { shard.scrub_look_again() }).await;
+            let _ = shard.call(|shard| async move { shard.wake_scrub() }).await;
         }
         self.scrubbing.wake();
     }

@@ -8,7 +8,7 @@ use format::{LayerId, VolumeRecord, VolumeState};
 
 use super::{Catalogue, Pool};
 use crate::error::{Error, ErrorKind, Result};
-use crate::shard::{Above, Around, Below, Shard};
+use crate::shard::{Ancestor, Child, LayerNeighbours, Shard};
 
 /// What part of a volume or snapshot holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Catalogue {
 
     async fn usage(&self, name: String, offset: u64, length: u64) -> Result<VolumeUsage> {
         let record = self.find(&name)?;
-        let around = Around { above: self.above(record.layer, None), below: self.below(&record) };
+        let around = LayerNeighbours { above: self.above(record.layer, None), below: self.below(&record) };
         let (first, end) = blocks(offset, length);
         let end = end.min(record.size.div_ceil(BLOCK as u64));
         let slices = self.slices(&record);
@@ -155,10 +155,10 @@ impl Catalogue {
     }
 
     /// The layers directly above one but for `except`, and above those of them that are being deleted.
-    fn above(&self, layer: LayerId, except: Option<LayerId>) -> Vec<Above> {
+    fn above(&self, layer: LayerId, except: Option<LayerId>) -> Vec<Child> {
         let directly = self.records().filter(|record| record.parent == Some(layer));
         let directly = directly.filter(|record| Some(record.layer) != except);
-        let with_further = directly.map(|record| Above {
+        let with_further = directly.map(|record| Child {
             layer: record.layer,
             deleting: (record.state == VolumeState::Deleting).then(|| self.above(record.layer, None)),
         });
@@ -166,14 +166,14 @@ impl Catalogue {
     }
 
     /// The layers right below one that are being deleted.
-    fn below(&self, record: &VolumeRecord) -> Vec<Below> {
+    fn below(&self, record: &VolumeRecord) -> Vec<Ancestor> {
         let mut all = Vec::new();
         let mut above = record.clone();
         while let Some(next) = above.parent
             && let Some(record) = self.records().find(|record| record.layer == next)
             && record.state == VolumeState::Deleting
         {
-            all.push(Below { layer: next, beside: self.above(next, Some(above.layer)) });
+            all.push(Ancestor { layer: next, beside: self.above(next, Some(above.layer)) });
             above = record;
         }
         all

@@ -144,7 +144,7 @@ impl Catalogue {
             let known = known.clone();
             let introduce = move |shard: Rc<Shard>| async move {
                 for (volume, layer, parent, weight) in known {
-                    shard.use_layer(volume, layer, parent);
+                    shard.set_active_layer(volume, layer, parent);
                     shard.set_weight(volume, weight);
                 }
                 shard.last_layer()
@@ -269,7 +269,7 @@ impl Catalogue {
     /// Tells every shard which layer a volume uses; writes that were held back go on there.
     async fn introduce(&self, record: &VolumeRecord) -> Result<()> {
         let (volume, layer, parent) = (record.id, record.layer, record.parent);
-        self.on_shards(move |shard| shard.use_layer(volume, layer, parent)).await
+        self.on_shards(move |shard| shard.set_active_layer(volume, layer, parent)).await
     }
 
     /// Does the same on all shards, side by side.
