@@ -19,7 +19,7 @@ use format::{DriveErrors, DriveState, PoolId, Scheme};
 use reactor::{Drive, Home, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
-pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeUsage};
+pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{check_zones, prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
