@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use format::limits::EVENT_TEXT_MAX;
 use format::{DriveIndex, Event, EventKind};
-use reactor::{Home, Reactor};
+use reactor::{Handle, Reactor};
 
 use crate::pool::Journal;
 
@@ -18,7 +18,7 @@ pub(crate) struct Events {
     now: WallClock,
     queued: Mutex<Vec<Event>>,
     /// Set when the pool is open; what is said before waits.
-    journal: OnceLock<Home<Journal>>,
+    journal: OnceLock<Handle<Journal>>,
 }
 
 impl Events {
@@ -64,7 +64,7 @@ impl Events {
     }
 
     /// From now on the journal is told as soon as there is something.
-    pub(crate) fn tell(&self, journal: Home<Journal>) {
+    pub(crate) fn tell(&self, journal: Handle<Journal>) {
         // There is one for each opening.
         let _ = self.journal.set(journal);
     }

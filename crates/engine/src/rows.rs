@@ -147,9 +147,9 @@ impl Rows {
     }
 
     /// A block is about to be read.
-    pub(crate) fn expect_read(&self, address: Address) {
+    pub(crate) fn prefetch_hint(&self, address: Address) {
         if let Some(cell) = self.segments.borrow().cell(address) {
-            self.drives.expect_read(cell.drive, cell.offset, BLOCK);
+            self.drives.prefetch_hint(cell.drive, cell.offset, BLOCK);
         }
     }
 

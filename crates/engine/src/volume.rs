@@ -16,7 +16,7 @@ use std::task::Poll;
 
 use format::VolumeId;
 use format::limits::BLOCK;
-use reactor::{Buffer, Home, Reactor, Remote, Span};
+use reactor::{Buffer, Handle, Reactor, Remote, Span};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::REQUEST_BLOCKS_MAX;
@@ -92,7 +92,7 @@ impl Volume {
 
 enum ShardAccess {
     Here(Rc<Shard>),
-    There(Home<Shard>),
+    There(Handle<Shard>),
 }
 
 /// A volume as one reactor uses it.
@@ -144,8 +144,8 @@ impl AttachedVolume {
     }
 
     /// What lies at `offset` will be read next: a hint, as [`Self::expect`].
-    pub fn expect_read(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.expect_read(volume, block));
+    pub fn prefetch_hint(&self, offset: u64) {
+        self.with_block(offset, |shard, volume, block| shard.prefetch_hint(volume, block));
     }
 
     /// Runs `step` with the block at `offset` if it belongs to a shard of this reactor.
@@ -166,7 +166,7 @@ impl AttachedVolume {
     }
 
     /// As small a task there as it can be: it is made and dropped with every block.
-    async fn read_one_there(&self, home: &Home<Shard>, block: u64, into: &Span) -> Result<()> {
+    async fn read_one_there(&self, home: &Handle<Shard>, block: u64, into: &Span) -> Result<()> {
         let (volume, into) = (self.shared.id, into.clone());
         home.call(move |shard| async move { shard.read_block(volume, block, &into).await }).await?
     }

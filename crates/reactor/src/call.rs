@@ -1,9 +1,9 @@
 //! A call of one reactor to another: the job, its answer and who waits for it, in one piece of memory.
 //!
-//! The piece is allocated and freed by the thread that calls. It goes there and back as it is, and is touched by one of the two at a time: memory that one
+//! The piece is allocated and freed by the thread that calls. It goes callee and back as it is, and is touched by one of the two at a time: memory that one
 //! thread frees for another, and lines that both write, cost more than the call.
 //!
-//! Always true: whoever waits is woken, whether the work was done or dropped on the way, there or here; nothing of the caller's or of the work's is run or
+//! Always true: whoever waits is woken, whether the work was done or dropped on the way, callee or here; nothing of the caller's or of the work's is run or
 //! dropped under the lock.
 
 use std::cell::RefCell;
@@ -14,67 +14,67 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use crate::remote::{ReactorGone, begin};
-use crate::shared::{Message, Shared};
+use crate::remote::{ReactorGone, poll_then_spawn};
+use crate::shared::{RemoteMessage, Shared};
 
 /// What waits for the answer of a call: sends it when it is polled first.
-pub(crate) struct Calling<'a, W, T> {
+pub(crate) struct CallFuture<'a, W, T> {
     call: Arc<Call<W, T>>,
     /// Where it goes, until it has gone.
-    there: Option<&'a Shared>,
+    callee: Option<&'a Shared>,
 }
 
 /// See the module.
 struct Call<W, T> {
     caller: Arc<Shared>,
-    state: Mutex<State<W, T>>,
+    state: Mutex<CallState<W, T>>,
 }
 
-struct State<W, T> {
+struct CallState<W, T> {
     progress: Progress<W, T>,
     waiting: Option<Waker>,
 }
 
 enum Progress<W, T> {
-    Asked(W),
-    Begun,
-    Answered(T),
+    Requested(W),
+    Running,
+    Replied(T),
     Dropped,
 }
 
 /// A call on its way to where it is done.
-pub(crate) struct Errand(Option<Arc<dyn Ask>>);
+pub(crate) struct RequestMsg(Option<Arc<dyn Callee>>);
 
 /// A call on its way back. Dropped, it wakes who waits.
-pub(crate) struct Answer(Arc<dyn Wait>);
+pub(crate) struct ReplyMsg(Arc<dyn CallEnd>);
 
 /// A call that has been begun.
-struct Due<W: Send + 'static, T: Send + 'static>(Option<Arc<Call<W, T>>>);
+struct RunningCall<W: Send + 'static, T: Send + 'static>(Option<Arc<Call<W, T>>>);
 
-trait Ask: Wait {
-    fn begin(self: Arc<Self>);
+trait Callee: CallEnd {
+    fn run(self: Arc<Self>);
 }
 
-trait Wait: Send + Sync {
+trait CallEnd: Send + Sync {
     /// There is no answer.
-    fn give_up(self: Arc<Self>);
+    fn fail(self: Arc<Self>);
     fn wake(&self);
 }
 
-impl<'a, W, F, T> Calling<'a, W, T>
+impl<'a, W, F, T> CallFuture<'a, W, T>
 where
     W: FnOnce() -> Option<F> + Send + 'static,
     F: Future<Output = T> + 'static,
     T: Send + 'static,
 {
-    /// `work` is done there; it gives the future that gives the answer, if what it is about is still there.
-    pub(crate) fn new(caller: Arc<Shared>, there: &'a Shared, work: W) -> Self {
-        let state = State { progress: Progress::Asked(work), waiting: None };
-        Self { call: Arc::new(Call { caller, state: Mutex::new(state) }), there: Some(there) }
+    /// `work` is done callee; it gives the future that gives the answer, if what it is about is still callee.
+    pub(crate) fn new(caller: Arc<Shared>, callee: &'a Shared, work: W) -> Self {
+        let state = CallState { progress: Progress::Requested(work), waiting: None };
+        Self { call: Arc::new(Call { caller, state: Mutex::new(state) }), callee: Some(callee) }
     }
 }
 
-impl<W, F, T> Future for Calling<'_, W, T>
+impl<W, F, T> Future for CallFuture<'_, W, T>
 where
     W: FnOnce() -> Option<F> + Send + 'static,
     F: Future<Output = T> + 'static,
@@ -87,8 +87,8 @@ where
             return Poll::Ready(end);
         }
         // Sent once the waker is in it, so that nothing of it has to be touched here before it is back.
-        match self.there.take() {
-            Some(there) if !there.post(Message::Call(Errand(Some(self.call.clone())))) => {
+        match self.callee.take() {
+            Some(callee) if !callee.post(RemoteMessage::Call(RequestMsg(Some(self.call.clone())))) => {
                 Poll::Ready(Err(ReactorGone))
             }
             _ => Poll::Pending,
@@ -97,19 +97,19 @@ where
 }
 
 impl<W, T> Call<W, T> {
-    fn state(&self) -> MutexGuard<'_, State<W, T>> {
+    fn state(&self) -> MutexGuard<'_, CallState<W, T>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn proceed(&self, progress: Progress<W, T>) -> Progress<W, T> {
+    fn replace_progress(&self, progress: Progress<W, T>) -> Progress<W, T> {
         mem::replace(&mut self.state().progress, progress)
     }
 
-    /// The answer, or that there will be none; `None` until then, and `waker` will be woken.
+    /// The answer, or that callee will be none; `None` until then, and `waker` will be woken.
     fn wait(&self, waker: &Waker) -> Option<Result<T, ReactorGone>> {
         let mut state = self.state();
         match mem::replace(&mut state.progress, Progress::Dropped) {
-            Progress::Answered(answer) => Some(Ok(answer)),
+            Progress::Replied(answer) => Some(Ok(answer)),
             Progress::Dropped => Some(Err(ReactorGone)),
             unanswered => {
                 state.progress = unanswered;
@@ -122,26 +122,26 @@ impl<W, T> Call<W, T> {
     }
 }
 
-impl<W, F, T> Ask for Call<W, T>
+impl<W, F, T> Callee for Call<W, T>
 where
     W: FnOnce() -> Option<F> + Send + 'static,
     F: Future<Output = T> + 'static,
     T: Send + 'static,
 {
-    fn begin(self: Arc<Self>) {
-        let progress = self.proceed(Progress::Begun);
-        let due = Due(Some(self));
-        if let Progress::Asked(work) = progress
+    fn run(self: Arc<Self>) {
+        let progress = self.replace_progress(Progress::Running);
+        let running = RunningCall(Some(self));
+        if let Progress::Requested(work) = progress
             && let Some(work) = work()
         {
-            begin(work, |answer| due.answer(answer));
+            poll_then_spawn(work, |answer| running.reply(answer));
         }
     }
 }
 
-impl<W: Send + 'static, T: Send + 'static> Wait for Call<W, T> {
-    fn give_up(self: Arc<Self>) {
-        drop(Due(Some(self)));
+impl<W: Send + 'static, T: Send + 'static> CallEnd for Call<W, T> {
+    fn fail(self: Arc<Self>) {
+        drop(RunningCall(Some(self)));
     }
 
     fn wake(&self) {
@@ -152,70 +152,70 @@ impl<W: Send + 'static, T: Send + 'static> Wait for Call<W, T> {
     }
 }
 
-impl Errand {
+impl RequestMsg {
     /// Does it, on the reactor that was called.
-    pub(crate) fn begin(mut self) {
+    pub(crate) fn run(mut self) {
         if let Some(call) = self.0.take() {
-            call.begin();
+            call.run();
         }
     }
 }
 
-impl Drop for Errand {
+impl Drop for RequestMsg {
     fn drop(&mut self) {
         if let Some(call) = self.0.take() {
-            call.give_up();
+            call.fail();
         }
     }
 }
 
-impl Drop for Answer {
+impl Drop for ReplyMsg {
     fn drop(&mut self) {
         self.0.wake();
     }
 }
 
-impl<W: Send + 'static, T: Send + 'static> Due<W, T> {
-    fn answer(mut self, answer: T) {
-        self.end(Progress::Answered(answer));
+impl<W: Send + 'static, T: Send + 'static> RunningCall<W, T> {
+    fn reply(mut self, answer: T) {
+        self.finish(Progress::Replied(answer));
     }
 
-    fn end(&mut self, progress: Progress<W, T>) {
+    fn finish(&mut self, progress: Progress<W, T>) {
         if let Some(call) = self.0.take() {
-            drop(call.proceed(progress));
-            let caller = counted_here(&call.caller);
-            caller.0.post(Message::Answer(Answer(call)));
+            drop(call.replace_progress(progress));
+            let caller = local_caller_ref(&call.caller);
+            caller.0.post(RemoteMessage::Reply(ReplyMsg(call)));
         }
     }
 }
 
-impl<W: Send + 'static, T: Send + 'static> Drop for Due<W, T> {
+impl<W: Send + 'static, T: Send + 'static> Drop for RunningCall<W, T> {
     fn drop(&mut self) {
-        self.end(Progress::Dropped);
+        self.finish(Progress::Dropped);
     }
 }
 
-/// A caller, counted on this thread: its own handle may be gone as soon as the answer is there, and counting that one is writing to a line of the caller's.
-struct Caller(Arc<Shared>);
+/// A caller, counted on this thread: its own handle may be gone as soon as the answer is callee, and counting that one is writing to a line of the caller's.
+struct CallerRef(Arc<Shared>);
 
 thread_local! {
     /// Those who have called this thread.
-    static CALLERS: RefCell<Vec<Rc<Caller>>> = const { RefCell::new(Vec::new()) };
+    static CALLERS: RefCell<Vec<Rc<CallerRef>>> = const { RefCell::new(Vec::new()) };
 }
 
-fn counted_here(caller: &Arc<Shared>) -> Rc<Caller> {
-    let counted = CALLERS.try_with(|callers| {
+fn local_caller_ref(caller: &Arc<Shared>) -> Rc<CallerRef> {
+    let found = CALLERS.try_with(|callers| {
         let mut callers = callers.borrow_mut();
-        if let Some(known) = callers.iter().find(|known| Arc::ptr_eq(&known.0, caller)) {
-            return known.clone();
+        if let Some(existing) = callers.iter().find(|existing| Arc::ptr_eq(&existing.0, caller)) {
+            return existing.clone();
         }
-        callers.retain(|known| !known.0.is_closed());
-        let new = Rc::new(Caller(caller.clone()));
+        callers.retain(|existing| !existing.0.is_closed());
+        let new = Rc::new(CallerRef(caller.clone()));
         callers.push(new.clone());
         new
     });
     // The thread is ending.
-    counted.unwrap_or_else(|_| Rc::new(Caller(caller.clone())))
+    found.unwrap_or_else(|_| Rc::new(CallerRef(caller.clone())))
 }
 
 #[cfg(test)]

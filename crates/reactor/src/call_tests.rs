@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use crate::{Clock, Home, ParkDriver, Reactor, ReactorGone, SystemClock, WaitList};
+use crate::{Clock, Handle, ParkDriver, Reactor, ReactorGone, SystemClock, WaitList};
 
 fn reactor() -> Reactor {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
@@ -33,7 +33,7 @@ impl Drop for Counted {
 
 /// A reactor of another thread with a resident that whoever calls may wait in, until it is told to shut down.
 struct Other {
-    home: Home<WaitList>,
+    home: Handle<WaitList>,
     stop: futures_channel::oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
@@ -43,7 +43,7 @@ impl Other {
         let (sender, receiver) = channel();
         let thread = thread::spawn(move || {
             let reactor = reactor();
-            let home = Home::settle(&reactor, Rc::new(WaitList::default()));
+            let home = Handle::register(&reactor, Rc::new(WaitList::default()));
             let (stop, stopped) = futures_channel::oneshot::channel();
             sender.send((home, stop)).unwrap();
             reactor.run(stopped).unwrap();

@@ -16,7 +16,7 @@ use crate::target::Target;
 use crate::{Io, IoError, IoErrorKind, IoResult, Platform, Span};
 
 /// Bytes of a long command.
-pub const LONG_COMMAND: usize = 80;
+pub const LONG_COMMAND_BYTES: usize = 80;
 
 impl Platform {
     /// Starts a command of a device's own, of 16 bytes. The result is what the device answers. Fails as unsupported where
@@ -43,7 +43,7 @@ impl Platform {
 ///
 /// # Safety
 /// The device touches no other memory for this command than what the caller has borrowed mutably for it.
-pub unsafe fn order_device(device: impl AsFd, number: u32, words: [u8; LONG_COMMAND]) -> IoResult {
+pub unsafe fn run_long_command(device: impl AsFd, number: u32, words: [u8; LONG_COMMAND_BYTES]) -> IoResult {
     let mut ring: IoUring<squeue::Entry128, cqueue::Entry> =
         IoUring::builder().dontfork().build(1).map_err(of_system)?;
     let entry = opcode::UringCmd80::new(Fd(device.as_fd().as_raw_fd()), number).cmd(words).build();
@@ -83,7 +83,7 @@ mod tests {
     fn what_knows_no_commands_says_so() {
         let file: OwnedFd = tempfile::tempfile().unwrap().into();
         // SAFETY: a file touches no memory.
-        let refused = unsafe { order_device(&file, 1, [0; LONG_COMMAND]) };
+        let refused = unsafe { run_long_command(&file, 1, [0; LONG_COMMAND_BYTES]) };
         assert_eq!(refused.unwrap_err().kind(), IoErrorKind::Unsupported);
         let file = Arc::new(file);
         for backend in [Backend::Auto, Backend::Threads] {

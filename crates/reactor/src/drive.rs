@@ -3,7 +3,7 @@
 //! The boundary between the engine and everything that stores. Implementations: [`crate::MemoryDrive`], io_uring and
 //! plain threads on block devices and files, and the simulator's.
 
-use crate::{Io, Span, Window, Writable};
+use crate::{Io, ReadWindow, Span, WriteWindow};
 
 /// What a drive is, fixed while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +46,19 @@ pub trait Drive {
     fn discard(&self, offset: u64, length: u64) -> Io;
 
     /// A read of this range is about to begin: a hint, for drives that can get ready for it.
-    fn expect_read(&self, offset: u64, length: usize) {
+    fn prefetch_hint(&self, offset: u64, length: usize) {
         let _ = (offset, length);
     }
 
     /// The bytes of this range where they lie, if the drive is memory of this process: who copies them himself can look at them on
     /// the way. Not for drives on which a device moves data.
-    fn window(&self, offset: u64, length: usize) -> Option<Window<'_>> {
+    fn read_window(&self, offset: u64, length: usize) -> Option<ReadWindow<'_>> {
         let _ = (offset, length);
         None
     }
 
     /// The same bytes to be written where they lie: what is stored there is written, at once. For drives without a volatile cache.
-    fn writable(&self, offset: u64, length: usize) -> Option<Writable<'_>> {
+    fn write_window(&self, offset: u64, length: usize) -> Option<WriteWindow<'_>> {
         let _ = (offset, length);
         None
     }

@@ -16,23 +16,23 @@ pub trait Driver {
         self.poll()
     }
 
-    /// Hands over what was queued and sleeps until something may have completed, [`Rouse::rouse`] is called, or
+    /// Hands over what was queued and sleeps until something may have completed, [`WakeHandle::wake`] is called, or
     /// `until` (never, if `None`). Completes what has ended.
     fn sleep(&self, until: Option<Instant>);
 
     /// How long a call takes to what lives on the same reactor under this key, or, if not `there`, its answer back: no time at all, but
     /// where one reactor stands for several.
-    fn on_the_way(&self, key: u64, there: bool) -> Duration {
+    fn message_delay(&self, key: u64, there: bool) -> Duration {
         let _ = (key, there);
         Duration::ZERO
     }
 
     /// What another thread calls to end [`Driver::sleep`].
-    fn rouser(&self) -> Arc<dyn Rouse>;
+    fn wake_handle(&self) -> Arc<dyn WakeHandle>;
 }
 
 /// Ends a reactor's sleep, from any thread.
-pub trait Rouse: Send + Sync {
+pub trait WakeHandle: Send + Sync {
     /// Ends the sleep now, or the next one at once.
-    fn rouse(&self);
+    fn wake(&self);
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use crate::Rouse;
+use crate::WakeHandle;
 
 /// A signal that a reactor can wait for together with its I/O.
 pub(crate) struct Event(OwnedFd);
@@ -32,8 +32,8 @@ impl AsFd for Event {
     }
 }
 
-impl Rouse for Event {
-    fn rouse(&self) {
+impl WakeHandle for Event {
+    fn wake(&self) {
         #[allow(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
         let one = 1u64.to_ne_bytes();
         // Fails only at 2^64 - 1 signals not taken.

@@ -18,7 +18,7 @@ use slab::Slab;
 use crate::remote::Remote;
 use crate::shared::Shared;
 use crate::timer::{Sleep, Timers};
-use crate::{Clock, Driver, Instant, Patience};
+use crate::{AdaptivePoll, Clock, Driver, Instant};
 
 /// A spawned task: await it for its result, [`Task::detach`] it to let it run; dropping it cancels it.
 pub type Task<T> = async_task::Task<T>;
@@ -37,11 +37,11 @@ struct Inner {
     /// A waker for every task that has not ended, so that [`Reactor::shut_down`] reaches those that wait.
     alive: RefCell<Slab<Waker>>,
     /// How long to poll for more work before sleeping.
-    patience: Cell<Patience>,
+    adaptive_poll: Cell<AdaptivePoll>,
     /// When something last happened.
     busy_at: Cell<Instant>,
-    /// How many of [`Rest`] there are.
-    resting: Cell<usize>,
+    /// How many of [`UnpolledSleep`] there are.
+    unpolled_sleeps: Cell<usize>,
 }
 
 thread_local! {
@@ -51,7 +51,7 @@ thread_local! {
 impl Reactor {
     /// An executor on this thread that waits in `driver` and tells time by `clock`.
     pub fn new(driver: Rc<dyn Driver>, clock: Rc<dyn Clock>) -> Self {
-        let shared = Shared::new(driver.rouser());
+        let shared = Shared::new(driver.wake_handle());
         let busy_at = Cell::new(clock.now());
         let inner = Inner {
             shared,
@@ -59,16 +59,16 @@ impl Reactor {
             clock,
             timers: RefCell::default(),
             alive: RefCell::default(),
-            patience: Cell::new(Patience::new(Duration::ZERO)),
+            adaptive_poll: Cell::new(AdaptivePoll::new(Duration::ZERO)),
             busy_at,
-            resting: Cell::new(0),
+            unpolled_sleeps: Cell::new(0),
         };
         Self { inner: Rc::new(inner) }
     }
 
     /// How long an idle reactor polls for more work before it sleeps, at most; zero at first.
     pub fn set_poll_before_sleep(&self, length: Duration) {
-        self.inner.patience.set(Patience::new(length));
+        self.inner.adaptive_poll.set(AdaptivePoll::new(length));
     }
 
     /// The reactor whose [`Reactor::run`] is on this thread's stack.
@@ -128,15 +128,15 @@ impl Reactor {
         self.sleep_until(self.now() + length)
     }
 
-    /// See [`Driver::on_the_way`].
-    pub(crate) fn on_the_way(&self, key: u64, there: bool) -> Duration {
-        self.inner.driver.on_the_way(key, there)
+    /// See [`Driver::message_delay`].
+    pub(crate) fn message_delay(&self, key: u64, there: bool) -> Duration {
+        self.inner.driver.message_delay(key, there)
     }
 
     /// Waits for `length` asleep, unless something else is to be done: a reactor does not poll for anything meanwhile.
-    pub fn rest(&self, length: Duration) -> Rest {
-        self.inner.resting.set(self.inner.resting.get() + 1);
-        Rest { sleep: self.sleep(length) }
+    pub fn sleep_unpolled(&self, length: Duration) -> UnpolledSleep {
+        self.inner.unpolled_sleeps.set(self.inner.unpolled_sleeps.get() + 1);
+        UnpolledSleep { sleep: self.sleep(length) }
     }
 
     /// Lets every task that is ready run before this one goes on.
@@ -174,7 +174,7 @@ impl Reactor {
             fn wake(self: Arc<Self>) {
                 self.woken.store(true, Ordering::Release);
                 if !self.shared.is_current() {
-                    self.shared.rouse();
+                    self.shared.wake();
                 }
             }
         }
@@ -224,13 +224,13 @@ impl Reactor {
 
     /// True if an idle reactor looks for more work before it sleeps.
     fn polls(&self) -> bool {
-        self.inner.resting.get() == 0 && !self.inner.patience.get().length().is_zero()
+        self.inner.unpolled_sleeps.get() == 0 && !self.inner.adaptive_poll.get().poll_time().is_zero()
     }
 
     /// True while the time since the last work is shorter than the polling time.
     fn keep_polling(&self) -> bool {
-        let patience = self.inner.patience.get();
-        if patience.is_off() || self.inner.resting.get() > 0 {
+        let adaptive_poll = self.inner.adaptive_poll.get();
+        if adaptive_poll.is_disabled() || self.inner.unpolled_sleeps.get() > 0 {
             return false;
         }
         let now = self.now();
@@ -238,7 +238,7 @@ impl Reactor {
         if self.inner.busy_at.get() > now {
             self.inner.busy_at.set(now);
         }
-        now.since(self.inner.busy_at.get()) < patience.length()
+        now.since(self.inner.busy_at.get()) < adaptive_poll.poll_time()
     }
 
     fn fire_timers(&self) -> bool {
@@ -259,7 +259,7 @@ impl Reactor {
         if shared.fall_asleep() && !main_woken.load(Ordering::Acquire) {
             let until = self.inner.timers.borrow().next_due();
             self.inner.driver.sleep(until);
-            if self.inner.resting.get() == 0 {
+            if self.inner.unpolled_sleeps.get() == 0 {
                 self.learn_from_pause();
             }
         }
@@ -268,10 +268,10 @@ impl Reactor {
 
     /// Something has ended a sleep.
     fn learn_from_pause(&self) {
-        let mut patience = self.inner.patience.get();
-        if !patience.is_off() {
-            patience.slept_through(self.now().since(self.inner.busy_at.get()));
-            self.inner.patience.set(patience);
+        let mut adaptive_poll = self.inner.adaptive_poll.get();
+        if !adaptive_poll.is_disabled() {
+            adaptive_poll.record_pause(self.now().since(self.inner.busy_at.get()));
+            self.inner.adaptive_poll.set(adaptive_poll);
         }
     }
 
@@ -284,7 +284,7 @@ impl Reactor {
             waker.wake();
         }
         shared.drop_all();
-        crate::remote::forget_residents();
+        crate::remote::unregister_all();
     }
 
     pub(crate) fn timers(&self) -> &RefCell<Timers> {
@@ -315,12 +315,12 @@ impl Drop for Restore {
     }
 }
 
-/// See [`Reactor::rest`].
-pub struct Rest {
+/// See [`Reactor::sleep_unpolled`].
+pub struct UnpolledSleep {
     sleep: Sleep,
 }
 
-impl Future for Rest {
+impl Future for UnpolledSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -328,10 +328,10 @@ impl Future for Rest {
     }
 }
 
-impl Drop for Rest {
+impl Drop for UnpolledSleep {
     fn drop(&mut self) {
-        let resting = &self.sleep.reactor().inner.resting;
-        resting.set(resting.get() - 1);
+        let unpolled_sleeps = &self.sleep.reactor().inner.unpolled_sleeps;
+        unpolled_sleeps.set(unpolled_sleeps.get() - 1);
     }
 }
 

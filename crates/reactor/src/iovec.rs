@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::Span;
 
 /// The most runs that one system call takes (the kernel's UIO_MAXIOV).
-const RUNS_MAX: usize = 1024;
+const IOVECS_MAX: usize = 1024;
 /// The most bytes that one system call is asked to move: below the kernel's own limit, and page-aligned.
 const BYTES_MAX: usize = 1 << 30;
 
@@ -31,7 +31,7 @@ const _: () = assert!(align_of::<Iovec>() == align_of::<IoSlice<'_>>());
 pub(crate) type Iovecs = SmallVec<[Iovec; 4]>;
 
 /// Memory of an operation, in order, and how much of it is done.
-pub(crate) struct Pieces {
+pub(crate) struct SpanCursor {
     spans: Spans,
     total: usize,
     done: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Pieces {
 /// The spans of one operation.
 pub(crate) type Spans = SmallVec<[Span; 2]>;
 
-impl Pieces {
+impl SpanCursor {
     pub(crate) fn new(spans: &[Span]) -> Self {
         Self::from_spans(spans.iter().cloned().collect())
     }
@@ -90,7 +90,7 @@ impl Pieces {
                 skip -= span.len();
                 continue;
             }
-            if room == 0 || iovecs.len() == RUNS_MAX {
+            if room == 0 || iovecs.len() == IOVECS_MAX {
                 break;
             }
             let len = (span.len() - skip).min(room);

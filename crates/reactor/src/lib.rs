@@ -8,9 +8,11 @@
 //!
 //! Must not know: pools, records, volumes, exports.
 
+mod adaptive_poll;
 mod buffer;
 mod call;
 mod clock;
+mod coalescer;
 mod command;
 mod completion;
 mod drive;
@@ -23,7 +25,6 @@ mod iovec;
 mod memory;
 mod net;
 mod operation;
-mod patience;
 mod platform;
 mod prefetch;
 mod remote;
@@ -34,20 +35,21 @@ mod target;
 #[cfg(test)]
 mod testing;
 mod threads;
-mod thrift;
 mod ticket;
 mod timer;
 mod uring;
 mod window;
 
+pub use adaptive_poll::AdaptivePoll;
 pub use buffer::{ALIGNMENT, Buffer, Span};
 pub use clock::{Clock, Instant, SystemClock};
-pub use command::{LONG_COMMAND, order_device};
+pub use coalescer::Coalescer;
+pub use command::{LONG_COMMAND_BYTES, run_long_command};
 pub use completion::{Completer, Io, IoResult, completion};
 pub use drive::{Drive, DriveProperties};
-pub use driver::{Driver, Rouse};
+pub use driver::{Driver, WakeHandle};
 pub use error::{IoError, IoErrorKind};
-pub use executor::{Reactor, Rest, Task, Yield};
+pub use executor::{Reactor, Task, UnpolledSleep, Yield};
 pub use file::{
     DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file,
     is_open_for_writing,
@@ -56,11 +58,9 @@ pub use memory::{Memory, MemoryDrive};
 pub use net::{
     Access, DetachedStream, Listener, NetError, NetErrorKind, Peer, SocketFile, Stream, bind_unix,
 };
-pub use patience::Patience;
 pub use platform::{Backend, Platform, PlatformError, UnknownBackend};
 pub use prefetch::prefetch;
-pub use remote::{Home, ParkDriver, ReactorGone, Remote};
+pub use remote::{Handle, ParkDriver, ReactorGone, Remote};
 pub use sync::{Gate, LocalReceiver, LocalSender, Notify, Permit, Semaphore, WaitList, local_oneshot};
-pub use thrift::Thrift;
 pub use timer::Sleep;
-pub use window::{Window, Writable};
+pub use window::{ReadWindow, WriteWindow};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Span, Window, Writable};
+use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, ReadWindow, Span, WriteWindow};
 
 /// Bytes that are fetched ahead at most: once the first are being copied the rest comes by itself, and asking for all 4 KiB
 /// takes longer than it saves.
@@ -136,19 +136,19 @@ impl Drive for MemoryDrive {
         }
     }
 
-    fn expect_read(&self, offset: u64, length: usize) {
+    fn prefetch_hint(&self, offset: u64, length: usize) {
         if let Some(at) = self.memory.at(offset, length) {
             crate::prefetch(at, length.min(EXPECTED_MAX));
         }
     }
 
-    fn window(&self, offset: u64, length: usize) -> Option<Window<'_>> {
-        self.memory.at(offset, length).map(|start| Window::new(start, length))
+    fn read_window(&self, offset: u64, length: usize) -> Option<ReadWindow<'_>> {
+        self.memory.at(offset, length).map(|start| ReadWindow::new(start, length))
     }
 
-    fn writable(&self, offset: u64, length: usize) -> Option<Writable<'_>> {
+    fn write_window(&self, offset: u64, length: usize) -> Option<WriteWindow<'_>> {
         // SAFETY: within the mapping, which the drive keeps; nobody makes references to it.
-        self.memory.at(offset, length).map(|start| unsafe { Writable::new(start, length) })
+        self.memory.at(offset, length).map(|start| unsafe { WriteWindow::new(start, length) })
     }
 
     fn reserve(&self, _offset: u64, _length: u64) -> Io {

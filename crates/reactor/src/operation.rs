@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::iovec::{Pieces, Spans};
+use crate::iovec::{SpanCursor, Spans};
 use crate::{Buffer, IoError, IoErrorKind, IoResult, Span};
 
 /// What is to be done to a file or socket.
@@ -22,7 +22,7 @@ pub(crate) enum Operation {
     /// Changes which of a file's or drive's bytes are backed by storage.
     Allocate(Allocate),
     /// Moves bytes between memory and a stream.
-    Message(Message),
+    SocketTransfer(SocketTransfer),
     /// Takes one connection from a listener.
     Accept(Accepted),
     /// Waits until a descriptor is ready.
@@ -53,16 +53,16 @@ pub(crate) struct Transfer {
     pub(crate) direction: Direction,
     /// Where in the file the first byte lies.
     pub(crate) offset: u64,
-    pub(crate) pieces: Pieces,
+    pub(crate) cursor: SpanCursor,
     /// Progress counts in multiples of this: direct I/O cannot go on in the middle of a sector.
     unit: usize,
-    /// The pieces are memory of ours.
+    /// The spans are memory of ours.
     is_bounced: bool,
-    bounce: Option<Box<Bounce>>,
+    bounce: Option<Box<BounceBuffer>>,
 }
 
 /// Where the bytes of a read belong that had to go through other memory.
-struct Bounce {
+struct BounceBuffer {
     buffer: Buffer,
     into: Spans,
 }
@@ -85,9 +85,9 @@ pub(crate) enum Allocation {
 }
 
 /// A read or write of a stream.
-pub(crate) struct Message {
+pub(crate) struct SocketTransfer {
     pub(crate) direction: Direction,
-    pub(crate) pieces: Pieces,
+    pub(crate) cursor: SpanCursor,
     /// True to go on until every byte is moved; false to end with the first that are.
     pub(crate) whole: bool,
 }
@@ -113,7 +113,7 @@ impl Operation {
         };
         match self {
             Self::Transfer(transfer) => transfer.moved(count),
-            Self::Message(message) => message.moved(count),
+            Self::SocketTransfer(transfer) => transfer.moved(count),
             Self::Sync | Self::Allocate(_) | Self::Poll(_) => Step::Done(Ok(0)),
             Self::Command(_) => Step::Done(Ok(count)),
             Self::Accept(accepted) => {
@@ -136,7 +136,7 @@ impl Operation {
             (Self::Command(_), errno) => Step::Done(Err(errno.into())),
             (_, Errno::INTR | Errno::AGAIN) => Step::Again,
             (Self::Transfer(transfer), Errno::FAULT) => transfer.faulted(),
-            (Self::Accept(_), errno) if was_of_the_connection(errno) => Step::Again,
+            (Self::Accept(_), errno) if is_connection_error(errno) => Step::Again,
             (Self::Allocate(allocate), errno) => allocate.failed(errno),
             (_, errno) => Step::Done(Err(errno.into())),
         }
@@ -144,7 +144,7 @@ impl Operation {
 }
 
 /// True for what an accept says of the one connection that it would have given, and not of the listener.
-fn was_of_the_connection(errno: Errno) -> bool {
+fn is_connection_error(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::CONNABORTED
@@ -158,7 +158,7 @@ fn was_of_the_connection(errno: Errno) -> bool {
 
 impl Transfer {
     pub(crate) fn new(direction: Direction, offset: u64, spans: &[Span], unit: usize) -> Self {
-        Self { direction, offset, pieces: Pieces::new(spans), unit, is_bounced: false, bounce: None }
+        Self { direction, offset, cursor: SpanCursor::new(spans), unit, is_bounced: false, bounce: None }
     }
 
     /// A transfer through memory that direct I/O can reach, for spans that it cannot.
@@ -168,10 +168,10 @@ impl Transfer {
         if direction == Direction::Out {
             copy(spans, &reachable, |span, part| part.copy_from_span(span));
         }
-        let pieces = Pieces::new(&[reachable]);
+        let cursor = SpanCursor::new(&[reachable]);
         let into = spans.iter().cloned().collect();
-        let bounce = (direction == Direction::In).then(|| Box::new(Bounce { buffer, into }));
-        Self { direction, offset, pieces, unit, is_bounced: true, bounce }
+        let bounce = (direction == Direction::In).then(|| Box::new(BounceBuffer { buffer, into }));
+        Self { direction, offset, cursor, unit, is_bounced: true, bounce }
     }
 
     /// The system could not reach the memory: a guest's, of which pages were taken away. That is not the drive's failure, so
@@ -181,17 +181,17 @@ impl Transfer {
         if self.is_bounced {
             return Step::Done(Err(Errno::FAULT.into()));
         }
-        *self = Self::bounced(self.direction, self.offset, self.pieces.spans(), self.unit);
+        *self = Self::bounced(self.direction, self.offset, self.cursor.spans(), self.unit);
         Step::Again
     }
 
     /// Where in the file the next byte lies.
     pub(crate) fn position(&self) -> u64 {
-        self.offset + self.pieces.done() as u64
+        self.offset + self.cursor.done() as u64
     }
 
     fn moved(&mut self, count: usize) -> Step {
-        let left = self.pieces.total() - self.pieces.done();
+        let left = self.cursor.total() - self.cursor.done();
         let counted = if count >= left { count } else { count - count % self.unit };
         if counted == 0 {
             return Step::Done(Err(IoError::new(match self.direction {
@@ -200,14 +200,14 @@ impl Transfer {
                 Direction::Out => IoErrorKind::Other,
             })));
         }
-        self.pieces.advance(counted);
-        if !self.pieces.is_complete() {
+        self.cursor.advance(counted);
+        if !self.cursor.is_complete() {
             return Step::Again;
         }
         if let Some(bounce) = self.bounce.take() {
             copy(&bounce.into, &bounce.buffer.span(), |span, part| span.copy_from_span(part));
         }
-        Step::Done(Ok(self.pieces.total()))
+        Step::Done(Ok(self.cursor.total()))
     }
 }
 
@@ -235,16 +235,16 @@ impl Allocate {
     }
 }
 
-impl Message {
+impl SocketTransfer {
     fn moved(&mut self, count: usize) -> Step {
         if count == 0 && self.whole {
             return Step::Done(Err(IoError::new(IoErrorKind::Closed)));
         }
-        self.pieces.advance(count);
-        if self.whole && !self.pieces.is_complete() {
+        self.cursor.advance(count);
+        if self.whole && !self.cursor.is_complete() {
             return Step::Again;
         }
-        Step::Done(Ok(self.pieces.done()))
+        Step::Done(Ok(self.cursor.done()))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::target::{BoundFile, LockedFile, Target};
 use crate::threads::Threads;
 use crate::ticket::Ticket;
 use crate::uring::Uring;
-use crate::{Clock, Driver, Instant, Io, IoError, IoResult, Rouse};
+use crate::{Clock, Driver, Instant, Io, IoError, IoResult, WakeHandle};
 
 /// Entries of a ring between two visits to the kernel; four times as many completions fit.
 const RING_ENTRIES: u32 = 512;
@@ -207,10 +207,10 @@ impl Driver for Platform {
         }
     }
 
-    fn rouser(&self) -> Arc<dyn Rouse> {
+    fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         match &self.system {
-            System::Uring(uring) => uring.rouser(),
-            System::Threads(threads) => threads.rouser(),
+            System::Uring(uring) => uring.wake_handle(),
+            System::Threads(threads) => threads.wake_handle(),
         }
     }
 }

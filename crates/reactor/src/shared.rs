@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use async_task::Runnable;
 use crossbeam_queue::SegQueue;
 
-use crate::Rouse;
-use crate::call::{Answer, Errand};
+use crate::WakeHandle;
+use crate::call::{ReplyMsg, RequestMsg};
 
 /// Messages of each kind taken in one cycle: senders that never stop must not keep the tasks from running.
 const MESSAGES_PER_CYCLE: usize = 256;
 
 /// What another thread has for a reactor.
-pub(crate) enum Message {
+pub(crate) enum RemoteMessage {
     Job(Box<dyn FnOnce() + Send>),
-    Call(Errand),
-    Answer(Answer),
+    Call(RequestMsg),
+    Reply(ReplyMsg),
 }
 
 /// What other threads can reach of a reactor. What its own thread writes with every task, what others write with every message,
@@ -31,19 +31,19 @@ pub(crate) enum Message {
 pub(crate) struct Shared {
     thread: u64,
     /// Tasks ready to run. Touched by the reactor's own thread only.
-    ready: Apart<UnsafeCell<VecDeque<Runnable>>>,
+    ready: OwnCacheLine<UnsafeCell<VecDeque<Runnable>>>,
     woken: SegQueue<Runnable>,
-    messages: SegQueue<Message>,
+    messages: SegQueue<RemoteMessage>,
     /// Something was pushed to one of the queues above since they were last emptied: cheaper to ask than they are.
-    mail: Apart<AtomicBool>,
+    has_messages: OwnCacheLine<AtomicBool>,
     asleep: AtomicBool,
     closed: AtomicBool,
-    rouser: Arc<dyn Rouse>,
+    wake_handle: Arc<dyn WakeHandle>,
 }
 
 /// Something with its cache line, and the one that processors fetch with it, for itself.
 #[repr(align(128))]
-struct Apart<T>(T);
+struct OwnCacheLine<T>(T);
 
 // SAFETY: `ready` is touched only after a check that the current thread is the reactor's own; the rest is Sync.
 unsafe impl Sync for Shared {}
@@ -52,7 +52,7 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 /// An identity of the current thread, cheaper than the standard library's.
-fn thread_identity() -> u64 {
+fn current_thread_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static IDENTITY: Cell<u64> = const { Cell::new(0) };
@@ -67,38 +67,38 @@ fn thread_identity() -> u64 {
 
 impl Shared {
     /// What other threads reach of a reactor of this thread.
-    pub(crate) fn new(rouser: Arc<dyn Rouse>) -> Arc<Self> {
+    pub(crate) fn new(wake_handle: Arc<dyn WakeHandle>) -> Arc<Self> {
         Arc::new(Self {
-            thread: thread_identity(),
-            ready: Apart(UnsafeCell::new(VecDeque::new())),
+            thread: current_thread_id(),
+            ready: OwnCacheLine(UnsafeCell::new(VecDeque::new())),
             woken: SegQueue::new(),
             messages: SegQueue::new(),
-            mail: Apart(AtomicBool::new(false)),
+            has_messages: OwnCacheLine(AtomicBool::new(false)),
             asleep: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            rouser,
+            wake_handle,
         })
     }
 
     /// Queues a task that has become ready, from any thread.
     pub(crate) fn schedule(&self, task: Runnable) {
-        if self.thread == thread_identity() {
+        if self.thread == current_thread_id() {
             // SAFETY: on the reactor's own thread, and no other borrow of the queue is live: every access is one
             // push, pop or swap that calls nothing.
             unsafe { (*self.ready.0.get()).push_back(task) };
             return;
         }
         self.woken.push(task);
-        self.deliver();
+        self.signal_push();
     }
 
     /// Queues a message; false if the reactor has shut down, and the message is dropped.
-    pub(crate) fn post(&self, message: Message) -> bool {
+    pub(crate) fn post(&self, message: RemoteMessage) -> bool {
         if self.is_closed() {
             return false;
         }
         self.messages.push(message);
-        self.deliver();
+        self.signal_push();
         // `deliver` is a full fence: either the shutdown sees the message, or we see the shutdown and drop the message for it.
         if self.is_closed() {
             while let Some(message) = self.messages.pop() {
@@ -114,36 +114,36 @@ impl Shared {
     }
 
     /// Tells the reactor that something was pushed.
-    fn deliver(&self) {
+    fn signal_push(&self) {
         // Pairs with the fence in `take_messages`: either the reactor, which has put the sign away, sees what was pushed, or we
         // see that it has. A sign that is up already need not be written, which would take its line away from the others, and needs no
         // second fence: the reactor does not fall asleep while it is up.
         fence(Ordering::SeqCst);
-        if self.mail.0.load(Ordering::Relaxed) {
+        if self.has_messages.0.load(Ordering::Relaxed) {
             // Whoever put it up may not have come to this yet.
-            self.rouse_sleeper();
+            self.wake_sleeper();
         } else {
-            self.mail.0.store(true, Ordering::Release);
-            self.rouse();
+            self.has_messages.0.store(true, Ordering::Release);
+            self.wake();
         }
     }
 
     /// True on the reactor's own thread.
     pub(crate) fn is_current(&self) -> bool {
-        self.thread == thread_identity()
+        self.thread == current_thread_id()
     }
 
     /// Ends the reactor's sleep if it sleeps.
-    pub(crate) fn rouse(&self) {
+    pub(crate) fn wake(&self) {
         // Pairs with the fence in `fall_asleep`: either the sleeper sees what was done before, or we see it asleep.
         fence(Ordering::SeqCst);
-        self.rouse_sleeper();
+        self.wake_sleeper();
     }
 
-    fn rouse_sleeper(&self) {
+    fn wake_sleeper(&self) {
         // Asked before it is swapped: mostly it is awake.
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
-            self.rouser.rouse();
+            self.wake_handle.wake();
         }
     }
 
@@ -163,11 +163,11 @@ impl Shared {
 
     /// Makes the woken tasks ready and does what the messages say, up to a limit. True if there may have been any.
     pub(crate) fn take_messages(&self) -> bool {
-        if !self.mail.0.load(Ordering::Relaxed) {
+        if !self.has_messages.0.load(Ordering::Relaxed) {
             return false;
         }
         // Swapped before the queues are emptied: what is pushed meanwhile raises it again.
-        self.mail.0.swap(false, Ordering::AcqRel);
+        self.has_messages.0.swap(false, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         for _ in 0..MESSAGES_PER_CYCLE {
             let (task, message) = (self.woken.pop(), self.messages.pop());
@@ -178,23 +178,23 @@ impl Shared {
                 self.schedule(task);
             }
             match message {
-                Some(Message::Job(job)) => job(),
-                Some(Message::Call(errand)) => errand.begin(),
-                Some(Message::Answer(answer)) => drop(answer),
+                Some(RemoteMessage::Job(job)) => job(),
+                Some(RemoteMessage::Call(request)) => request.run(),
+                Some(RemoteMessage::Reply(reply)) => drop(reply),
                 None => {}
             }
         }
         // There may be more: they come after the tasks that are ready now.
-        self.mail.0.store(true, Ordering::Release);
+        self.has_messages.0.store(true, Ordering::Release);
         true
     }
 
     /// Announces a sleep. False if it must not begin, because there are messages. What else others do before they call
-    /// [`Shared::rouse`] is to be looked at after this.
+    /// [`Shared::wake`] is to be looked at after this.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
-        !self.mail.0.load(Ordering::Acquire)
+        !self.has_messages.0.load(Ordering::Acquire)
     }
 
     /// The sleep is over, or did not begin.

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 /// From so many bytes on it pays: a block that is written by itself took 4.6 us from request to answer, and 3.6 so.
-const PAST_CACHES_MIN: usize = 4 << 10;
+const STREAMING_MIN: usize = 4 << 10;
 
 /// Copies `length` bytes. When it returns, whoever is told by an ordinary store that it has been done sees all of them.
 ///
@@ -15,17 +15,17 @@ const PAST_CACHES_MIN: usize = 4 << 10;
 /// source.
 pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
     // SAFETY: the caller's contract.
-    unsafe { copy_unsettled(source, target, length) };
-    settle();
+    unsafe { copy_unfenced(source, target, length) };
+    fence();
 }
 
 /// The same, but others may see it late, or parts of it, until [`settle`] has been called.
 ///
 /// # Safety
 /// As [`copy`].
-pub(crate) unsafe fn copy_unsettled(source: *const u8, target: *mut u8, length: usize) {
+pub(crate) unsafe fn copy_unfenced(source: *const u8, target: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
-    if length >= PAST_CACHES_MIN && target.addr().is_multiple_of(LINE) && length.is_multiple_of(LINE) {
+    if length >= STREAMING_MIN && target.addr().is_multiple_of(LINE) && length.is_multiple_of(LINE) {
         // SAFETY: the caller's contract; aligned whole lines.
         return unsafe { copy_lines(source, target, length) };
     }
@@ -34,7 +34,7 @@ pub(crate) unsafe fn copy_unsettled(source: *const u8, target: *mut u8, length: 
 }
 
 /// Whoever is told of earlier copies by a later store sees all of them.
-pub(crate) fn settle() {
+pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every such processor has it. Streamed stores come late, and in any order; after this they have come.
     unsafe {
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn bytes_arrive_whatever_their_number_and_place() {
-        let most = 32 * PAST_CACHES_MIN;
+        let most = 32 * STREAMING_MIN;
         let source: Vec<u8> = (0..most + 128).map(|at| (at * 7 + at / 251) as u8).collect();
-        for length in [0, 1, 2048, PAST_CACHES_MIN - 64, PAST_CACHES_MIN, PAST_CACHES_MIN + 1, 99 * 1024] {
+        for length in [0, 1, 2048, STREAMING_MIN - 64, STREAMING_MIN, STREAMING_MIN + 1, 99 * 1024] {
             for (from, to) in [(0, 0), (5, 0), (0, 64), (3, 17), (64, 8)] {
                 let mut target = vec![0xEE; most + 256];
                 let start = target.as_ptr().align_offset(LINE) + to;

@@ -100,19 +100,19 @@ impl Gate {
     }
 }
 
-/// A number of permits; tasks wait their turn, first come first served.
+/// A number of permits; tasks wait their waiter, first come first served.
 pub struct Semaphore {
     free: Cell<usize>,
-    queue: RefCell<VecDeque<Rc<Turn>>>,
+    queue: RefCell<VecDeque<Rc<Waiter>>>,
 }
 
-struct Turn {
-    state: Cell<TurnState>,
+struct Waiter {
+    state: Cell<WaiterState>,
     waker: Cell<Option<Waker>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TurnState {
+enum WaiterState {
     /// In the queue.
     Waiting,
     /// Out of the queue, with a permit that its task has not seen yet.
@@ -122,19 +122,19 @@ enum TurnState {
 }
 
 /// A task's place in the queue. Given up before the permit was taken, it passes it on.
-struct Queued<'a> {
+struct QueueEntry<'a> {
     semaphore: &'a Semaphore,
-    turn: Rc<Turn>,
+    waiter: Rc<Waiter>,
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        match self.turn.state.get() {
-            TurnState::Waiting => {
-                self.semaphore.queue.borrow_mut().retain(|turn| !Rc::ptr_eq(turn, &self.turn));
+        match self.waiter.state.get() {
+            WaiterState::Waiting => {
+                self.semaphore.queue.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
             }
-            TurnState::Granted => self.semaphore.release(),
-            TurnState::Taken => {}
+            WaiterState::Granted => self.semaphore.release(),
+            WaiterState::Taken => {}
         }
     }
 }
@@ -156,27 +156,27 @@ impl Semaphore {
             self.free.set(self.free.get() - 1);
             return Permit { semaphore: self.clone() };
         }
-        let turn = Rc::new(Turn { state: Cell::new(TurnState::Waiting), waker: Cell::new(None) });
-        self.queue.borrow_mut().push_back(turn.clone());
-        let queued = Queued { semaphore: self, turn };
+        let waiter = Rc::new(Waiter { state: Cell::new(WaiterState::Waiting), waker: Cell::new(None) });
+        self.queue.borrow_mut().push_back(waiter.clone());
+        let queued = QueueEntry { semaphore: self, waiter };
         std::future::poll_fn(|context| {
-            if queued.turn.state.get() == TurnState::Granted {
+            if queued.waiter.state.get() == WaiterState::Granted {
                 return Poll::Ready(());
             }
-            queued.turn.waker.set(Some(context.waker().clone()));
+            queued.waiter.waker.set(Some(context.waker().clone()));
             Poll::Pending
         })
         .await;
-        queued.turn.state.set(TurnState::Taken);
+        queued.waiter.state.set(WaiterState::Taken);
         Permit { semaphore: self.clone() }
     }
 
     fn release(&self) {
         let next = self.queue.borrow_mut().pop_front();
         match next {
-            Some(turn) => {
-                turn.state.set(TurnState::Granted);
-                if let Some(waker) = turn.waker.take() {
+            Some(waiter) => {
+                waiter.state.set(WaiterState::Granted);
+                if let Some(waker) = waiter.waker.take() {
                     waker.wake();
                 }
             }
@@ -191,22 +191,23 @@ impl Drop for Permit {
     }
 }
 
-struct Slot<T> {
+struct OneshotCell<T> {
     value: Cell<Option<T>>,
     waker: Cell<Option<Waker>>,
     closed: Cell<bool>,
 }
 
 /// The sending end of [`local_oneshot`].
-pub struct LocalSender<T>(Rc<Slot<T>>);
+pub struct LocalSender<T>(Rc<OneshotCell<T>>);
 
 /// The receiving end of [`local_oneshot`]; resolves to `None` if the sender is dropped unused.
-pub struct LocalReceiver<T>(Rc<Slot<T>>);
+pub struct LocalReceiver<T>(Rc<OneshotCell<T>>);
 
 /// A channel for one value between two tasks of one reactor.
 pub fn local_oneshot<T>() -> (LocalSender<T>, LocalReceiver<T>) {
-    let slot = Rc::new(Slot { value: Cell::new(None), waker: Cell::new(None), closed: Cell::new(false) });
-    (LocalSender(slot.clone()), LocalReceiver(slot))
+    let cell =
+        Rc::new(OneshotCell { value: Cell::new(None), waker: Cell::new(None), closed: Cell::new(false) });
+    (LocalSender(cell.clone()), LocalReceiver(cell))
 }
 
 impl<T> LocalSender<T> {

@@ -10,13 +10,13 @@ use crate::stream;
 
 /// Bytes to be read.
 #[derive(Clone, Copy, Debug)]
-pub struct Window<'a> {
+pub struct ReadWindow<'a> {
     start: *const u8,
     len: usize,
     drive: PhantomData<&'a ()>,
 }
 
-impl<'a> Window<'a> {
+impl<'a> ReadWindow<'a> {
     /// A window on the `len` bytes at `start`, which must stay readable for `'a`.
     pub(crate) fn new(start: *const u8, len: usize) -> Self {
         Self { start, len, drive: PhantomData }
@@ -35,13 +35,13 @@ impl<'a> Window<'a> {
 }
 
 /// Bytes to be written. Past the caches, as a device does; others see it when this has been dropped.
-pub struct Writable<'a> {
+pub struct WriteWindow<'a> {
     start: *mut u8,
     len: usize,
     drive: PhantomData<&'a ()>,
 }
 
-impl Writable<'_> {
+impl WriteWindow<'_> {
     /// The `len` bytes at `start`.
     ///
     /// # Safety
@@ -57,13 +57,13 @@ impl Writable<'_> {
     pub fn store(&mut self, at: usize, bytes: &[u8]) {
         assert!(at <= self.len && bytes.len() <= self.len - at, "a write beyond a window");
         // SAFETY: in bounds; the bytes are somebody's reference, so they are not the drive's.
-        unsafe { stream::copy_unsettled(bytes.as_ptr(), self.start.add(at), bytes.len()) };
+        unsafe { stream::copy_unfenced(bytes.as_ptr(), self.start.add(at), bytes.len()) };
     }
 }
 
-impl Drop for Writable<'_> {
+impl Drop for WriteWindow<'_> {
     fn drop(&mut self) {
-        stream::settle();
+        stream::fence();
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn what_is_stored_in_a_window_is_written_there_and_nowhere_else() {
         let drive = Memory::new(5 * 4096).unwrap().open();
-        let mut window = drive.writable(4096, 3 * 4096).unwrap();
+        let mut window = drive.write_window(4096, 3 * 4096).unwrap();
         window.store(4096, &[7; 2 * 4096]);
         window.store(100, &[9; 50]);
         window.store(3 * 4096, &[]);
@@ -87,13 +87,13 @@ mod tests {
             _ => 0,
         };
         assert!(all.as_slice().iter().enumerate().all(|(at, byte)| *byte == right(at)));
-        assert!(drive.writable(2 * 4096, 3 * 4096 + 1).is_none(), "past the end of the drive");
+        assert!(drive.write_window(2 * 4096, 3 * 4096 + 1).is_none(), "past the end of the drive");
     }
 
     #[test]
     #[should_panic(expected = "beyond a window")]
     fn nothing_is_stored_beyond_a_window() {
         let drive = Memory::new(3 * 4096).unwrap().open();
-        drive.writable(4096, 4096).unwrap().store(1, &[0; 4096]);
+        drive.write_window(4096, 4096).unwrap().store(1, &[0; 4096]);
     }
 }

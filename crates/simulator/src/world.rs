@@ -11,7 +11,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use engine::WallClock;
-use reactor::{Clock, Driver, Instant, Rouse};
+use reactor::{Clock, Driver, Instant, WakeHandle};
 
 use crate::random::Random;
 
@@ -201,7 +201,7 @@ impl Driver for World {
         self.day.now.store(self.now.get(), Ordering::Relaxed);
     }
 
-    fn on_the_way(&self, key: u64, there: bool) -> Duration {
+    fn message_delay(&self, key: u64, there: bool) -> Duration {
         let mut ways = self.ways.borrow_mut();
         let Some(Ways { random, longest, arrivals }) = ways.as_mut() else { return Duration::ZERO };
         let now = self.now.get();
@@ -211,7 +211,7 @@ impl Driver for World {
         Duration::from_nanos(*last - now)
     }
 
-    fn rouser(&self) -> Arc<dyn Rouse> {
+    fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         Arc::new(Nobody)
     }
 }
@@ -222,9 +222,9 @@ impl Clock for World {
     }
 }
 
-/// There are no other threads to rouse anybody from.
+/// There are no other threads that could wake the reactor.
 struct Nobody;
 
-impl Rouse for Nobody {
-    fn rouse(&self) {}
+impl WakeHandle for Nobody {
+    fn wake(&self) {}
 }

@@ -277,8 +277,8 @@ impl export::Volume for Served {
         self.volume.expect(offset);
     }
 
-    fn expect_read(&self, offset: u64) {
-        self.volume.expect_read(offset);
+    fn prefetch_hint(&self, offset: u64) {
+        self.volume.prefetch_hint(offset);
     }
 
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reactor::{Clock, Driver, Instant, Rouse};
+use reactor::{Clock, Driver, Instant, WakeHandle};
 
 use super::*;
 
@@ -23,8 +23,8 @@ struct JumpingDriver(Rc<Jumping>);
 
 struct Nobody;
 
-impl Rouse for Nobody {
-    fn rouse(&self) {}
+impl WakeHandle for Nobody {
+    fn wake(&self) {}
 }
 
 impl Driver for JumpingDriver {
@@ -37,7 +37,7 @@ impl Driver for JumpingDriver {
         self.0.0.set(self.0.0.get().max(until.as_nanos()));
     }
 
-    fn rouser(&self) -> Arc<dyn Rouse> {
+    fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         Arc::new(Nobody)
     }
 }

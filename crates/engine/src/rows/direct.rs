@@ -7,7 +7,7 @@
 
 use codec::copy_crc32c_blocks;
 use format::limits::BLOCK;
-use reactor::{Span, Window};
+use reactor::{ReadWindow, Span};
 
 use super::{Rows, Run};
 
@@ -25,7 +25,7 @@ impl Rows {
 }
 
 /// Copies blocks, and compares the sum of each copy.
-fn copy(window: Window<'_>, crcs: &[u32], into: &Span) -> bool {
+fn copy(window: ReadWindow<'_>, crcs: &[u32], into: &Span) -> bool {
     assert!(window.len() == into.len() && into.len() == crcs.len() * BLOCK, "shape of a read");
     let mut sums = [0; STEP];
     for (crcs, at) in crcs.chunks(STEP).zip((0..).step_by(STEP * BLOCK)) {

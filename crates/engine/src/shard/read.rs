@@ -52,7 +52,7 @@ impl Shard {
         let mut pieces = plan(&entries, into);
         for index in 0..pieces.len() {
             if let Some(next) = pieces.get(index + 1) {
-                self.rows.expect_read(next.run.address);
+                self.rows.prefetch_hint(next.run.address);
             }
             let Some(piece) = pieces.get_mut(index) else { continue };
             piece.pin = Some(self.rows.pin(piece.run.address.segment()));
@@ -74,11 +74,11 @@ impl Shard {
     }
 
     /// A block of a volume will be read next: has its drive get ready.
-    pub(crate) fn expect_read(&self, volume: VolumeId, block: u64) {
+    pub(crate) fn prefetch_hint(&self, volume: VolumeId, block: u64) {
         let Ok(layer) = self.layer_of(volume) else { return };
         let address = self.ledger.map.borrow().peek(layer, block).and_then(|entry| entry.address());
         if let Some(address) = address {
-            self.rows.expect_read(address);
+            self.rows.prefetch_hint(address);
         }
     }
 

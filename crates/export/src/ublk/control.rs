@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use reactor::{IoError, IoErrorKind, order_device};
+use reactor::{IoError, IoErrorKind, run_long_command};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -60,7 +60,7 @@ impl Control {
         let address = if bytes.is_empty() { 0 } else { bytes.as_mut_ptr() as u64 };
         let command = words::control(id, length, address, data);
         // SAFETY: the kernel is told the length of `bytes`, which are borrowed until it has answered, and touches no more.
-        unsafe { order_device(&self.device, word as u32, command) }.map(drop)
+        unsafe { run_long_command(&self.device, word as u32, command) }.map(drop)
     }
 
     /// Makes a device, which nobody serves yet.

@@ -3,7 +3,7 @@
 //! Always true: numbers have this machine's byte order, since both ends are one machine. Must not know who says what when.
 #![allow(clippy::host_endian_bytes, reason = "the kernel of this machine reads and writes them")]
 
-use reactor::LONG_COMMAND;
+use reactor::LONG_COMMAND_BYTES;
 
 /// Bytes of a sector as the kernel counts.
 pub(super) const SECTOR: u64 = 512;
@@ -52,8 +52,8 @@ pub(super) const NEW: u32 = u32::MAX;
 const NO_QUEUE: u16 = u16::MAX;
 
 /// `struct ublksrv_ctrl_cmd`: `address` is where `length` bytes more are.
-pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8; LONG_COMMAND] {
-    let mut bytes = [0; LONG_COMMAND];
+pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8; LONG_COMMAND_BYTES] {
+    let mut bytes = [0; LONG_COMMAND_BYTES];
     put(&mut bytes, 0, &device.to_ne_bytes());
     put(&mut bytes, 4, &NO_QUEUE.to_ne_bytes());
     put(&mut bytes, 6, &length.to_ne_bytes());

@@ -6,21 +6,21 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::open::Opened;
-use super::probe::Nature;
+use super::open::OpenDrive;
+use super::probe::DriveKind;
 use crate::operation::{Allocate, Allocation, Direction, Operation, Transfer};
 use crate::target::{BoundFile, Target};
 use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Platform, Span};
 
 /// A block device or file as a drive of one reactor; made by [`crate::DriveHandle::open_on`].
 pub struct FileDrive {
-    opened: Arc<Opened>,
+    opened: Arc<OpenDrive>,
     platform: Rc<Platform>,
     bound: Rc<BoundFile>,
 }
 
 impl FileDrive {
-    pub(super) fn new(opened: Arc<Opened>, platform: Rc<Platform>) -> Self {
+    pub(super) fn new(opened: Arc<OpenDrive>, platform: Rc<Platform>) -> Self {
         let bound = Rc::new(platform.bind(opened.file.clone()));
         Self { opened, platform, bound }
     }
@@ -99,9 +99,9 @@ impl Drive for FileDrive {
         if !self.opened.properties.discard {
             return Io::ready(Err(IoError::new(IoErrorKind::Unsupported)));
         }
-        let action = match self.opened.nature {
-            Nature::BlockDevice => Allocation::Discard,
-            Nature::File => Allocation::Punch,
+        let action = match self.opened.kind {
+            DriveKind::BlockDevice => Allocation::Discard,
+            DriveKind::File => Allocation::Punch,
         };
         self.allocate(action, offset, length)
     }
@@ -110,9 +110,9 @@ impl Drive for FileDrive {
         if let Err(refusal) = self.check(offset, length, true) {
             return Io::ready(Err(refusal));
         }
-        match self.opened.nature {
-            Nature::BlockDevice => Io::ready(Ok(0)),
-            Nature::File => self.allocate(Allocation::Reserve, offset, length),
+        match self.opened.kind {
+            DriveKind::BlockDevice => Io::ready(Ok(0)),
+            DriveKind::File => self.allocate(Allocation::Reserve, offset, length),
         }
     }
 }

@@ -74,7 +74,7 @@ impl fmt::Display for OpenDriveErrorKind {
         f.write_str(match self {
             Self::NotFound => "it does not exist",
             Self::Denied => "permission denied",
-            Self::InUse => "it is in use by somebody else",
+            Self::InUse => "it is in use by another process",
             Self::NotADrive => "it is neither a block device nor a regular file",
             Self::Empty => "it has no bytes",
             Self::LargeSectors => "its sectors are larger than 4096 bytes",

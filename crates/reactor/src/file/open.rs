@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::drive::FileDrive;
 use super::error::{OpenDriveError, OpenDriveErrorKind as Kind};
-use super::probe::{self, Alignment, Nature};
+use super::probe::{self, Alignment, DriveKind};
 use crate::target::LockedFile;
 use crate::{ALIGNMENT, DriveProperties, Platform};
 
@@ -31,12 +31,12 @@ pub struct DriveOptions {
     pub direct: bool,
     /// How long a drive that somebody else uses is waited for; half a second by default. A process that was killed
     /// lets go of its drives only when the kernel has ended its I/O, and udev holds a device while it looks at it.
-    pub patience: Duration,
+    pub busy_timeout: Duration,
 }
 
 impl Default for DriveOptions {
     fn default() -> Self {
-        Self { read_only: false, direct: true, patience: Duration::from_millis(500) }
+        Self { read_only: false, direct: true, busy_timeout: Duration::from_millis(500) }
     }
 }
 
@@ -44,21 +44,21 @@ impl Default for DriveOptions {
 /// handle and the last drive made of it are gone.
 #[derive(Clone)]
 pub struct DriveHandle {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenDrive>,
 }
 
 /// What an open drive is.
-pub(super) struct Opened {
+pub(super) struct OpenDrive {
     pub(super) file: Arc<LockedFile>,
     pub(super) path: PathBuf,
     pub(super) properties: DriveProperties,
     pub(super) alignment: Alignment,
-    pub(super) nature: Nature,
+    pub(super) kind: DriveKind,
     pub(super) options: DriveOptions,
 }
 
 impl FileDrive {
-    /// Opens and locks a block device or a regular file. Blocks the thread, for [`DriveOptions::patience`] if it must.
+    /// Opens and locks a block device or a regular file. Blocks the thread, for [`DriveOptions::busy_timeout`] if it must.
     ///
     /// # Errors
     /// See [`OpenDriveErrorKind`](crate::OpenDriveErrorKind).
@@ -66,25 +66,27 @@ impl FileDrive {
         let path = path.as_ref();
         let failed = |operation| move |errno| OpenDriveError::from_errno(errno, path, operation);
         let found = rustix::fs::stat(path).map_err(failed("open"))?;
-        let nature = Nature::of(&found).ok_or_else(|| OpenDriveError::new(Kind::NotADrive, path, "open"))?;
-        let (fd, direct) = open_locked(path, nature, options).map_err(failed("open"))?;
+        let kind = DriveKind::of(&found).ok_or_else(|| OpenDriveError::new(Kind::NotADrive, path, "open"))?;
+        let (fd, direct) = open_locked(path, kind, options).map_err(failed("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(failed("examine"))?;
-        if Nature::of(&stat) != Some(nature) {
+        if DriveKind::of(&stat) != Some(kind) {
             return Err(OpenDriveError::new(Kind::NotADrive, path, "open"));
         }
         // The system opens such a device for writing, and refuses each write.
-        if !options.read_only && nature == Nature::BlockDevice && probe::is_write_protected(&stat) {
+        if !options.read_only && kind == DriveKind::BlockDevice && probe::is_write_protected(&stat) {
             return Err(OpenDriveError::new(Kind::ReadOnly, path, "open"));
         }
         let alignment = direct.unwrap_or(Alignment::NONE);
-        let properties = match nature {
-            Nature::BlockDevice => probe::device_properties(fd.as_fd(), &stat).map_err(failed("examine"))?,
-            Nature::File => probe::file_properties(fd.as_fd(), &stat, alignment, !options.read_only),
+        let properties = match kind {
+            DriveKind::BlockDevice => {
+                probe::device_properties(fd.as_fd(), &stat).map_err(failed("examine"))?
+            }
+            DriveKind::File => probe::file_properties(fd.as_fd(), &stat, alignment, !options.read_only),
         };
         check(&properties).map_err(|kind| OpenDriveError::new(kind, path, "use"))?;
         let options = DriveOptions { direct: direct.is_some(), ..options };
         let file = Arc::new(LockedFile::new(fd));
-        let opened = Opened { file, path: path.to_owned(), properties, alignment, nature, options };
+        let opened = OpenDrive { file, path: path.to_owned(), properties, alignment, kind, options };
         Ok(DriveHandle { opened: Arc::new(opened) })
     }
 }
@@ -117,7 +119,7 @@ impl DriveHandle {
 
     /// True for a block device, false for a file.
     pub fn is_block_device(&self) -> bool {
-        self.opened.nature == Nature::BlockDevice
+        self.opened.kind == DriveKind::BlockDevice
     }
 }
 
@@ -148,13 +150,13 @@ pub fn create_file(path: impl AsRef<Path>, size: u64) -> Result<(), OpenDriveErr
 /// Opens the descriptor, for direct I/O if that is wanted and taken; with its alignment then.
 fn open_descriptor(
     path: &Path,
-    nature: Nature,
+    kind: DriveKind,
     options: DriveOptions,
 ) -> Result<(OwnedFd, Option<Alignment>), Errno> {
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     // On a block device this refuses what is mounted, or part of something that is.
-    let exclusive = match nature {
-        Nature::BlockDevice if !options.read_only => OFlags::EXCL,
+    let exclusive = match kind {
+        DriveKind::BlockDevice if !options.read_only => OFlags::EXCL,
         _ => OFlags::empty(),
     };
     let flags = access | exclusive | OFlags::CLOEXEC;
@@ -175,15 +177,15 @@ fn open_descriptor(
 /// Opens and locks the descriptor, waiting for whoever has it.
 fn open_locked(
     path: &Path,
-    nature: Nature,
+    kind: DriveKind,
     options: DriveOptions,
 ) -> Result<(OwnedFd, Option<Alignment>), Errno> {
     let start = Instant::now();
     loop {
-        let opened = open_descriptor(path, nature, options);
+        let opened = open_descriptor(path, kind, options);
         let locked = opened.and_then(|opened| lock(&opened.0, options.read_only).map(|()| opened));
         match locked {
-            Err(Errno::BUSY | Errno::AGAIN) if start.elapsed() < options.patience => {
+            Err(Errno::BUSY | Errno::AGAIN) if start.elapsed() < options.busy_timeout => {
                 std::thread::sleep(PAUSE)
             }
             result => return result,

@@ -26,12 +26,12 @@ impl Alignment {
 
 /// The type of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Nature {
+pub(super) enum DriveKind {
     BlockDevice,
     File,
 }
 
-impl Nature {
+impl DriveKind {
     pub(super) fn of(stat: &Stat) -> Option<Self> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => Some(Self::BlockDevice),
@@ -64,7 +64,7 @@ pub(super) fn is_write_protected(stat: &Stat) -> bool {
 
 /// The properties of a block device.
 pub(super) fn device_properties(fd: BorrowedFd<'_>, stat: &Stat) -> Result<DriveProperties, Errno> {
-    let queue = Queue::of(stat.st_rdev);
+    let queue = QueueAttributes::of(stat.st_rdev);
     Ok(DriveProperties {
         size: rustix::fs::seek(fd, SeekFrom::End(0))?,
         logical_sector: rustix::fs::ioctl_blksszget(fd)?,
@@ -83,7 +83,7 @@ pub(super) fn file_properties(
     alignment: Alignment,
     writable: bool,
 ) -> DriveProperties {
-    let queue = Queue::of(stat.st_dev);
+    let queue = QueueAttributes::of(stat.st_dev);
     let logical_sector = (alignment.offset as u32).max(512);
     DriveProperties {
         size: stat.st_size as u64,
@@ -105,9 +105,9 @@ fn punches(fd: BorrowedFd<'_>, size: u64) -> bool {
 }
 
 /// The kernel's description of a block device's request queue.
-struct Queue(PathBuf);
+struct QueueAttributes(PathBuf);
 
-impl Queue {
+impl QueueAttributes {
     /// Of the device `number`; a partition's is its whole drive's.
     fn of(number: rustix::fs::Dev) -> Self {
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));

@@ -17,8 +17,8 @@ use rustix::net::addr::SocketAddrArg;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::error::NetError;
-use crate::iovec::Pieces;
-use crate::operation::{Direction, Message, Operation};
+use crate::iovec::SpanCursor;
+use crate::operation::{Direction, Operation, SocketTransfer};
 use crate::target::Target;
 use crate::{Io, IoError, Platform, Reactor, Span};
 
@@ -174,8 +174,9 @@ impl Stream {
     }
 
     fn submit(&self, direction: Direction, spans: &[Span], whole: bool) -> Io {
-        let message = Message { direction, pieces: Pieces::new(spans), whole };
-        self.platform.submit(Target::Descriptor(self.connection.0.clone()), Operation::Message(message))
+        let transfer = SocketTransfer { direction, cursor: SpanCursor::new(spans), whole };
+        self.platform
+            .submit(Target::Descriptor(self.connection.0.clone()), Operation::SocketTransfer(transfer))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::operation::{Direction, Operation, Step};
 use crate::target::Target;
 use crate::ticket::{Ticket, Tickets};
-use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, IoResult, Rouse, completion};
+use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, IoResult, WakeHandle, completion};
 use perform::perform;
 use pool::{Finished, Job, Pool};
 
@@ -119,7 +119,7 @@ impl Threads {
         self.take_finished();
     }
 
-    pub(crate) fn rouser(&self) -> Arc<dyn Rouse> {
+    pub(crate) fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         self.event.clone()
     }
 
@@ -186,7 +186,7 @@ impl Waiting {
     /// What its socket must become ready for.
     fn events(&self) -> PollFlags {
         match &self.operation {
-            Operation::Message(message) if message.direction == Direction::Out => PollFlags::OUT,
+            Operation::SocketTransfer(transfer) if transfer.direction == Direction::Out => PollFlags::OUT,
             Operation::Poll(events) => *events,
             _ => PollFlags::IN,
         }

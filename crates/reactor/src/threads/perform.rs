@@ -15,7 +15,7 @@ use rustix::net::{
 };
 
 use crate::iovec::{as_mut_slices, as_slices};
-use crate::operation::{Allocate, Allocation, Direction, Message, Operation, Transfer};
+use crate::operation::{Allocate, Allocation, Direction, Operation, SocketTransfer, Transfer};
 
 /// `BLKDISCARD`.
 const DISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
@@ -26,7 +26,7 @@ pub(super) fn perform(fd: BorrowedFd<'_>, operation: &Operation) -> Result<usize
         Operation::Transfer(transfer) => perform_transfer(fd, transfer),
         Operation::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
         Operation::Allocate(allocate) => perform_allocate(fd, allocate).map(|()| 0),
-        Operation::Message(message) => perform_message(fd, message),
+        Operation::SocketTransfer(transfer) => perform_socket_transfer(fd, transfer),
         Operation::Accept(_) => {
             let connection = accept_with(fd, SocketFlags::CLOEXEC)?;
             Ok(connection.into_raw_fd() as usize)
@@ -37,7 +37,7 @@ pub(super) fn perform(fd: BorrowedFd<'_>, operation: &Operation) -> Result<usize
 }
 
 fn perform_transfer(fd: BorrowedFd<'_>, transfer: &Transfer) -> Result<usize, Errno> {
-    let mut iovecs = transfer.pieces.iovecs();
+    let mut iovecs = transfer.cursor.iovecs();
     let position = transfer.position();
     match transfer.direction {
         Direction::In => rustix::io::preadv(fd, as_mut_slices(&mut iovecs), position),
@@ -59,9 +59,9 @@ fn discard(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
     unsafe { rustix::ioctl::ioctl(fd, Setter::<DISCARD, [u64; 2]>::new([offset, length])) }
 }
 
-fn perform_message(fd: BorrowedFd<'_>, message: &Message) -> Result<usize, Errno> {
-    let mut iovecs = message.pieces.iovecs();
-    match message.direction {
+fn perform_socket_transfer(fd: BorrowedFd<'_>, transfer: &SocketTransfer) -> Result<usize, Errno> {
+    let mut iovecs = transfer.cursor.iovecs();
+    match transfer.direction {
         Direction::In => {
             let mut control = RecvAncillaryBuffer::default();
             Ok(recvmsg(fd, as_mut_slices(&mut iovecs), &mut control, RecvFlags::DONTWAIT)?.bytes)

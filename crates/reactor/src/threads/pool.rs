@@ -15,7 +15,7 @@ use super::perform::perform;
 use crate::event::Event;
 use crate::operation::{Operation, Step};
 use crate::target::LockedFile;
-use crate::{IoResult, Rouse};
+use crate::{IoResult, WakeHandle};
 
 /// A file operation on its way to a thread.
 pub(super) struct Job {
@@ -34,12 +34,12 @@ pub(super) struct Finished {
 
 /// Threads of one reactor.
 pub(super) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct PoolShared {
+    queue: Mutex<JobQueue>,
     changed: Condvar,
     finished: SegQueue<Finished>,
     /// True while the reactor sleeps, or is about to.
@@ -48,14 +48,14 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     jobs: VecDeque<Job>,
     closed: bool,
 }
 
 impl Pool {
     pub(super) fn start(threads: usize, event: Arc<Event>) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolShared {
             queue: Mutex::default(),
             changed: Condvar::new(),
             finished: SegQueue::new(),
@@ -83,7 +83,7 @@ impl Pool {
     /// Announces that the reactor is about to sleep. False if it must not, because something has finished.
     pub(super) fn fall_asleep(&self) -> bool {
         self.shared.asleep.store(true, Ordering::Release);
-        // Pairs with the fence in `Shared::finish`: either we see what finished, or its thread sees us asleep.
+        // Pairs with the fence in `PoolShared::finish`: either we see what finished, or its thread sees us asleep.
         fence(Ordering::SeqCst);
         self.shared.finished.is_empty()
     }
@@ -109,8 +109,8 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -136,7 +136,7 @@ impl Shared {
         self.finished.push(finished);
         fence(Ordering::SeqCst);
         if self.asleep.swap(false, Ordering::AcqRel) {
-            self.event.rouse();
+            self.event.wake();
         }
     }
 }

@@ -22,13 +22,13 @@ use crate::event::Event;
 use crate::operation::{Operation, Step};
 use crate::target::{BoundFile, LockedFile, Target};
 use crate::ticket::{Ticket, Tickets};
-use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, Rouse, completion};
+use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, WakeHandle, completion};
 use entry::Scratch;
 pub(crate) use fixed::FixedSlot;
 use fixed::{FreeSlots, SLOTS};
-use ring::{Batch, Completion, Ring, Wait};
+use ring::{Batch, Completion, EnterWait, Ring};
 
-/// Marks the entry that watches for [`Rouse::rouse`].
+/// Marks the entry that watches for [`WakeHandle::wake`].
 const MARK_ROUSED: u64 = 0;
 /// Marks entries whose completion says nothing.
 const MARK_IGNORED: u64 = 1;
@@ -124,7 +124,7 @@ impl Uring {
 
     fn launch(&self, flight: &mut Flight, flags: Flags) {
         let entry = entry::entry(&flight.target, &flight.operation, &mut flight.scratch);
-        // SAFETY: the flight holds the operation's spans, the lists and the target until its completion is taken.
+        // SAFETY: the flight holds the operation's spans, the list and the target until its completion is taken.
         unsafe { self.ring.borrow_mut().push(entry.user_data(flight.ticket.to_mark()).flags(flags)) };
     }
 
@@ -140,8 +140,8 @@ impl Uring {
     /// See [`crate::Driver::poll`].
     pub(crate) fn poll(&self) -> bool {
         let mut ring = self.ring.borrow_mut();
-        if ring.has_queued() || (self.flying.get() > 0 && ring.has_hidden()) {
-            ring.enter(Wait::No, false);
+        if ring.has_queued() || (self.flying.get() > 0 && ring.has_unposted_completions()) {
+            ring.enter(EnterWait::No, false);
         }
         drop(ring);
         self.flying.get() > 0 && self.reap()
@@ -153,8 +153,8 @@ impl Uring {
             return false;
         }
         let mut ring = self.ring.borrow_mut();
-        if ring.has_hidden() {
-            ring.enter(Wait::No, false);
+        if ring.has_unposted_completions() {
+            ring.enter(EnterWait::No, false);
         }
         drop(ring);
         self.reap()
@@ -163,15 +163,15 @@ impl Uring {
     /// See [`crate::Driver::sleep`].
     pub(crate) fn sleep(&self, until: Option<Instant>) {
         let wait = match until {
-            None => Wait::Forever,
-            Some(until) => Wait::For(until.since(self.clock.now())),
+            None => EnterWait::Forever,
+            Some(until) => EnterWait::For(until.since(self.clock.now())),
         };
         let idle = self.on_drives.get() == 0;
         self.ring.borrow_mut().enter(wait, idle);
         self.reap();
     }
 
-    pub(crate) fn rouser(&self) -> Arc<dyn Rouse> {
+    pub(crate) fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         self.event.clone()
     }
 
@@ -252,7 +252,7 @@ impl Drop for Uring {
             self.cancel(ticket);
         }
         while self.flying.get() > self.commands.get() {
-            self.ring.borrow_mut().enter(Wait::Forever, false);
+            self.ring.borrow_mut().enter(EnterWait::Forever, false);
             self.reap();
         }
         self.ring.borrow_mut().unregister_table();

@@ -31,11 +31,11 @@ pub(crate) struct Completion {
 /// Entries handed over together. A longer batch costs less time per entry, but the kernel keeps a drive waiting until
 /// it has prepared all of them: reads at depth 32 from a drive that answers in bursts were a fifth slower without a
 /// limit, and an eighth slower with a limit of 16.
-const HAND_OVER: usize = 4;
+const SUBMIT_BATCH: usize = 4;
 
 /// How long [`Ring::enter`] stays in the kernel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wait {
+pub(crate) enum EnterWait {
     /// As long as handing over takes.
     No,
     /// Until something completes.
@@ -94,12 +94,12 @@ impl Ring {
             false => EnterFlags::empty(),
         };
         let mut ring = Self { ring, backlog: VecDeque::new(), idle_flag };
-        ring.prove()?;
+        ring.probe()?;
         Ok(ring)
     }
 
     /// Sends one empty entry around: a sandbox may allow the set-up and nothing after it.
-    fn prove(&mut self) -> io::Result<()> {
+    fn probe(&mut self) -> io::Result<()> {
         // SAFETY: a no-op names no memory.
         unsafe { self.push(opcode::Nop::new().build()) };
         while let Err(error) = self.ring.submit_and_wait(1) {
@@ -121,8 +121,8 @@ impl Ring {
         if self.backlog.is_empty() {
             // SAFETY: the caller's promise.
             let pushed = unsafe { self.ring.submission().push(&entry) }.is_ok();
-            if !pushed || self.ring.submission().len() >= HAND_OVER {
-                self.enter(Wait::No, false);
+            if !pushed || self.ring.submission().len() >= SUBMIT_BATCH {
+                self.enter(EnterWait::No, false);
             }
             if pushed {
                 return;
@@ -141,19 +141,19 @@ impl Ring {
     }
 
     /// True if completions wait in the kernel for a visit.
-    pub(crate) fn has_hidden(&mut self) -> bool {
+    pub(crate) fn has_unposted_completions(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.taskrun() || queue.cq_overflow()
     }
 
     /// Hands over what is queued, lets the kernel post completions, and waits. `idle` says that no drive is waited for:
     /// the wait is not to be counted as one for I/O.
-    pub(crate) fn enter(&mut self, wait: Wait, idle: bool) {
+    pub(crate) fn enter(&mut self, wait: EnterWait, idle: bool) {
         while !self.backlog.is_empty() {
             if !self.refill() {
                 break;
             }
-            self.call(Wait::No, idle);
+            self.call(EnterWait::No, idle);
         }
         self.call(wait, idle);
     }
@@ -172,13 +172,13 @@ impl Ring {
         moved
     }
 
-    fn call(&mut self, wait: Wait, idle: bool) {
+    fn call(&mut self, wait: EnterWait, idle: bool) {
         let queued = self.ring.submission().len() as u32;
         let timeout;
         let (args, wanted) = match wait {
-            Wait::No => (SubmitArgs::new(), 0),
-            Wait::Forever => (SubmitArgs::new(), 1),
-            Wait::For(length) => {
+            EnterWait::No => (SubmitArgs::new(), 0),
+            EnterWait::Forever => (SubmitArgs::new(), 1),
+            EnterWait::For(length) => {
                 timeout = Timespec::from(length);
                 (SubmitArgs::new().timespec(&timeout), 1)
             }
@@ -190,7 +190,7 @@ impl Ring {
         // SAFETY: the arguments live until the call returns; the entries' memory is promised to `push`.
         let result = unsafe { self.ring.submitter().enter(queued, wanted, flags.bits(), Some(&args)) };
         if let Err(error) = result {
-            judge(&error);
+            check_enter_error(&error);
         }
     }
 
@@ -237,7 +237,7 @@ fn build(entries: u32, setups: &[Setup]) -> io::Result<IoUring> {
 }
 
 /// Passes over what is no failure of a visit to the kernel.
-fn judge(error: &io::Error) {
+fn check_enter_error(error: &io::Error) {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         // The time is up, a signal came, or the kernel wants completions taken out first.
         Some(Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY) => {}

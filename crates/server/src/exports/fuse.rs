@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use export::fuse::{File, MountError, MountErrorKind, Options, Server, forget, hold};
-use reactor::{Access, Home, Reactor};
+use reactor::{Access, Handle, Reactor};
 
 use super::queues::reactors_of;
 use super::table::{Active, Manner, Name};
@@ -27,7 +27,7 @@ pub(super) struct Fuse {
 #[derive(Clone)]
 struct Served {
     server: Arc<Server>,
-    file: Home<File<ExportedVolume>>,
+    file: Handle<File<ExportedVolume>>,
 }
 
 impl Fuse {
@@ -76,7 +76,7 @@ impl Fuse {
         let (volume, read_only) = (active.volume.clone(), manner.read_only);
         let settle = move || async move {
             let file = Rc::new(File::new(ExportedVolume::of(&volume, read_only)));
-            Home::settle(&Reactor::current(), file)
+            Handle::register(&Reactor::current(), file)
         };
         let reactor = reactors_of(manner, &active.volume, &self.reactors)?.into_iter().next();
         let reactor = reactor.unwrap_or_else(|| self.reactors.next());
@@ -153,10 +153,10 @@ impl Fuse {
 }
 
 /// Lets go of the volume.
-async fn evict(file: &Home<File<ExportedVolume>>) {
+async fn evict(file: &Handle<File<ExportedVolume>>) {
     let there = file.clone();
     // A reactor that is gone holds nothing.
-    let _ = call_resident(file, move |_| async move { there.evict() }).await;
+    let _ = call_resident(file, move |_| async move { there.unregister() }).await;
 }
 
 fn explain(error: &MountError) -> Error {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use export::nbd::{Server, Stop, accept};
 use export::{ListedExport, OpenError, OpenErrorKind, OpenExport};
-use reactor::{Access, Home, Listener, Reactor, Remote, Stream};
+use reactor::{Access, Handle, Listener, Reactor, Remote, Stream};
 
 use super::listen::{Purpose, listen_tcp, listen_unix};
 use super::table::{Active, Entry, Name, Table};
@@ -27,8 +27,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// NBD, on all reactors.
 pub(super) struct Nbd {
-    servers: Vec<Home<Local>>,
-    acceptor: Option<Home<Acceptor>>,
+    servers: Vec<Handle<Local>>,
+    acceptor: Option<Handle<Acceptor>>,
     socket: Option<PathBuf>,
     addresses: Vec<SocketAddr>,
 }
@@ -92,7 +92,7 @@ impl Nbd {
             let start = move || async move {
                 let offered = Offered { table, leases: RefCell::default() };
                 let server = Server::new(offered, limits);
-                Home::settle(&Reactor::current(), Rc::new(Local { server }))
+                Handle::register(&Reactor::current(), Rc::new(Local { server }))
             };
             servers.push(remote.call(start).await?);
         }
@@ -117,7 +117,7 @@ impl Nbd {
                 let take = async move { accept(&listener, &stop, |stream| deal.out(stream)).await };
                 Reactor::current().spawn(take).detach();
             }
-            Ok::<_, Error>((Home::settle(&Reactor::current(), Rc::new(Acceptor { stop })), addresses))
+            Ok::<_, Error>((Handle::register(&Reactor::current(), Rc::new(Acceptor { stop })), addresses))
         };
         let (acceptor, addresses) = reactor.call(start).await??;
         self.acceptor = Some(acceptor);
@@ -190,7 +190,7 @@ impl Local {
 
 /// Deals connections out to the reactors in turn.
 struct Deal {
-    servers: Vec<Home<Local>>,
+    servers: Vec<Handle<Local>>,
     next: Cell<usize>,
 }
 

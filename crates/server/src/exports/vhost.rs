@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use export::OpenError;
 use export::vhost::{Disk, QUEUES_MAX, Server};
-use reactor::{Access, Home, Platform, Reactor, Remote, Task};
+use reactor::{Access, Handle, Platform, Reactor, Remote, Task};
 
 use super::listen::{Purpose, listen_unix};
 use super::queues::{check_queues, chosen_reactors, reactors_of};
@@ -37,7 +37,7 @@ pub(super) struct Vhost {
     poll: Duration,
     /// How long requests may gather.
     gather: Duration,
-    served: Mutex<BTreeMap<Name, Home<Local>>>,
+    served: Mutex<BTreeMap<Name, Handle<Local>>>,
 }
 
 /// A disk's server, on the reactor that it listens on.
@@ -115,7 +115,7 @@ impl Vhost {
         Self { directory, access, reactors, poll, gather, served: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Home<Local>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Handle<Local>>> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +166,7 @@ impl Vhost {
             let reactor = Reactor::current();
             let server = Server::new(Arc::new(disk));
             let listening = reactor.spawn(server.clone().listen(listener));
-            Ok::<_, Error>(Home::settle(&reactor, Rc::new(Local { server, listening })))
+            Ok::<_, Error>(Handle::register(&reactor, Rc::new(Local { server, listening })))
         };
         let home = first.call(start).await??;
         let before = self.lock().insert(name.clone(), home);
@@ -180,7 +180,7 @@ impl Vhost {
         let there = home.clone();
         let end = move |local: Rc<Local>| async move {
             local.server.shut_down().await;
-            there.evict();
+            there.unregister();
             // From here on nothing holds the volume.
             if let Ok(Local { listening, .. }) = Rc::try_unwrap(local).map_err(drop) {
                 listening.await;

@@ -95,9 +95,9 @@ impl export::Volume for ExportedVolume {
         }
     }
 
-    fn expect_read(&self, offset: u64) {
+    fn prefetch_hint(&self, offset: u64) {
         if let Some(attached) = &*self.lease.attached.borrow() {
-            attached.expect_read(offset);
+            attached.prefetch_hint(offset);
         }
     }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use format::limits::{BLOCK, NAME_MAX, VOLUMES_MAX};
 use format::{FormatError, LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
-use reactor::{Buffer, Home, Notify, Reactor, Semaphore, WaitList};
+use reactor::{Buffer, Handle, Notify, Reactor, Semaphore, WaitList};
 
 use super::Pool;
 use super::create::check_name;
@@ -61,7 +61,7 @@ struct Entry {
 /// See the module.
 pub(crate) struct Catalogue {
     shard: Rc<Shard>,
-    shards: Arc<[Home<Shard>]>,
+    shards: Arc<[Handle<Shard>]>,
     events: Arc<Events>,
     entries: RefCell<BTreeMap<VolumeId, Entry>>,
     /// Numbers of deleted volumes that handles may still name, and where the search for a free number goes on.
@@ -88,7 +88,7 @@ impl Catalogue {
     /// When a record cannot be read.
     pub(crate) async fn load(
         shard: Rc<Shard>,
-        shards: Arc<[Home<Shard>]>,
+        shards: Arc<[Handle<Shard>]>,
         events: Arc<Events>,
     ) -> Result<Rc<Self>> {
         let catalogue = Rc::new(Self {

@@ -10,38 +10,38 @@ use std::time::Duration;
 use crate::Instant;
 
 /// Resting begins where less than this share of the time was useful, in percent.
-const USEFUL_PERCENT: u64 = 60;
+const BUSY_PERCENT_MAX: u64 = 60;
 /// Requests by which a rate is told. Of as many that come independently of each other, the count varies by 1.6 %.
-const TELLING: u64 = 4096;
+const SAMPLE_MIN: u64 = 4096;
 /// As many as were to be expected tell that there are less than half as many.
-const TELLING_HALF: u64 = 128;
+const SAMPLE_MIN_HALVED: u64 = 128;
 /// Resting is wrong if the rate falls below this part of what it was, in percent.
-const KEPT_PERCENT: u64 = 90;
+const RATE_PERCENT_MIN: u64 = 90;
 /// The rate without rests is looked at again this often.
-const REVIEW: Duration = Duration::from_secs(1);
+const REVIEW_INTERVAL: Duration = Duration::from_secs(1);
 /// How long nothing is tried after resting was wrong, at first and at most.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(4));
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Thrift {
+pub struct Coalescer {
     length: Duration,
-    stance: Stance,
+    mode: Mode,
     back_off: Duration,
-    window: Window,
+    measurement: Measurement,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stance {
+enum Mode {
     /// Polling, at least until then.
-    Poll { until: Instant },
+    Polling { until: Instant },
     /// Resting since then, where polling had this rate.
-    Rest { since: Instant, polled: Rate },
+    Coalescing { since: Instant, polled: Rate },
 }
 
 /// What was counted since some moment.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct Measurement {
     start: Instant,
     taken: u64,
     idle: Duration,
@@ -62,66 +62,66 @@ impl Rate {
     }
 }
 
-impl Thrift {
+impl Coalescer {
     /// Rests are this long; with none there is no resting.
     pub fn new(length: Duration, now: Instant) -> Self {
         Self {
             length,
-            stance: Stance::Poll { until: now },
+            mode: Mode::Polling { until: now },
             back_off: BACK_OFF.0,
-            window: Window { start: now, taken: 0, idle: Duration::ZERO },
+            measurement: Measurement { start: now, taken: 0, idle: Duration::ZERO },
         }
     }
 
     /// There was nothing to do for so long, whether resting, polling or asleep.
-    pub fn idled(&mut self, length: Duration) {
-        self.window.idle += length;
+    pub fn record_idle(&mut self, length: Duration) {
+        self.measurement.idle += length;
     }
 
     /// There is nothing to do at `now`, when `taken` requests have been taken in all. How long to rest, if that is better than
     /// to look again at once.
-    pub fn rest(&mut self, now: Instant, taken: u64) -> Option<Duration> {
+    pub fn delay(&mut self, now: Instant, taken: u64) -> Option<Duration> {
         if self.length.is_zero() {
             return None;
         }
-        let seen = Rate { requests: taken - self.window.taken, time: now.since(self.window.start) };
-        match self.stance {
-            Stance::Poll { until } => {
-                if seen.requests >= TELLING {
-                    if now >= until && self.may_pay(seen) {
-                        self.stance = Stance::Rest { since: now, polled: seen };
+        let seen = Rate { requests: taken - self.measurement.taken, time: now.since(self.measurement.start) };
+        match self.mode {
+            Mode::Polling { until } => {
+                if seen.requests >= SAMPLE_MIN {
+                    if now >= until && self.is_worthwhile(seen) {
+                        self.mode = Mode::Coalescing { since: now, polled: seen };
                     }
-                    self.begin_window(now, taken);
+                    self.restart_measurement(now, taken);
                 }
             }
-            Stance::Rest { since, polled } => {
+            Mode::Coalescing { since, polled } => {
                 let expected = polled.expected(seen.time);
-                let wrong = (expected >= TELLING_HALF && seen.requests < expected / 2)
-                    || (expected >= TELLING && seen.requests < expected * KEPT_PERCENT / 100);
+                let wrong = (expected >= SAMPLE_MIN_HALVED && seen.requests < expected / 2)
+                    || (expected >= SAMPLE_MIN && seen.requests < expected * RATE_PERCENT_MIN / 100);
                 if wrong {
-                    self.stance = Stance::Poll { until: now + self.back_off };
+                    self.mode = Mode::Polling { until: now + self.back_off };
                     self.back_off = (self.back_off * 2).min(BACK_OFF.1);
-                    self.begin_window(now, taken);
-                } else if expected >= TELLING && seen.requests >= TELLING {
+                    self.restart_measurement(now, taken);
+                } else if expected >= SAMPLE_MIN && seen.requests >= SAMPLE_MIN {
                     self.back_off = BACK_OFF.0;
-                    if !self.may_pay(seen) || now.since(since) >= REVIEW {
-                        self.stance = Stance::Poll { until: now };
+                    if !self.is_worthwhile(seen) || now.since(since) >= REVIEW_INTERVAL {
+                        self.mode = Mode::Polling { until: now };
                     }
-                    self.begin_window(now, taken);
+                    self.restart_measurement(now, taken);
                 }
             }
         }
-        matches!(self.stance, Stance::Rest { .. }).then_some(self.length)
+        matches!(self.mode, Mode::Coalescing { .. }).then_some(self.length)
     }
 
-    fn begin_window(&mut self, now: Instant, taken: u64) {
-        self.window = Window { start: now, taken, idle: Duration::ZERO };
+    fn restart_measurement(&mut self, now: Instant, taken: u64) {
+        self.measurement = Measurement { start: now, taken, idle: Duration::ZERO };
     }
 
-    /// True if much of the window was idle, and something is to be expected in a rest.
-    fn may_pay(&self, seen: Rate) -> bool {
-        let useful = seen.time.saturating_sub(self.window.idle);
-        let seldom = useful.as_nanos() * 100 < seen.time.as_nanos() * u128::from(USEFUL_PERCENT);
+    /// True if much of the measurement was idle, and something is to be expected in a rest.
+    fn is_worthwhile(&self, seen: Rate) -> bool {
+        let useful = seen.time.saturating_sub(self.measurement.idle);
+        let seldom = useful.as_nanos() * 100 < seen.time.as_nanos() * u128::from(BUSY_PERCENT_MAX);
         seldom && seen.expected(self.length) > 0
     }
 }
@@ -134,30 +134,30 @@ mod tests {
     const REQUEST: Duration = Duration::from_nanos(800);
 
     /// A queue in a made-up time.
-    struct Queue {
+    struct SimulatedQueue {
         now: Instant,
         taken: u64,
-        thrift: Thrift,
+        coalescer: Coalescer,
         rested: Duration,
         rests: u64,
     }
 
-    impl Queue {
+    impl SimulatedQueue {
         fn new(length: Duration) -> Self {
             let now = Instant::from_nanos(1);
-            Self { now, taken: 0, thrift: Thrift::new(length, now), rested: Duration::ZERO, rests: 0 }
+            Self { now, taken: 0, coalescer: Coalescer::new(length, now), rested: Duration::ZERO, rests: 0 }
         }
 
         /// Looks as often as it takes until `arrived(now)` exceeds what was taken, and does what there is.
         fn serve(&mut self, arrived: &dyn Fn(Instant) -> u64) {
             let since = self.now;
             while arrived(self.now) <= self.taken {
-                let length = self.thrift.rest(self.now, self.taken);
+                let length = self.coalescer.delay(self.now, self.taken);
                 self.rested += length.unwrap_or_default();
                 self.rests += u64::from(length.is_some());
                 self.now = self.now + length.unwrap_or(Duration::from_nanos(100));
             }
-            self.thrift.idled(self.now.since(since));
+            self.coalescer.record_idle(self.now.since(since));
             let there = arrived(self.now);
             self.now = self.now + REQUEST * u32::try_from(there - self.taken).unwrap();
             self.taken = there;
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn requests_that_come_anyway_are_left_to_gather() {
         for (gap, least) in [(8000, 0.8), (1600, 0.4)] {
-            let mut queue = Queue::new(REST);
+            let mut queue = SimulatedQueue::new(REST);
             queue.open(Duration::from_nanos(gap), LONG);
             assert!(share(queue.rested, LONG) > least, "a gap of {gap} ns: rested {:?}", queue.rested);
         }
@@ -201,7 +201,7 @@ mod tests {
     fn who_waits_for_answers_is_not_kept_waiting() {
         for (depth, pause) in [(1, 1000), (1, 10_000), (4, 5000), (32, 40_000)] {
             let pause = Duration::from_nanos(pause);
-            let (mut queue, mut plain) = (Queue::new(REST), Queue::new(Duration::ZERO));
+            let (mut queue, mut plain) = (SimulatedQueue::new(REST), SimulatedQueue::new(Duration::ZERO));
             queue.closed(depth, pause, LONG);
             plain.closed(depth, pause, LONG);
             let kept = queue.taken as f64 / plain.taken as f64;
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_load_that_changes_is_followed() {
-        let mut queue = Queue::new(REST);
+        let mut queue = SimulatedQueue::new(REST);
         let second = Duration::from_secs(1);
         queue.open(Duration::from_nanos(8000), second);
         assert!(queue.rests > 0);
@@ -228,14 +228,14 @@ mod tests {
 
     #[test]
     fn a_thread_with_much_to_do_does_not_rest() {
-        let mut queue = Queue::new(REST);
+        let mut queue = SimulatedQueue::new(REST);
         queue.open(Duration::from_nanos(1100), Duration::from_secs(1));
         assert_eq!(queue.rests, 0, "73 % are useful");
     }
 
     #[test]
     fn nobody_rests_where_nothing_would_come_meanwhile() {
-        let mut queue = Queue::new(REST);
+        let mut queue = SimulatedQueue::new(REST);
         queue.open(Duration::from_micros(100), LONG);
         assert!(queue.taken > 10_000);
         assert_eq!(queue.rests, 0);
