@@ -1,12 +1,13 @@
-//! How long it pays to look for more work before sleeping.
+//! Adaptive polling: how long to poll for more work before sleeping.
 //!
-//! The last pause tells: what came soon after the last work will come as soon again, and is waited for awake; what took
-//! longer than one may wait is slept for at once, so that a load of few requests costs what these take and not what waiting
-//! for them does. (The way in which KVM polls before it halts a processor.) Decides, does nothing.
+//! The last pause predicts the next one. After a short pause the reactor polls; after a pause
+//! longer than the limit it sleeps at once, so that a light load does not pay for polling. This is
+//! the scheme that KVM uses before it halts a processor. Makes the decision only; the caller polls
+//! and sleeps.
 
 use std::time::Duration;
 
-/// See the module.
+/// An adaptive polling policy; see the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptivePoll {
     max: Duration,
@@ -14,22 +15,22 @@ pub struct AdaptivePoll {
 }
 
 impl AdaptivePoll {
-    /// At max this long; so long at first.
+    /// Returns a policy that polls for at most `max`, and for `max` at first.
     pub fn new(max: Duration) -> Self {
         Self { max, current: max }
     }
 
-    /// True if it never pays.
+    /// True if the limit is zero, so that polling never happens.
     pub fn is_disabled(&self) -> bool {
         self.max.is_zero()
     }
 
-    /// How long to look before sleeping, now.
+    /// Returns the current time to poll before sleeping.
     pub fn poll_time(&self) -> Duration {
         self.current
     }
 
-    /// A pause is over that was slept through, at least at its end: from the last work to the next it was this long.
+    /// Records the time from the last work to the next, of a pause that ended in a sleep.
     pub fn record_pause(&mut self, pause: Duration) {
         self.current = if pause < self.max { self.max } else { Duration::ZERO };
     }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_waited_for_if_the_last_was_short() {
+    fn polling_follows_only_a_short_pause() {
         let micros = Duration::from_micros;
         let mut poll = AdaptivePoll::new(micros(50));
         assert_eq!(poll.poll_time(), micros(50));

@@ -1,10 +1,11 @@
-//! A call of one reactor to another: the job, its answer and who waits for it, in one piece of memory.
+//! A call from one reactor to another. The request, its reply and the caller's waker share one
+//! allocation.
 //!
-//! The piece is allocated and freed by the thread that calls. It goes callee and back as it is, and is touched by one of the two at a time: memory that one
-//! thread frees for another, and lines that both write, cost more than the call.
+//! The calling thread allocates and frees this memory, and only one side touches it at a time:
+//! memory freed by another thread, and cache lines written by both, would cost more than the call.
 //!
-//! Always true: whoever waits is woken, whether the work was done or dropped on the way, callee or here; nothing of the caller's or of the work's is run or
-//! dropped under the lock.
+//! Invariants: the caller is woken whether the work completed or was dropped on either side; no
+//! code of the caller or of the work runs, or is dropped, under the lock.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,14 +18,14 @@ use std::task::{Context, Poll, Waker};
 use crate::remote::{ReactorGone, poll_then_spawn};
 use crate::shared::{RemoteMessage, Shared};
 
-/// What waits for the answer of a call: sends it when it is polled first.
+/// The future of a call. Sends the request when it is first polled.
 pub(crate) struct CallFuture<'a, W, T> {
     call: Arc<Call<W, T>>,
-    /// Where it goes, until it has gone.
+    /// The reactor to call; `None` once the request is sent.
     callee: Option<&'a Shared>,
 }
 
-/// See the module.
+/// The shared memory of a call; see the module documentation.
 struct Call<W, T> {
     caller: Arc<Shared>,
     state: Mutex<CallState<W, T>>,
@@ -42,13 +43,13 @@ enum Progress<W, T> {
     Dropped,
 }
 
-/// A call on its way to where it is done.
+/// A request on its way to the called reactor. Dropping it fails the call.
 pub(crate) struct RequestMsg(Option<Arc<dyn Callee>>);
 
-/// A call on its way back. Dropped, it wakes who waits.
+/// A reply on its way to the calling reactor. Dropping it wakes the caller.
 pub(crate) struct ReplyMsg(Arc<dyn CallEnd>);
 
-/// A call that has been begun.
+/// A call whose work is running. Dropping it fails the call.
 struct RunningCall<W: Send + 'static, T: Send + 'static>(Option<Arc<Call<W, T>>>);
 
 trait Callee: CallEnd {
@@ -56,7 +57,7 @@ trait Callee: CallEnd {
 }
 
 trait CallEnd: Send + Sync {
-    /// There is no answer.
+    /// Ends the call without a reply.
     fn fail(self: Arc<Self>);
     fn wake(&self);
 }
@@ -67,7 +68,8 @@ where
     F: Future<Output = T> + 'static,
     T: Send + 'static,
 {
-    /// `work` is done callee; it gives the future that gives the answer, if what it is about is still callee.
+    /// Returns a call that runs `work` on `callee`. `work` returns the future of the reply, or
+    /// `None` if its object no longer exists.
     pub(crate) fn new(caller: Arc<Shared>, callee: &'a Shared, work: W) -> Self {
         let state = CallState { progress: Progress::Requested(work), waiting: None };
         Self { call: Arc::new(Call { caller, state: Mutex::new(state) }), callee: Some(callee) }
@@ -83,10 +85,11 @@ where
     type Output = Result<T, ReactorGone>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(end) = self.call.wait(context.waker()) {
-            return Poll::Ready(end);
+        if let Some(result) = self.call.poll_reply(context.waker()) {
+            return Poll::Ready(result);
         }
-        // Sent once the waker is in it, so that nothing of it has to be touched here before it is back.
+        // Sent after the waker is stored: this thread does not touch the call again until the reply
+        // is back.
         match self.callee.take() {
             Some(callee) if !callee.post(RemoteMessage::Call(RequestMsg(Some(self.call.clone())))) => {
                 Poll::Ready(Err(ReactorGone))
@@ -105,8 +108,9 @@ impl<W, T> Call<W, T> {
         mem::replace(&mut self.state().progress, progress)
     }
 
-    /// The answer, or that callee will be none; `None` until then, and `waker` will be woken.
-    fn wait(&self, waker: &Waker) -> Option<Result<T, ReactorGone>> {
+    /// Returns the reply, or [`ReactorGone`] if there will be none. Returns `None` while the call
+    /// is pending; `waker` is woken when it ends.
+    fn poll_reply(&self, waker: &Waker) -> Option<Result<T, ReactorGone>> {
         let mut state = self.state();
         match mem::replace(&mut state.progress, Progress::Dropped) {
             Progress::Replied(answer) => Some(Ok(answer)),
@@ -153,7 +157,7 @@ impl<W: Send + 'static, T: Send + 'static> CallEnd for Call<W, T> {
 }
 
 impl RequestMsg {
-    /// Does it, on the reactor that was called.
+    /// Runs the work. Called on the called reactor.
     pub(crate) fn run(mut self) {
         if let Some(call) = self.0.take() {
             call.run();
@@ -195,11 +199,13 @@ impl<W: Send + 'static, T: Send + 'static> Drop for RunningCall<W, T> {
     }
 }
 
-/// A caller, counted on this thread: its own handle may be gone as soon as the answer is callee, and counting that one is writing to a line of the caller's.
+/// A reference to the calling reactor, counted on this thread. The call's own reference may be gone
+/// as soon as the reply is posted, and incrementing its count would write to a cache line of the
+/// caller.
 struct CallerRef(Arc<Shared>);
 
 thread_local! {
-    /// Those who have called this thread.
+    /// The reactors that have called this thread.
     static CALLERS: RefCell<Vec<Rc<CallerRef>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -214,7 +220,7 @@ fn local_caller_ref(caller: &Arc<Shared>) -> Rc<CallerRef> {
         callers.push(new.clone());
         new
     });
-    // The thread is ending.
+    // The thread is exiting, and its table is gone.
     found.unwrap_or_else(|_| Rc::new(CallerRef(caller.clone())))
 }
 

@@ -1,28 +1,31 @@
-//! Whether requests that come too seldom to keep a thread busy are waited for awake, or left to gather.
+//! Decides whether a thread that is not fully busy polls for requests or lets them coalesce.
 //!
-//! Looking for each request at once takes a whole processor, whatever the load. Resting a little after the work is done, and then
-//! doing what has come in the meantime, takes about what the work takes, and delays a request by the rest at most. But who waits
-//! for one answer before he asks again loses by each rest. So it is tried: if less is asked for while resting than
-//! while polling, resting was wrong, and polling goes on; each time in a row it is tried less often. Decides, does nothing.
+//! Polling serves each request at once but takes a whole processor at any load. Waiting a little
+//! after each batch takes about the processor time of the work, and delays a request by at most
+//! that wait. A client that sends its next request only after the last reply loses throughput by
+//! each such delay. So the policy tries coalescing and measures: if fewer requests arrive than
+//! under polling, it returns to polling and retries with exponential back-off. Makes the decision
+//! only.
 
 use std::time::Duration;
 
 use crate::Instant;
 
-/// Resting begins where less than this share of the time was useful, in percent.
+/// Coalescing starts below this share of busy time, in percent.
 const BUSY_PERCENT_MAX: u64 = 60;
-/// Requests by which a rate is told. Of as many that come independently of each other, the count varies by 1.6 %.
+/// Requests in a sample that measures a rate. Over this many independent arrivals the count varies
+/// by 1.6 %.
 const SAMPLE_MIN: u64 = 4096;
-/// As many as were to be expected tell that there are less than half as many.
+/// Expected requests that suffice to detect a rate below half of the expected one.
 const SAMPLE_MIN_HALVED: u64 = 128;
-/// Resting is wrong if the rate falls below this part of what it was, in percent.
+/// Coalescing ends if the request rate falls below this share of the polling rate, in percent.
 const RATE_PERCENT_MIN: u64 = 90;
-/// The rate without rests is looked at again this often.
+/// Interval at which the rate under polling is measured again.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(1);
-/// How long nothing is tried after resting was wrong, at first and at most.
+/// Minimum and maximum time before coalescing is tried again after it lowered the rate.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(4));
 
-/// See the module.
+/// A policy that alternates between polling and coalescing; see the module documentation.
 #[derive(Clone, Debug)]
 pub struct Coalescer {
     length: Duration,
@@ -33,13 +36,13 @@ pub struct Coalescer {
 
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// Polling, at least until then.
+    /// Polling, at least until `until`.
     Polling { until: Instant },
-    /// Resting since then, where polling had this rate.
+    /// Coalescing since `since`; `polled` is the rate under polling.
     Coalescing { since: Instant, polled: Rate },
 }
 
-/// What was counted since some moment.
+/// A sample of requests and idle time since `start`.
 #[derive(Clone, Copy, Debug)]
 struct Measurement {
     start: Instant,
@@ -47,7 +50,7 @@ struct Measurement {
     idle: Duration,
 }
 
-/// Requests in a time.
+/// A request rate.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     requests: u64,
@@ -55,7 +58,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// How many requests to expect in `time`.
+    /// Returns the number of requests to expect in `time`.
     fn expected(self, time: Duration) -> u64 {
         let expected = u128::from(self.requests) * time.as_nanos() / self.time.as_nanos().max(1);
         u64::try_from(expected).unwrap_or(u64::MAX)
@@ -63,7 +66,7 @@ impl Rate {
 }
 
 impl Coalescer {
-    /// Rests are this long; with none there is no resting.
+    /// Returns a policy with coalescing delays of `length`; zero disables coalescing.
     pub fn new(length: Duration, now: Instant) -> Self {
         Self {
             length,
@@ -73,13 +76,13 @@ impl Coalescer {
         }
     }
 
-    /// There was nothing to do for so long, whether resting, polling or asleep.
+    /// Records time without work, whether spent coalescing, polling or asleep.
     pub fn record_idle(&mut self, length: Duration) {
         self.measurement.idle += length;
     }
 
-    /// There is nothing to do at `now`, when `taken` requests have been taken in all. How long to rest, if that is better than
-    /// to look again at once.
+    /// Returns the time to wait before looking for requests again, or `None` to poll. Called
+    /// without pending work at `now`, after `taken` requests in total.
     pub fn delay(&mut self, now: Instant, taken: u64) -> Option<Duration> {
         if self.length.is_zero() {
             return None;
@@ -118,7 +121,7 @@ impl Coalescer {
         self.measurement = Measurement { start: now, taken, idle: Duration::ZERO };
     }
 
-    /// True if much of the measurement was idle, and something is to be expected in a rest.
+    /// True if much of the sample was idle and at least one request is expected during a delay.
     fn is_worthwhile(&self, seen: Rate) -> bool {
         let useful = seen.time.saturating_sub(self.measurement.idle);
         let seldom = useful.as_nanos() * 100 < seen.time.as_nanos() * u128::from(BUSY_PERCENT_MAX);
@@ -130,31 +133,31 @@ impl Coalescer {
 mod tests {
     use super::*;
 
-    const REST: Duration = Duration::from_micros(50);
+    const DELAY: Duration = Duration::from_micros(50);
     const REQUEST: Duration = Duration::from_nanos(800);
 
-    /// A queue in a made-up time.
+    /// A queue in simulated time.
     struct SimulatedQueue {
         now: Instant,
         taken: u64,
         coalescer: Coalescer,
-        rested: Duration,
-        rests: u64,
+        delayed: Duration,
+        delays: u64,
     }
 
     impl SimulatedQueue {
         fn new(length: Duration) -> Self {
             let now = Instant::from_nanos(1);
-            Self { now, taken: 0, coalescer: Coalescer::new(length, now), rested: Duration::ZERO, rests: 0 }
+            Self { now, taken: 0, coalescer: Coalescer::new(length, now), delayed: Duration::ZERO, delays: 0 }
         }
 
-        /// Looks as often as it takes until `arrived(now)` exceeds what was taken, and does what there is.
+        /// Polls or waits until `arrived(now)` exceeds `taken`, then serves all requests.
         fn serve(&mut self, arrived: &dyn Fn(Instant) -> u64) {
             let since = self.now;
             while arrived(self.now) <= self.taken {
                 let length = self.coalescer.delay(self.now, self.taken);
-                self.rested += length.unwrap_or_default();
-                self.rests += u64::from(length.is_some());
+                self.delayed += length.unwrap_or_default();
+                self.delays += u64::from(length.is_some());
                 self.now = self.now + length.unwrap_or(Duration::from_nanos(100));
             }
             self.coalescer.record_idle(self.now.since(since));
@@ -163,7 +166,8 @@ mod tests {
             self.taken = there;
         }
 
-        /// Requests that come whatever becomes of them, one in `gap`, for so long.
+        /// Serves an open loop for `length`: a request arrives every `gap`, independent of the
+        /// replies.
         fn open(&mut self, gap: Duration, length: Duration) {
             let (start, taken) = (self.now, self.taken);
             let arrived = |now: Instant| taken + (now.since(start).as_nanos() / gap.as_nanos()) as u64;
@@ -172,7 +176,8 @@ mod tests {
             }
         }
 
-        /// `depth` requests at a time, each anew `pause` after the last were answered, for so long.
+        /// Serves a closed loop for `length`: `depth` requests are sent `pause` after the last
+        /// replies.
         fn closed(&mut self, depth: u64, pause: Duration, length: Duration) {
             let start = self.now;
             while self.now.since(start) < length {
@@ -189,55 +194,55 @@ mod tests {
     const LONG: Duration = Duration::from_secs(8);
 
     #[test]
-    fn requests_that_come_anyway_are_left_to_gather() {
+    fn open_loop_requests_are_coalesced() {
         for (gap, least) in [(8000, 0.8), (1600, 0.4)] {
-            let mut queue = SimulatedQueue::new(REST);
+            let mut queue = SimulatedQueue::new(DELAY);
             queue.open(Duration::from_nanos(gap), LONG);
-            assert!(share(queue.rested, LONG) > least, "a gap of {gap} ns: rested {:?}", queue.rested);
+            assert!(share(queue.delayed, LONG) > least, "a gap of {gap} ns: delayed {:?}", queue.delayed);
         }
     }
 
     #[test]
-    fn who_waits_for_answers_is_not_kept_waiting() {
+    fn closed_loop_clients_are_not_delayed() {
         for (depth, pause) in [(1, 1000), (1, 10_000), (4, 5000), (32, 40_000)] {
             let pause = Duration::from_nanos(pause);
-            let (mut queue, mut plain) = (SimulatedQueue::new(REST), SimulatedQueue::new(Duration::ZERO));
+            let (mut queue, mut plain) = (SimulatedQueue::new(DELAY), SimulatedQueue::new(Duration::ZERO));
             queue.closed(depth, pause, LONG);
             plain.closed(depth, pause, LONG);
-            let kept = queue.taken as f64 / plain.taken as f64;
-            assert!(kept > 0.98, "{depth} at a time, {pause:?} apart: {kept}");
-            assert!(plain.rests == 0 && queue.rests > 0, "and it was tried");
+            let ratio = queue.taken as f64 / plain.taken as f64;
+            assert!(ratio > 0.98, "{depth} at a time, {pause:?} apart: {ratio}");
+            assert!(plain.delays == 0 && queue.delays > 0, "coalescing was tried");
         }
     }
 
     #[test]
-    fn a_load_that_changes_is_followed() {
-        let mut queue = SimulatedQueue::new(REST);
+    fn the_mode_follows_a_changing_load() {
+        let mut queue = SimulatedQueue::new(DELAY);
         let second = Duration::from_secs(1);
         queue.open(Duration::from_nanos(8000), second);
-        assert!(queue.rests > 0);
-        let (rested, taken) = (queue.rested, queue.taken);
+        assert!(queue.delays > 0);
+        let (delayed, taken) = (queue.delayed, queue.taken);
         queue.closed(1, Duration::from_nanos(500), second);
-        assert!(share(queue.rested - rested, second) < 0.02, "who waits for answers does so no more");
+        assert!(share(queue.delayed - delayed, second) < 0.02, "a closed loop is hardly delayed");
         assert!(queue.taken - taken > 700_000);
         queue.open(Duration::from_nanos(8000), LONG);
-        let rested = queue.rested;
+        let delayed = queue.delayed;
         queue.open(Duration::from_nanos(8000), second);
-        assert!(share(queue.rested - rested, second) > 0.8, "and the other load is rested from again");
+        assert!(share(queue.delayed - delayed, second) > 0.8, "the open loop is coalesced again");
     }
 
     #[test]
-    fn a_thread_with_much_to_do_does_not_rest() {
-        let mut queue = SimulatedQueue::new(REST);
+    fn a_busy_thread_does_not_coalesce() {
+        let mut queue = SimulatedQueue::new(DELAY);
         queue.open(Duration::from_nanos(1100), Duration::from_secs(1));
-        assert_eq!(queue.rests, 0, "73 % are useful");
+        assert_eq!(queue.delays, 0, "73 % of the time is busy");
     }
 
     #[test]
-    fn nobody_rests_where_nothing_would_come_meanwhile() {
-        let mut queue = SimulatedQueue::new(REST);
+    fn requests_rarer_than_the_delay_are_not_coalesced() {
+        let mut queue = SimulatedQueue::new(DELAY);
         queue.open(Duration::from_micros(100), LONG);
         assert!(queue.taken > 10_000);
-        assert_eq!(queue.rests, 0);
+        assert_eq!(queue.delays, 0);
     }
 }

@@ -1,7 +1,8 @@
 //! The future of one I/O operation.
 //!
-//! An operation that is done at once (a memory drive) costs no allocation; one that is not shares a small cell with
-//! whoever completes it. Dropping the future does not cancel the operation: the driver keeps the memory it uses.
+//! An operation that completes at once (a memory drive) needs no allocation; others share a small
+//! cell with their completer. Dropping the future does not cancel the operation: the driver keeps
+//! its memory.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -11,7 +12,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::IoError;
 
-/// What an operation ends with: the number of bytes transferred (0 where that means nothing), or an error.
+/// The result of an operation: the number of bytes transferred (0 if the operation has none), or an
+/// error.
 pub type IoResult = Result<usize, IoError>;
 
 struct OperationCell {
@@ -20,7 +22,7 @@ struct OperationCell {
 }
 
 /// A submitted operation; await it for its result.
-#[must_use = "an operation's result must be looked at"]
+#[must_use = "an operation's result must be checked"]
 pub struct Io(IoState);
 
 enum IoState {
@@ -29,22 +31,23 @@ enum IoState {
     Taken,
 }
 
-/// The end of an operation that its driver holds. Dropping it unused completes the operation as closed.
+/// The completing end of an operation, held by its driver. Dropping it unused completes the
+/// operation as closed.
 pub struct Completer(Option<Rc<OperationCell>>);
 
-/// A pending operation and the end that completes it.
+/// Returns the completing end and the future of a pending operation.
 pub fn completion() -> (Completer, Io) {
     let cell = Rc::new(OperationCell { result: Cell::new(None), waker: Cell::new(None) });
     (Completer(Some(cell.clone())), Io(IoState::Pending(cell)))
 }
 
 impl Io {
-    /// An operation that has ended already.
+    /// Returns an operation that has already ended.
     pub fn ready(result: IoResult) -> Self {
         Self(IoState::Ready(result))
     }
 
-    /// The result, if the operation has ended; a second call after that gives `None`.
+    /// Takes the result if the operation has ended; returns `None` after that.
     pub fn try_take(&mut self) -> Option<IoResult> {
         let result = match &self.0 {
             IoState::Ready(result) => Some(*result),
@@ -57,7 +60,7 @@ impl Io {
         result
     }
 
-    /// True while the operation has not ended.
+    /// True while the operation is in flight.
     pub fn is_pending(&self) -> bool {
         match &self.0 {
             IoState::Pending(cell) => cell.result.get().is_none(),
@@ -65,7 +68,7 @@ impl Io {
         }
     }
 
-    /// True once the operation has ended and its result has not been taken.
+    /// True once the operation has ended and until its result is taken.
     pub fn is_done(&self) -> bool {
         match &self.0 {
             IoState::Ready(_) => true,
@@ -91,7 +94,7 @@ impl Future for Io {
 }
 
 impl Completer {
-    /// Ends the operation and wakes whoever waits for it.
+    /// Ends the operation and wakes its waiter.
     pub fn complete(mut self, result: IoResult) {
         self.finish(result);
     }

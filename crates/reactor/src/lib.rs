@@ -1,12 +1,14 @@
-//! One thread's executor, drives, sockets, clock and messages.
+//! The I/O runtime of one thread: executor, drives, sockets, clock and messages.
 //!
-//! Owns: the single-threaded [`Reactor`], what it sleeps on ([`Driver`]), memory that I/O may touch ([`Buffer`],
-//! [`Span`]), the [`Drive`] trait and its real implementations, and messages to other reactors ([`Remote`]).
+//! Owns the single-threaded [`Reactor`], its event source ([`Driver`]), memory for I/O ([`Buffer`],
+//! [`Span`]), the [`Drive`] trait and its real implementations, and calls to other reactors
+//! ([`Remote`]).
 //!
-//! Always true: a task runs on the thread of its reactor only; memory named by an operation in flight stays allocated
-//! until the operation ends, whatever happens to the future that waits for it; an idle reactor sleeps in the kernel.
+//! Invariants: a task runs only on the thread of its reactor; the memory of an operation in flight
+//! stays allocated until the operation ends, even if its future is dropped; an idle reactor sleeps
+//! in the kernel.
 //!
-//! Must not know: pools, records, volumes, exports.
+//! Does not know pools, records, volumes or exports.
 
 mod adaptive_poll;
 mod buffer;

@@ -1,7 +1,7 @@
-//! Messages between reactors: run a job there, get the answer here.
+//! Calls between reactors: run work on another reactor and return its result.
 //!
-//! Owns the handles that may cross threads. Always true: what lives on a reactor is touched by jobs on that reactor
-//! only; a job for a reactor that has shut down is reported, never silently lost.
+//! Owns the handles that may cross threads. Invariants: only work running on a reactor touches the
+//! objects of that reactor; work for a reactor that has shut down fails and is never lost silently.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,13 +20,13 @@ use crate::call::CallFuture;
 use crate::shared::{RemoteMessage, Shared};
 use crate::{Clock, Driver, Instant, Reactor, WakeHandle};
 
-/// A handle on another thread's reactor.
+/// A handle to the reactor of another thread.
 #[derive(Clone)]
 pub struct Remote {
     shared: Arc<Shared>,
 }
 
-/// The reactor has shut down.
+/// The error of a call to a reactor that has shut down.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
 #[error("the reactor has shut down")]
 pub struct ReactorGone;
@@ -41,24 +41,24 @@ impl Remote {
         self.shared.is_current()
     }
 
-    /// True if both are of one reactor.
+    /// True if both handles refer to the same reactor.
     pub fn is_same(&self, other: &Remote) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Runs `job` on the reactor, soon.
+    /// Queues `job` to run on the reactor.
     ///
     /// # Errors
-    /// When the reactor has shut down: the job has been dropped.
+    /// If the reactor has shut down; the job has been dropped.
     pub fn post(&self, job: impl FnOnce() + Send + 'static) -> Result<(), ReactorGone> {
         if self.shared.post(RemoteMessage::Job(Box::new(job))) { Ok(()) } else { Err(ReactorGone) }
     }
 
-    /// Runs `work` on the reactor and gives its result, to any thread and any executor. What it cannot do at once goes on as a
-    /// task.
+    /// Runs `work` on the reactor and returns its result, from any thread and any executor. Work
+    /// that cannot complete at once continues as a task.
     ///
     /// # Errors
-    /// When the reactor has shut down, before the task or during it.
+    /// If the reactor shuts down before the work completes.
     pub async fn call<T, F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Result<T, ReactorGone>
     where
         F: Future<Output = T> + 'static,
@@ -67,7 +67,7 @@ impl Remote {
         self.request(move || Some(work())).await
     }
 
-    /// As [`Remote::call`], for work that may turn out not to be possible any more.
+    /// Like [`Remote::call`], for work whose object may no longer exist.
     async fn request<T, F>(&self, work: impl FnOnce() -> Option<F> + Send + 'static) -> Result<T, ReactorGone>
     where
         F: Future<Output = T> + 'static,
@@ -76,11 +76,11 @@ impl Remote {
         if let Some(caller) = Reactor::current_shared() {
             return CallFuture::new(caller, &self.shared, work).await;
         }
-        // Nobody takes messages on this thread.
+        // No reactor runs on this thread to receive the reply.
         let (sender, receiver) = oneshot::channel();
         self.post(move || {
             if let Some(work) = work() {
-                // The caller may have gone; the work is done all the same.
+                // The work completes even if the caller has given up.
                 poll_then_spawn(work, |answer| drop(sender.send(answer)));
             }
         })?;
@@ -88,8 +88,8 @@ impl Remote {
     }
 }
 
-/// Does what can be done at once, which on memory drives is all, and leaves the rest to a task, which polls again at once: so nobody
-/// has to wake the waker of here.
+/// Polls `work` once, which suffices on memory drives, and spawns a task for the rest. The task
+/// polls again at once, so the no-op waker of the first poll loses no wake-up.
 pub(crate) fn poll_then_spawn<T: 'static>(
     work: impl Future<Output = T> + 'static,
     then: impl FnOnce(T) + 'static,
@@ -104,7 +104,7 @@ thread_local! {
     static OBJECTS: RefCell<HashMap<u64, Rc<dyn Any>, BuildHasherDefault<KeyHasher>>> = RefCell::default();
 }
 
-/// For keys that are numbers in turn: they are spread well as they are, once multiplied.
+/// A hasher for sequential keys: one multiplication spreads them well.
 #[derive(Default)]
 struct KeyHasher(u64);
 
@@ -120,24 +120,24 @@ impl Hasher for KeyHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // The golden ratio's fraction (Knuth, The Art of Computer Programming, 6.4).
+        // The fractional part of the golden ratio (Knuth, The Art of Computer Programming, 6.4).
         self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 
-/// What is settled on this thread under a key.
+/// Returns the object registered on this thread under `key`.
 fn object<T: 'static>(key: u64) -> Option<Rc<T>> {
     let object = OBJECTS.with_borrow(|objects| objects.get(&key).cloned())?;
     object.downcast().ok()
 }
 
-/// Forgets everything that is settled on this thread: its reactor shuts down.
+/// Unregisters every object of this thread, whose reactor shuts down.
 pub(crate) fn unregister_all() {
     let gone = OBJECTS.with_borrow_mut(std::mem::take);
     drop(gone);
 }
 
-/// A handle, for any thread, on something that lives on one reactor.
+/// A handle, for any thread, to an object of one reactor.
 pub struct Handle<T> {
     remote: Remote,
     key: u64,
@@ -151,7 +151,7 @@ impl<T> Clone for Handle<T> {
 }
 
 impl<T: 'static> Handle<T> {
-    /// Lets `object` be found from other threads until [`Handle::unregister`].
+    /// Registers `object` so that other threads can call it until [`Handle::unregister`].
     pub fn register(reactor: &Reactor, object: Rc<T>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let key = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl<T: 'static> Handle<T> {
         Self { remote: reactor.remote(), key, object: PhantomData }
     }
 
-    /// The object itself, on its own thread and while it is settled.
+    /// Returns the object on its own thread, while it is registered.
     pub fn local(&self) -> Option<Rc<T>> {
         if !self.remote.is_current() {
             return None;
@@ -170,7 +170,7 @@ impl<T: 'static> Handle<T> {
     /// Runs `work` with the object on its reactor.
     ///
     /// # Errors
-    /// When the reactor has shut down or the object was evicted.
+    /// If the reactor has shut down or the object is not registered.
     pub async fn call<R, F>(&self, work: impl FnOnce(Rc<T>) -> F + Send + 'static) -> Result<R, ReactorGone>
     where
         F: Future<Output = R> + 'static,
@@ -184,12 +184,13 @@ impl<T: 'static> Handle<T> {
             }
             return Box::pin(self.call_delayed(delay, work)).await;
         }
-        // The key alone goes there: a handle would be counted, on a line that all who call share.
+        // Sends the key, not a clone of the handle: its reference count is on a cache line that all
+        // callers share.
         let key = self.key;
         self.remote.request(move || object(key).map(work)).await
     }
 
-    /// As [`Handle::call`], of a object of the same reactor to which it takes time.
+    /// Like [`Handle::call`], to an object of the same reactor with a simulated message delay.
     async fn call_delayed<R, F>(
         &self,
         delay: Duration,
@@ -206,20 +207,21 @@ impl<T: 'static> Handle<T> {
         Ok(answer)
     }
 
-    /// Forgets the object. Call it on the object's own thread.
+    /// Unregisters the object.
     pub fn unregister(&self) {
         assert!(self.remote.is_current(), "unregistered from another thread");
         let gone = OBJECTS.with_borrow_mut(|objects| objects.remove(&self.key));
         drop(gone);
     }
 
-    /// The reactor that the object lives on.
+    /// Returns the reactor of the object.
     pub fn remote(&self) -> &Remote {
         &self.remote
     }
 }
 
-/// A driver with nothing to drive: sleeps on a condition variable. For reactors that only run memory drives.
+/// A driver without I/O that sleeps on a condition variable, for reactors that only use memory
+/// drives.
 pub struct ParkDriver {
     clock: Rc<dyn Clock>,
     parker: Arc<Parker>,
@@ -231,7 +233,7 @@ struct Parker {
 }
 
 impl ParkDriver {
-    /// A driver that measures its sleep by `clock`, which must be the system's.
+    /// Returns a driver that measures its sleep by `clock`, which must be the system's.
     pub fn new(clock: Rc<dyn Clock>) -> Rc<Self> {
         let parker = Arc::new(Parker { signalled: Mutex::new(false), changed: Condvar::new() });
         Rc::new(Self { clock, parker })

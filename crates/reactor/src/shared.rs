@@ -1,7 +1,7 @@
-//! What other threads can reach of a reactor: its queues, and whether it sleeps.
+//! The state of a reactor that other threads access: its queues, and whether it sleeps.
 //!
-//! Always true: the ready tasks are touched on the reactor's own thread only; whoever pushes a message finds the
-//! reactor awake or rouses it. Knows nothing of drivers and timers.
+//! Invariants: only the reactor's own thread touches the ready tasks; a thread that pushes a
+//! message finds the reactor awake or wakes it. Does not know drivers and timers.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, UnsafeCell};
@@ -15,33 +15,33 @@ use crossbeam_queue::SegQueue;
 use crate::WakeHandle;
 use crate::call::{ReplyMsg, RequestMsg};
 
-/// Messages of each kind taken in one cycle: senders that never stop must not keep the tasks from running.
+/// Messages of each kind taken per cycle: a constant stream of messages must not starve the tasks.
 const MESSAGES_PER_CYCLE: usize = 256;
 
-/// What another thread has for a reactor.
+/// A message from another thread to a reactor.
 pub(crate) enum RemoteMessage {
     Job(Box<dyn FnOnce() + Send>),
     Call(RequestMsg),
     Reply(ReplyMsg),
 }
 
-/// What other threads can reach of a reactor. What its own thread writes with every task, what others write with every message,
-/// and what all read and hardly anybody writes lie on lines of their own: a line that two cores write goes to and fro between
-/// them.
+/// The state of a reactor that other threads access. Fields written by its own thread, fields
+/// written with every message, and fields that are mostly read are on separate cache lines, because
+/// a line written by two cores moves between them.
 pub(crate) struct Shared {
     thread: u64,
-    /// Tasks ready to run. Touched by the reactor's own thread only.
+    /// Tasks ready to run. Only the reactor's own thread touches them.
     ready: OwnCacheLine<UnsafeCell<VecDeque<Runnable>>>,
     woken: SegQueue<Runnable>,
     messages: SegQueue<RemoteMessage>,
-    /// Something was pushed to one of the queues above since they were last emptied: cheaper to ask than they are.
+    /// True if a queue above may be non-empty. Cheaper to load than the queues are to check.
     has_messages: OwnCacheLine<AtomicBool>,
     asleep: AtomicBool,
     closed: AtomicBool,
     wake_handle: Arc<dyn WakeHandle>,
 }
 
-/// Something with its cache line, and the one that processors fetch with it, for itself.
+/// A value alone on its cache line and on the adjacent one, which processors fetch with it.
 #[repr(align(128))]
 struct OwnCacheLine<T>(T);
 
@@ -51,7 +51,7 @@ unsafe impl Sync for Shared {}
 // on their own thread: async-task's local tasks check that themselves.
 unsafe impl Send for Shared {}
 
-/// An identity of the current thread, cheaper than the standard library's.
+/// Returns an identifier of the current thread, at a lower cost than the standard library's.
 fn current_thread_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -66,7 +66,7 @@ fn current_thread_id() -> u64 {
 }
 
 impl Shared {
-    /// What other threads reach of a reactor of this thread.
+    /// Returns the shared state of a reactor on this thread.
     pub(crate) fn new(wake_handle: Arc<dyn WakeHandle>) -> Arc<Self> {
         Arc::new(Self {
             thread: current_thread_id(),
@@ -80,7 +80,7 @@ impl Shared {
         })
     }
 
-    /// Queues a task that has become ready, from any thread.
+    /// Queues a ready task, from any thread.
     pub(crate) fn schedule(&self, task: Runnable) {
         if self.thread == current_thread_id() {
             // SAFETY: on the reactor's own thread, and no other borrow of the queue is live: every access is one
@@ -92,14 +92,15 @@ impl Shared {
         self.signal_push();
     }
 
-    /// Queues a message; false if the reactor has shut down, and the message is dropped.
+    /// Queues a message. False if the reactor has shut down; the message is dropped.
     pub(crate) fn post(&self, message: RemoteMessage) -> bool {
         if self.is_closed() {
             return false;
         }
         self.messages.push(message);
         self.signal_push();
-        // `deliver` is a full fence: either the shutdown sees the message, or we see the shutdown and drop the message for it.
+        // `signal_push` is a full fence: either the shutdown sees the message, or this thread sees
+        // the shutdown and drops the message for it.
         if self.is_closed() {
             while let Some(message) = self.messages.pop() {
                 drop(message);
@@ -113,14 +114,15 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Tells the reactor that something was pushed.
+    /// Signals the reactor that something was pushed.
     fn signal_push(&self) {
-        // Pairs with the fence in `take_messages`: either the reactor, which has put the sign away, sees what was pushed, or we
-        // see that it has. A sign that is up already need not be written, which would take its line away from the others, and needs no
-        // second fence: the reactor does not fall asleep while it is up.
+        // Pairs with the fence in `take_messages`: either the reactor, which has cleared the flag,
+        // sees the push, or this thread sees the cleared flag. A flag that is already set is not
+        // written again, which would invalidate the cache line on other cores, and needs no second
+        // fence: the reactor does not fall asleep while it is set.
         fence(Ordering::SeqCst);
         if self.has_messages.0.load(Ordering::Relaxed) {
-            // Whoever put it up may not have come to this yet.
+            // The thread that set the flag may not have woken the reactor yet.
             self.wake_sleeper();
         } else {
             self.has_messages.0.store(true, Ordering::Release);
@@ -133,40 +135,42 @@ impl Shared {
         self.thread == current_thread_id()
     }
 
-    /// Ends the reactor's sleep if it sleeps.
+    /// Wakes the reactor if it sleeps.
     pub(crate) fn wake(&self) {
-        // Pairs with the fence in `fall_asleep`: either the sleeper sees what was done before, or we see it asleep.
+        // Pairs with the fence in `fall_asleep`: either the sleeper sees prior writes, or this
+        // thread sees it asleep.
         fence(Ordering::SeqCst);
         self.wake_sleeper();
     }
 
     fn wake_sleeper(&self) {
-        // Asked before it is swapped: mostly it is awake.
+        // Loaded before it is swapped: the reactor is usually awake.
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             self.wake_handle.wake();
         }
     }
 
-    /// The task that became ready first. On the reactor's own thread only.
+    /// Returns the next ready task. Only on the reactor's own thread.
     pub(crate) fn next_ready(&self) -> Option<Runnable> {
         assert!(self.is_current(), "the ready tasks were touched from another thread");
         // SAFETY: called by the reactor on its own thread only; see `schedule`.
         unsafe { (*self.ready.0.get()).pop_front() }
     }
 
-    /// How many tasks are ready. On the reactor's own thread only.
+    /// Returns the number of ready tasks. Only on the reactor's own thread.
     pub(crate) fn ready_len(&self) -> usize {
         assert!(self.is_current(), "the ready tasks were touched from another thread");
         // SAFETY: as above.
         unsafe { (*self.ready.0.get()).len() }
     }
 
-    /// Makes the woken tasks ready and does what the messages say, up to a limit. True if there may have been any.
+    /// Moves woken tasks to the ready queue and processes messages, up to a limit. True if there
+    /// may have been any.
     pub(crate) fn take_messages(&self) -> bool {
         if !self.has_messages.0.load(Ordering::Relaxed) {
             return false;
         }
-        // Swapped before the queues are emptied: what is pushed meanwhile raises it again.
+        // Cleared before the queues are emptied: a later push sets it again.
         self.has_messages.0.swap(false, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         for _ in 0..MESSAGES_PER_CYCLE {
@@ -184,20 +188,20 @@ impl Shared {
                 None => {}
             }
         }
-        // There may be more: they come after the tasks that are ready now.
+        // More messages may be queued: they follow the tasks that are ready now.
         self.has_messages.0.store(true, Ordering::Release);
         true
     }
 
-    /// Announces a sleep. False if it must not begin, because there are messages. What else others do before they call
-    /// [`Shared::wake`] is to be looked at after this.
+    /// Announces a sleep. False if messages are queued and the reactor must not sleep. Conditions
+    /// that other threads set before [`Shared::wake`] must be checked after this.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         !self.has_messages.0.load(Ordering::Acquire)
     }
 
-    /// The sleep is over, or did not begin.
+    /// Records that the sleep ended, or was not started.
     pub(crate) fn wake_up(&self) {
         self.asleep.store(false, Ordering::Release);
     }
@@ -209,7 +213,7 @@ impl Shared {
         fence(Ordering::SeqCst);
     }
 
-    /// Drops every task that is ready or woken, and every message, and what these make ready by that.
+    /// Drops every ready or woken task and every message, and whatever those drops make ready.
     pub(crate) fn drop_all(&self) {
         loop {
             while let Some(task) = self.woken.pop() {

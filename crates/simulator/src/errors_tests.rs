@@ -49,7 +49,7 @@ fn a_drive_with_some_bad_places_stays() {
         assert!(drive.errors.unreadable >= 10 && drive.errors.wrong == 0, "{:?}", drive.errors);
         assert!((1..=3).contains(&drive.errors.zones), "{:?}", drive.errors);
         assert_eq!((drive.state, drive.failing), (DriveState::Online, false));
-        let said = kinds(pool).await.into_iter().filter(|kind| *kind == EventKind::DriveErrs).count();
+        let said = kinds(pool).await.into_iter().filter(|kind| *kind == EventKind::DriveReadErrors).count();
         assert_eq!(said, 1, "the clock stands still");
         // What was read has moved: nothing of it is read there any more.
         let before = drive.errors.unreadable;
@@ -88,9 +88,9 @@ fn a_drive_that_errs_everywhere_is_emptied() {
             assert_eq!(drive.errors.unreadable > 0, !garbles);
             let kinds = kinds(pool).await;
             for kind in [
-                EventKind::DriveErrs,
+                EventKind::DriveReadErrors,
                 EventKind::DriveFailing,
-                EventKind::DriveLeaving,
+                EventKind::DriveDraining,
                 EventKind::DriveRemoved,
             ] {
                 assert_eq!(kinds.iter().filter(|said| **said == kind).count(), 1, "{kind:?} in {kinds:?}");
@@ -140,7 +140,7 @@ fn a_drive_that_is_kept_is_not_emptied_for_the_same_places() {
         pool.set_repair_limits(engine::RepairLimits { paused: true, bytes_per_second: 0 }).await.unwrap();
         compare(pool, "v", 9).await;
         rest().await;
-        assert_eq!(state(&settled(pool).await, 0), DriveState::Leaving);
+        assert_eq!(state(&settled(pool).await, 0), DriveState::Draining);
         pool.keep_drive(0).await.unwrap();
         // What lies there is read again, as far as it was not healed.
         compare(pool, "v", 9).await;

@@ -37,7 +37,7 @@ fn a_drive_is_emptied() {
         pool.set_repair_limits(PAUSED).await.unwrap();
         pool.evacuate_drive(2).await.unwrap();
         let status = settled(pool).await;
-        assert_eq!((state(&status, 2), status.lost_drives()), (DriveState::Leaving, 0));
+        assert_eq!((state(&status, 2), status.lost_drives()), (DriveState::Draining, 0));
         assert_eq!(status.repair.state, RepairState::Paused);
         let refused = pool.evacuate_drive(0).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "a segment needs four drives");

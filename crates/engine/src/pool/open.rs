@@ -9,20 +9,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
-use format::{DriveIndex, DriveState, EventKind, Generation, Lineage, ShardIndex, Superblock};
+use format::{DriveIndex, DriveState, EventKind, Generation, PoolOpening, ShardIndex, Superblock};
 use reactor::{Handle, Reactor, Remote};
 
 use super::catalogue::Catalogue;
 use super::create::short_path;
 use super::superblocks::{DriveSuperblock, OnDrive, newest, read_superblocks};
 use super::{DriveSource, Inner, Journal, Pool, StateMemory, StateStamp, Tuning};
-use crate::control::{Control, columns_missing, keep_leaving};
+use crate::control::{Control, cancel_draining, columns_missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
-use crate::geometry::{Geometry, Slot};
+use crate::geometry::{Geometry, SuperblockSlot};
 use crate::latched::latched;
 use crate::log::Identity;
-use crate::repair::Repair;
+use crate::repair::BackgroundLimiter;
 use crate::scrub::Scrub;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::space::{Reserve, Space};
@@ -78,7 +78,7 @@ pub(crate) struct Assembled {
     /// A source for each drive of the pool that may be used.
     pub(crate) sources: Vec<Option<Arc<dyn DriveSource>>>,
     /// The slot that holds each drive's superblock.
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<SuperblockSlot>,
     /// The state that each drive holds.
     held: Vec<StateStamp>,
     /// Drives that belong to the pool and hold nothing that may be believed.
@@ -139,7 +139,7 @@ pub(crate) async fn gather(drives: &[Arc<dyn DriveSource>], wanted: Wanted<'_>) 
     let mut found = DriveFindings::default();
     let chosen = without_copies(&superblock, &read, &mut found)?;
     let count = superblock.drives.len();
-    let (mut sources, mut slots) = (vec![None; count], vec![Slot::First; count]);
+    let (mut sources, mut slots) = (vec![None; count], vec![SuperblockSlot::First; count]);
     let (mut held, mut stale) = (vec![StateStamp::default(); count], Vec::new());
     let mut intact = 0;
     for (at, on_drive) in chosen {
@@ -385,11 +385,11 @@ async fn open_parts(
     };
     let geometry = Geometry::of(&superblock);
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
-    let repair = Arc::new(Repair::new(options.tuning.repair, superblock.shards.len()));
+    let repair = Arc::new(BackgroundLimiter::new(options.tuning.repair, superblock.shards.len()));
     let scrub = Scrub::beside(&repair);
     let shared = Shared { space: space.clone(), repair: repair.clone(), scrub: scrub.clone() };
     let mut zones =
-        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.takes_segments())));
+        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.accepts_segments())));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
         let plan = plan_shard(&superblock, &sources, index, options.tuning, &shared);
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
@@ -451,8 +451,8 @@ async fn open_parts(
     };
     let pool = Pool { inner: Arc::new(inner) };
     pool.repair_soon().await?;
-    control.retire_soon();
-    control.go_on_with_scrub();
+    control.schedule_retirement();
+    control.resume_scrub();
     take_back(&control, stale);
     Ok(Opening::Done(pool, report))
 }
@@ -498,7 +498,7 @@ fn begin_opening(
     let mut returned = Vec::new();
     let left_at = superblock.stamp();
     let epoch = superblock.epoch().epoch + 1;
-    superblock.lineage.push(Lineage { epoch, nonce });
+    superblock.lineage.push(PoolOpening { epoch, nonce });
     let excess = superblock.lineage.len().saturating_sub(LINEAGE_MAX);
     superblock.lineage.drain(..excess);
     superblock.generation = Generation::new(0);
@@ -525,14 +525,14 @@ fn begin_opening(
             None => {}
         }
     }
-    keep_leaving(superblock, Generation::new(1), events);
+    cancel_draining(superblock, Generation::new(1), events);
     returned
 }
 
 /// What the reactors of a pool share.
 pub(crate) struct Shared {
     pub(crate) space: Arc<Space>,
-    pub(crate) repair: Arc<Repair>,
+    pub(crate) repair: Arc<BackgroundLimiter>,
     pub(crate) scrub: Arc<Scrub>,
 }
 

@@ -177,7 +177,7 @@ fn what_is_no_drive_is_refused() {
         (home.arg(""), "is a directory"),
         ("/dev/null".into(), "is a character device"),
         (small, "a drive needs at least"),
-        (empty, "it has no bytes"),
+        (empty, "its size is zero"),
     ] {
         let mut drives = drives.clone();
         drives.push(fifth);

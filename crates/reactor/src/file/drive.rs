@@ -1,7 +1,7 @@
-//! A block device or file as one reactor's drive.
+//! A block device or file opened as a drive of one reactor.
 //!
-//! Owns the checks before an operation goes to the system. Always true: nothing past the end is asked for; memory that
-//! direct I/O cannot reach is copied through memory that it can.
+//! Checks each operation before it is submitted. Invariants: no operation supports_direct_io past the end;
+//! memory that direct I/O cannot access goes through a bounce buffer.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::operation::{Allocate, Allocation, Direction, Operation, Transfer};
 use crate::target::{BoundFile, Target};
 use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Platform, Span};
 
-/// A block device or file as a drive of one reactor; made by [`crate::DriveHandle::open_on`].
+/// A block device or file as a drive of one reactor, made by [`crate::DriveHandle::open_on`].
 pub struct FileDrive {
     opened: Arc<OpenDrive>,
     platform: Rc<Platform>,
@@ -38,7 +38,7 @@ impl FileDrive {
             return Io::ready(Ok(0));
         }
         let unit = self.opened.alignment.offset;
-        let transfer = if spans.iter().all(|span| self.reaches(span)) {
+        let transfer = if spans.iter().all(|span| self.supports_direct_io(span)) {
             Transfer::new(direction, offset, spans, unit)
         } else {
             Transfer::bounced(direction, offset, spans, unit)
@@ -57,8 +57,8 @@ impl FileDrive {
         Ok(())
     }
 
-    /// True if the device can move these bytes itself.
-    fn reaches(&self, span: &Span) -> bool {
+    /// True if direct I/O can access these bytes.
+    fn supports_direct_io(&self, span: &Span) -> bool {
         let alignment = self.opened.alignment;
         (span.as_ptr() as usize).is_multiple_of(alignment.memory)
             && span.len().is_multiple_of(alignment.offset)

@@ -1,6 +1,6 @@
-//! An operation as a system call of the calling thread.
+//! Runs an operation as a system call on the calling thread.
 //!
-//! Always true: socket calls do not block; file calls may. Knows nothing of threads and queues.
+//! Invariant: socket calls do not block; file calls may. Does not know threads and queues.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
@@ -20,7 +20,7 @@ use crate::operation::{Allocate, Allocation, Direction, Operation, SocketTransfe
 /// `BLKDISCARD`.
 const DISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
 
-/// Does as much of the operation as one system call does.
+/// Runs as much of the operation as one system call does.
 pub(super) fn perform(fd: BorrowedFd<'_>, operation: &Operation) -> Result<usize, Errno> {
     match operation {
         Operation::Transfer(transfer) => perform_transfer(fd, transfer),
@@ -76,8 +76,8 @@ fn perform_socket_transfer(fd: BorrowedFd<'_>, transfer: &SocketTransfer) -> Res
 fn perform_poll(fd: BorrowedFd<'_>, events: PollFlags) -> Result<usize, Errno> {
     let fd = fd.as_fd();
     let mut fds = [PollFd::new(&fd, events)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match rustix::event::poll(&mut fds, Some(&at_once))? {
+    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match rustix::event::poll(&mut fds, Some(&no_wait))? {
         0 => Err(Errno::AGAIN),
         ready => Ok(ready),
     }

@@ -1,7 +1,7 @@
-//! What an operation looks like to the kernel.
+//! Translates operations into submission entries.
 //!
-//! Owns the translation of an [`Operation`] into a submission entry. Always true: an entry names only memory that the
-//! operation's spans or its [`Scratch`] keep. Knows nothing of when entries are handed over.
+//! Invariant: an entry names only memory that the operation's spans or its [`Scratch`] keep. Does
+//! not know when entries are submitted.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -18,10 +18,10 @@ use crate::target::Target;
 /// `BLOCK_URING_CMD_DISCARD`: `_IO(0x12, 0)`.
 const DISCARD_COMMAND: u32 = 0x1200;
 
-/// GatherList that an entry points to, at an address that does not move while it is in flight.
+/// The list that an entry points to, at a fixed address while it is in flight.
 pub(super) type Scratch = Option<Box<GatherList>>;
 
-/// The runs of a gathered operation, and the header that a transfer needs around them.
+/// The iovecs of a scatter-gather operation, and the message header for sockets.
 pub(super) struct GatherList {
     runs: Box<[Iovec]>,
     header: MsgHeader,
@@ -55,7 +55,7 @@ impl GatherList {
     }
 }
 
-/// The entry of an operation. `scratch` is kept, in place, until the entry completes.
+/// Returns the entry of an operation. `scratch` must stay in place until the entry completes.
 pub(super) fn entry(target: &Target, operation: &Operation, scratch: &mut Scratch) -> Entry {
     let slot = match target {
         Target::File(bound) => bound.slot.as_ref(),
@@ -100,7 +100,8 @@ fn build_transfer(fd: Fd, transfer: &Transfer, scratch: &mut Scratch) -> Entry {
 
 fn build_socket_transfer(fd: Fd, transfer: &SocketTransfer, scratch: &mut Scratch) -> Entry {
     let receive = if transfer.whole { RecvFlags::WAITALL } else { RecvFlags::empty() }.bits();
-    // To a ring, MSG_WAITALL on a send means the same as on a receive: do not come back before all is moved.
+    // io_uring treats MSG_WAITALL on a send like on a receive: complete only when all bytes are
+    // moved.
     let send = SendFlags::NOSIGNAL.bits() | receive;
     if let Some((start, len)) = transfer.cursor.single() {
         return match transfer.direction {
@@ -134,12 +135,12 @@ fn build_discard(fd: Fd, allocate: &Allocate) -> Entry {
     opcode::UringCmd16::new(fd, DISCARD_COMMAND).cmd(command).addr(Some(allocate.offset)).build()
 }
 
-/// The entry that ends another early.
+/// Returns the entry that cancels another one.
 pub(super) fn cancel(mark: u64) -> Entry {
     opcode::AsyncCancel::new(mark).build()
 }
 
-/// The entry that completes whenever `fd` becomes readable, again and again.
+/// Returns the multishot entry that completes whenever `fd` becomes readable.
 pub(super) fn watch(fd: &impl AsFd) -> Entry {
     let events = rustix::event::PollFlags::IN.bits().into();
     opcode::PollAdd::new(types::Fd(fd.as_fd().as_raw_fd()), events).multi(true).build()

@@ -55,13 +55,13 @@ fn told(event: &Event) -> (Severity, String) {
         EventKind::DriveReturned => {
             info(format!("{drive} ({text}) is back; what it missed is being written to it"))
         }
-        EventKind::DriveWhole => info(format!("{drive} ({text}) has all that it missed")),
-        EventKind::DriveLeaving => info(format!("{drive} ({text}) is being emptied")),
-        EventKind::DriveKept => warning(format!("{drive} is not emptied any more ({text})")),
+        EventKind::DriveResynced => info(format!("{drive} ({text}) has all that it missed")),
+        EventKind::DriveDraining => info(format!("{drive} ({text}) is being emptied")),
+        EventKind::DriveDrainCancelled => warning(format!("{drive} is not emptied any more ({text})")),
         EventKind::DriveRemoved => {
             info(format!("{drive} ({text}) belongs to the pool no more: all that it held is on others"))
         }
-        EventKind::DriveErrs => warning(format!(
+        EventKind::DriveReadErrors => warning(format!(
             "{drive} failed {amount} read{}, or answered wrongly; others gave the data back ({text})",
             if *amount == 1 { "" } else { "s" }
         )),
@@ -105,11 +105,11 @@ fn told(event: &Event) -> (Severity, String) {
             None => info(format!("volume '{text}' was made of a snapshot")),
         },
         EventKind::VolumeRolledBack => warning(format!("a volume is again what its snapshot '{text}' is")),
-        EventKind::Filling => warning(format!("{amount} % of the room is taken")),
+        EventKind::SpaceLow => warning(format!("{amount} % of the room is taken")),
         EventKind::Full => {
             (Severity::Error, "the pool is full: writes that need more room are refused".into())
         }
-        EventKind::RoomAgain => info("there is room again".into()),
+        EventKind::SpaceAvailable => info("there is room again".into()),
     }
 }
 

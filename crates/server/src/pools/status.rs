@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, UsersLately, VolumeInfo};
+use engine::{PoolStatus, RecentLatency, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeInfo};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
@@ -188,7 +188,7 @@ fn repair_shown(repair: &RepairStatus, limits: RepairLimits) -> Repair {
     }
 }
 
-fn users_shown(users: UsersLately) -> wire::UsersLately {
+fn users_shown(users: RecentLatency) -> wire::UsersLately {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     wire::UsersLately { operations: users.operations, p50_us: micros(users.p50), p99_us: micros(users.p99) }
 }
@@ -200,7 +200,7 @@ pub(crate) fn drive_state(state: Engine) -> DriveState {
         Engine::Missing => DriveState::Missing,
         Engine::Failed => DriveState::Failed,
         Engine::Removed => DriveState::Removed,
-        Engine::Leaving => DriveState::Leaving,
+        Engine::Draining => DriveState::Leaving,
         Engine::Returning => DriveState::Returning,
     }
 }
@@ -227,10 +227,10 @@ fn space_of(status: &PoolStatus, volumes: &[VolumeInfo]) -> Space {
     Space {
         raw: counters.zones * status.zone_bytes,
         capacity: counters.capacity_blocks * BLOCK_BYTES,
-        free: counters.capacity_blocks.saturating_sub(counters.live_blocks + counters.promised_blocks)
+        free: counters.capacity_blocks.saturating_sub(counters.live_blocks + counters.reservation_blocks)
             * BLOCK_BYTES,
         reserve: status.data_bytes(u64::from(counters.reserve_segments)),
-        promised: counters.promised_blocks * BLOCK_BYTES,
+        promised: counters.reservation_blocks * BLOCK_BYTES,
         stored: volumes.iter().map(|volume| volume.stored).sum(),
         provisioned: volumes.iter().map(|volume| volume.size).sum(),
         volumes: volumes.len() as u64,

@@ -51,7 +51,7 @@ impl Life {
     async fn check_obstacle(&self, pool: &Pool) {
         for last in [false, true] {
             let Ok(status) = pool.status().await else { return };
-            let online = status.drives.iter().filter(|drive| drive.state.takes_segments()).count();
+            let online = status.drives.iter().filter(|drive| drive.state.accepts_segments()).count();
             // Who is told to pause looks again only afterwards.
             let looks = self.joining.get() == 0 && !pool.repair_limits().paused && status.failure.is_none();
             let enough = online >= usize::from(status.scheme.width());
@@ -239,7 +239,7 @@ impl Life {
     /// Keeps a drive that was to be emptied.
     pub(super) async fn keep(&self, pool: &Pool) {
         let Ok(status) = pool.status().await else { return };
-        let leaving = status.drives.iter().filter(|drive| drive.state == DriveState::Leaving);
+        let leaving = status.drives.iter().filter(|drive| drive.state == DriveState::Draining);
         let leaving: Vec<u16> = leaving.map(|drive| drive.index).collect();
         if leaving.is_empty() {
             return;
@@ -273,7 +273,7 @@ impl Life {
             let drives = status.drives.iter().filter(|drive| counts(drive.state));
             drives.map(|drive| u64::from(drive.zones)).sum()
         };
-        let most = zones(DriveState::takes_segments);
+        let most = zones(DriveState::accepts_segments);
         let least = most - zones(|state| state == DriveState::Returning);
         if !(least..=most).contains(&status.space.zones) {
             self.fail(format!("drives in use have {least} to {most} zones, the pool {}", status.space.zones));

@@ -97,7 +97,7 @@ impl Life {
         let Ok(status) = pool.status().await else { return };
         let all_there = status.drives.iter().all(|drive| drive.state == DriveState::Online);
         let space = status.space;
-        let is_kept = space.live_blocks + space.promised_blocks <= space.capacity_blocks;
+        let is_kept = space.live_blocks + space.reservation_blocks <= space.capacity_blocks;
         if all_there && is_kept && self.is_thick(name) && !self.host_was_full.get() {
             self.fail(format!("room is kept for all of {name}, and a write found none: {space:?}"));
         }

@@ -176,7 +176,7 @@ fn check_members(
         DriveState::Online => true,
         DriveState::Removed => left_out.contains(&index) || index == 0,
         // Nobody waited for it.
-        DriveState::Leaving => index == 0 && operation == Swept::Retire,
+        DriveState::Draining => index == 0 && operation == Swept::Retire,
         _ => index == 0 && state.is_lost() && operation == Swept::ReturnDrive,
     };
     let settled = states.iter().enumerate().all(is_settled);

@@ -10,7 +10,7 @@ use reactor::Buffer;
 
 use super::{AT, Catalogue, Pool, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fair::Limits;
+use crate::fair::RateLimits;
 use crate::shard::Shard;
 
 /// A volume to be made.
@@ -205,7 +205,7 @@ impl Catalogue {
         }
         record.service = service;
         self.store(&[&record], None).await?;
-        shared.meter.set(limits_of(&service));
+        shared.rate_limiter.set(limits_of(&service));
         self.tell_weight(&record).await?;
         self.update(record);
         Ok(())
@@ -250,8 +250,8 @@ impl Catalogue {
 }
 
 /// The limits of a service record.
-pub(super) fn limits_of(service: &VolumeService) -> Limits {
-    Limits {
+pub(super) fn limits_of(service: &VolumeService) -> RateLimits {
+    RateLimits {
         operations: service.operations,
         bytes: service.bytes,
         burst: Duration::from_millis(service.burst_ms.into()),

@@ -13,7 +13,7 @@ use reactor::Buffer;
 
 use super::{Known, Stored, StoredTables, count_all};
 use crate::error::{Error, Place, Result};
-use crate::rows::Rows;
+use crate::row_reader::RowReader;
 use crate::shard::salvage::{LostPart, Part};
 use crate::shard::walk::read_entry;
 
@@ -30,7 +30,7 @@ impl StoredTables {
     /// Reads the tables behind `root_entry` as far as they can be read. `restore` is called for every stored segment before anything
     /// is read from it.
     pub(in crate::shard) async fn load_left(
-        rows: &Rows,
+        rows: &RowReader,
         root_entry: MapEntry,
         table_width: u8,
         mut restore: impl FnMut(SegmentId, SegmentRecord),
@@ -115,7 +115,7 @@ fn numbered(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
 
 /// Reads and decodes a table block. An error comes with the entry of the block that cannot be read.
 async fn table<T>(
-    rows: &Rows,
+    rows: &RowReader,
     pointer: Option<Pointer>,
     decode: impl FnOnce(&[u8]) -> std::result::Result<T, format::FormatError>,
 ) -> std::result::Result<T, (Option<MapEntry>, Error)> {
@@ -129,7 +129,7 @@ async fn table<T>(
 }
 
 async fn decoded<T>(
-    rows: &Rows,
+    rows: &RowReader,
     entry: MapEntry,
     decode: impl FnOnce(&[u8]) -> std::result::Result<T, format::FormatError>,
 ) -> Result<T> {

@@ -20,7 +20,7 @@ const BUCKETS: usize = ((DOUBLINGS + 1) << STEPS) as usize;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Lately([Window; 2]);
+pub(super) struct LatencyWindows([Window; 2]);
 
 #[derive(Debug)]
 struct Window {
@@ -31,11 +31,11 @@ struct Window {
 
 /// Operations by how long they took.
 #[derive(Clone, Debug)]
-pub(super) struct Counts([u64; BUCKETS]);
+pub(super) struct LatencyHistogram([u64; BUCKETS]);
 
 /// How long operations took lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UsersLately {
+pub struct RecentLatency {
     /// How many there were.
     pub operations: u64,
     /// What half of them took at most.
@@ -50,7 +50,7 @@ impl Default for Window {
     }
 }
 
-impl Default for Counts {
+impl Default for LatencyHistogram {
     fn default() -> Self {
         Self([0; BUCKETS])
     }
@@ -82,7 +82,7 @@ fn end_of(bucket: usize) -> u64 {
     units << FINEST
 }
 
-impl Lately {
+impl LatencyWindows {
     /// An operation is over that took so long. By one thread only.
     pub(super) fn count(&self, now: Instant, nanos: u64) {
         let number = window_of(now);
@@ -97,12 +97,12 @@ impl Lately {
     }
 
     /// Adds what was counted in the window that `now` is in, and in the one before.
-    pub(super) fn add_to(&self, counts: &mut Counts, now: Instant) {
+    pub(super) fn add_to(&self, counts: &mut LatencyHistogram, now: Instant) {
         let number = window_of(now);
-        let lately = |window: &&Window| {
+        let latency = |window: &&Window| {
             (number.saturating_sub(1)..=number).contains(&window.number.load(Ordering::Relaxed))
         };
-        for window in self.0.iter().filter(lately) {
+        for window in self.0.iter().filter(latency) {
             for (sum, count) in counts.0.iter_mut().zip(&window.counts) {
                 *sum += u64::from(count.load(Ordering::Relaxed));
             }
@@ -110,9 +110,9 @@ impl Lately {
     }
 }
 
-impl Counts {
+impl LatencyHistogram {
     /// What they say; `None` of no operation.
-    pub(super) fn told(&self) -> Option<UsersLately> {
+    pub(super) fn summary(&self) -> Option<RecentLatency> {
         let operations: u64 = self.0.iter().sum();
         let within = |percent: u64| {
             let wanted = (operations * percent).div_ceil(100);
@@ -123,10 +123,10 @@ impl Counts {
             let bucket = sums.enumerate().find(|(_, sum)| *sum >= wanted).map_or(0, |(bucket, _)| bucket);
             Duration::from_nanos(end_of(bucket))
         };
-        (operations > 0).then(|| UsersLately { operations, p50: within(50), p99: within(99) })
+        (operations > 0).then(|| RecentLatency { operations, p50: within(50), p99: within(99) })
     }
 }
 
 #[cfg(test)]
-#[path = "lately_tests.rs"]
+#[path = "latency_windows_tests.rs"]
 mod tests;

@@ -4,17 +4,17 @@ use format::limits::BLOCK;
 use format::{Address, Column, Row, SegmentId};
 use reactor::Buffer;
 
-use super::{RowSpan, Rows};
+use super::{RowReader, RowSpan};
 
 /// See the module.
-pub(crate) struct Piece {
+pub(crate) struct PartialRows {
     /// Columns of which at least one row could be read; what could not is zero.
     pub(crate) span: RowSpan,
     /// Column and row, counted from the piece's first, of cells that their drives did not give.
     pub(crate) unreadable: Vec<(u8, u32)>,
 }
 
-impl Piece {
+impl PartialRows {
     /// One of its rows, with the cells of it that were read.
     pub(crate) fn row(&self, index: u32, is_there: impl Fn(u8) -> bool) -> RowSpan {
         let columns = self.span.cells.iter().map(|(column, _)| *column).filter(|column| is_there(*column));
@@ -33,10 +33,10 @@ impl Piece {
     }
 }
 
-impl Rows {
+impl RowReader {
     /// Reads all columns of some rows: each as one run, or row by row where that cannot be read, or is missing in part. Cells that are not
     /// on a drive in use are left out.
-    pub(crate) async fn read_piece(&self, id: SegmentId, row: Row, count: u32) -> Piece {
+    pub(crate) async fn read_partial(&self, id: SegmentId, row: Row, count: u32) -> PartialRows {
         let width = self.segments.borrow().scheme(id).width();
         let all: Vec<u8> = (0..width).collect();
         let mut span = RowSpan { id, row, count, cells: Vec::new() };
@@ -74,6 +74,6 @@ impl Rows {
                 span.cells.push((column, whole));
             }
         }
-        Piece { span, unreadable }
+        PartialRows { span, unreadable }
     }
 }

@@ -9,17 +9,17 @@ use codec::copy_crc32c_blocks;
 use format::limits::BLOCK;
 use reactor::{ReadWindow, Span};
 
-use super::{Rows, Run};
+use super::{BlockRun, RowReader};
 
 /// Blocks that are copied before their sums are compared.
 const STEP: usize = 64;
 
-impl Rows {
+impl RowReader {
     /// Copies a run to `into` from a drive that is memory. True if all of it is there and verified; false if it must be read.
-    pub(crate) fn copy_run(&self, run: Run, crcs: &[u32], into: &Span) -> bool {
+    pub(crate) fn copy_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> bool {
         let Some(cell) = self.segments.borrow().cell(run.address) else { return false };
         let verified =
-            self.drives.look(cell.drive, cell.offset, into.len(), |window| copy(window, crcs, into));
+            self.drives.with_window(cell.drive, cell.offset, into.len(), |window| copy(window, crcs, into));
         verified.unwrap_or(false)
     }
 }
@@ -43,5 +43,5 @@ fn copy(window: ReadWindow<'_>, crcs: &[u32], into: &Span) -> bool {
 }
 
 #[cfg(test)]
-#[path = "direct_tests.rs"]
+#[path = "in_memory_tests.rs"]
 mod tests;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use reactor::Instant;
 
-use super::users::{Done, Sum};
+use super::user_load::{OpSum, OpTotals};
 
 /// Share of the time that is taken whatever users notice.
 const SHARE_LEAST: f64 = 0.25;
@@ -34,62 +34,62 @@ const LEARN_FOR: f64 = 4.0;
 const LEARN_EVERY: u32 = 8;
 
 /// See the module.
-pub(super) struct Effort {
+pub(super) struct BackgroundRate {
     /// Share of the time up to one, larger pieces above.
-    effort: Cell<f64>,
+    rate: Cell<f64>,
     /// What an operation takes by itself, in nanoseconds.
     by_itself: Cell<Option<f64>>,
     /// What one took lately beside a piece.
     beside: Cell<f64>,
     /// What users had done when the effort followed last, and when it did.
-    followed: Cell<(Sum, Instant)>,
+    followed: Cell<(OpSum, Instant)>,
     /// The same when it was last learned what they take by themselves.
-    learned: Cell<(Sum, Instant)>,
+    learned: Cell<(OpSum, Instant)>,
     /// When it is time to rest for that.
     learns: Cell<Instant>,
 }
 
-impl Default for Effort {
+impl Default for BackgroundRate {
     fn default() -> Self {
         let start = Instant::from_nanos(0);
         Self {
-            effort: Cell::new(SHARE_LEAST),
+            rate: Cell::new(SHARE_LEAST),
             by_itself: Cell::default(),
             beside: Cell::default(),
-            followed: Cell::new((Sum::default(), start)),
-            learned: Cell::new((Sum::default(), start)),
+            followed: Cell::new((OpSum::default(), start)),
+            learned: Cell::new((OpSum::default(), start)),
             learns: Cell::new(start),
         }
     }
 }
 
-impl Effort {
+impl BackgroundRate {
     /// Begins anew.
-    pub(super) fn begin(&self, done: Done, now: Instant) {
-        self.effort.set(SHARE_LEAST);
+    pub(super) fn begin(&self, done: OpTotals, now: Instant) {
+        self.rate.set(SHARE_LEAST);
         self.by_itself.set(None);
-        self.followed.set((done.beside_work, now));
-        self.learned.set((done.by_themselves, now));
+        self.followed.set((done.contended, now));
+        self.learned.set((done.uncontended, now));
         self.learns.set(now);
     }
 
     /// Follows what users have `done` by now.
-    pub(super) fn follow(&self, done: Done, now: Instant) {
+    pub(super) fn follow(&self, done: OpTotals, now: Instant) {
         let (before, when) = self.learned.get();
-        let alone = done.by_themselves - before;
+        let alone = done.uncontended - before;
         if let Some(mean) = alone.mean()
             && (alone.operations >= LEARN_FROM || now.since(when) >= FOLLOW_AFTER)
         {
             let known = self.by_itself.get().unwrap_or(mean);
             self.by_itself.set(Some(known + (mean - known) / 4.0));
-            self.learned.set((done.by_themselves, now));
+            self.learned.set((done.uncontended, now));
         }
         let (before, when) = self.followed.get();
-        let beside = done.beside_work - before;
+        let beside = done.contended - before;
         if beside.operations < FOLLOW_EVERY && now.since(when) < FOLLOW_AFTER {
             return;
         }
-        self.followed.set((done.beside_work, now));
+        self.followed.set((done.contended, now));
         let is_borne = match (beside.mean(), self.by_itself.get()) {
             // Nobody was there to notice anything.
             (None, _) => true,
@@ -100,18 +100,18 @@ impl Effort {
             }
         };
         let factor = if is_borne { GROW } else { SHRINK };
-        self.effort.set((self.effort.get() * factor).clamp(SHARE_LEAST, PIECES_MOST));
+        self.rate.set((self.rate.get() * factor).clamp(SHARE_LEAST, PIECES_MOST));
     }
 
     /// Bytes of a column to be read or written at once.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub(super) fn piece(&self) -> usize {
-        PIECE_LEAST * self.effort.get().clamp(1.0, PIECES_MOST) as usize
+    pub(super) fn chunk_bytes(&self) -> usize {
+        PIECE_LEAST * self.rate.get().clamp(1.0, PIECES_MOST) as usize
     }
 
     /// How long to leave the drives alone after a piece that took so long, if so many `workers` share them.
     pub(super) fn rest(&self, took: Duration, workers: u32, now: Instant) -> Duration {
-        let share = self.effort.get().min(1.0) / f64::from(workers.max(1));
+        let share = self.rate.get().min(1.0) / f64::from(workers.max(1));
         let rest = took.mul_f64(1.0 / share - 1.0);
         if now < self.learns.get() {
             return rest;
@@ -124,5 +124,5 @@ impl Effort {
 }
 
 #[cfg(test)]
-#[path = "effort_tests.rs"]
+#[path = "background_rate_tests.rs"]
 mod tests;

@@ -3,14 +3,14 @@
 //! Always true: a block whose node or layer cannot be read has an unknown entry, never an absent one, so that nobody takes it for a
 //! hole. Used by the verifier and by salvage alone: a map in service has no unknown entry.
 
-use format::{LayerId, MapEntry, Slot};
+use format::{LayerId, MapEntry, Mapping};
 
-use super::walk::{Reached, slot_of_index, subtree_end};
-use super::{LEVEL_BITS, Layer, Load, Map, NodeRef, height_for, index_at};
+use super::walk::{WalkEnd, slot_of_index, subtree_end};
+use super::{LEVEL_BITS, Layer, Map, MissingNode, NodeRef, height_for, index_at};
 
 /// The entries of a layer from some block on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stretch {
+pub(crate) enum EntryRun {
     /// The entries of one leaf, up to its end.
     Leaf,
     /// The same entry for every block below `until`: absent, zero or unknown.
@@ -22,7 +22,7 @@ pub(crate) enum Stretch {
     },
 }
 
-impl Load {
+impl MissingNode {
     /// The first block that the node covers.
     pub(crate) fn first_block(self) -> u64 {
         super::walk::first_block(self)
@@ -42,7 +42,7 @@ impl Load {
 impl Map {
     /// Marks everything below a node that cannot be read as unknown. Gives the entry that leads to the node; `None` if nothing
     /// leads there any more.
-    pub(crate) fn lose(&mut self, node: Load) -> Option<MapEntry> {
+    pub(crate) fn mark_unreadable(&mut self, node: MissingNode) -> Option<MapEntry> {
         let layer = self.layers.get_mut(&node.layer)?;
         let old = if node.level + 1 == layer.height {
             std::mem::replace(&mut layer.root_entry, MapEntry::UNKNOWN)
@@ -54,7 +54,7 @@ impl Map {
     }
 
     /// Marks every block of the layers that are not listed as unknown: a part of the layer table cannot be read.
-    pub(crate) fn lose_unlisted(&mut self) {
+    pub(crate) fn mark_unlisted_unreadable(&mut self) {
         self.unlisted = MapEntry::UNKNOWN;
     }
 
@@ -68,20 +68,20 @@ impl Map {
     ///
     /// # Errors
     /// A node to be read first.
-    pub(crate) fn stretch(&mut self, layer: LayerId, block: u64) -> Result<Stretch, Load> {
+    pub(crate) fn entry_run(&mut self, layer: LayerId, block: u64) -> Result<EntryRun, MissingNode> {
         match self.reach(layer, block) {
-            Reached::Node(_) => Ok(Stretch::Leaf),
-            Reached::Unread(load) => Err(load),
-            Reached::Nothing { level, entry } => {
-                assert!(!matches!(entry.slot(), Slot::Block { .. }), "M4: a stretch without a node");
-                Ok(Stretch::Same { until: subtree_end(block, level), entry })
+            WalkEnd::Node(_) => Ok(EntryRun::Leaf),
+            WalkEnd::Unread(load) => Err(load),
+            WalkEnd::Nothing { level, entry } => {
+                assert!(!matches!(entry.mapping(), Mapping::Block { .. }), "M4: a stretch without a node");
+                Ok(EntryRun::Same { until: subtree_end(block, level), entry })
             }
         }
     }
 
     /// Changes an entry of a leaf without a look at what is counted: the counts of a damaged map are wrong anyway. The leaf was
     /// pinned by a walk. Gives the old entry.
-    pub(crate) fn put(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
+    pub(crate) fn put_uncounted(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
         self.touch(leaf);
         self.nodes[leaf].swap(slot, entry)
     }

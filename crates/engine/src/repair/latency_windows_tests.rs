@@ -9,10 +9,10 @@ fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
 
-fn told(lately: &Lately, now: Instant) -> Option<UsersLately> {
-    let mut counts = Counts::default();
-    lately.add_to(&mut counts, now);
-    counts.told()
+fn recent(latency: &LatencyWindows, now: Instant) -> Option<RecentLatency> {
+    let mut counts = LatencyHistogram::default();
+    latency.add_to(&mut counts, now);
+    counts.summary()
 }
 
 #[test]
@@ -37,31 +37,31 @@ fn every_length_is_told_to_an_eighth() {
 
 #[test]
 fn the_slowest_of_a_hundred_are_the_others() {
-    let lately = Lately::default();
-    assert_eq!(told(&lately, at(100)), None);
+    let latency = LatencyWindows::default();
+    assert_eq!(recent(&latency, at(100)), None);
     for number in 0..1000 {
         // 11 of 1000 take a millisecond.
-        lately.count(at(100), if number < 989 { 10_000 } else { 1_000_000 });
+        latency.count(at(100), if number < 989 { 10_000 } else { 1_000_000 });
     }
-    let found = told(&lately, at(100)).unwrap();
+    let found = recent(&latency, at(100)).unwrap();
     assert_eq!(found.operations, 1000);
     assert!(found.p50 > Duration::from_micros(9) && found.p50 < Duration::from_micros(12), "{found:?}");
     assert!(found.p99 > Duration::from_micros(900) && found.p99 < Duration::from_micros(1150), "{found:?}");
-    (0..100).for_each(|_| lately.count(at(100), 10_000));
-    assert!(told(&lately, at(100)).unwrap().p99 < Duration::from_micros(12));
+    (0..100).for_each(|_| latency.count(at(100), 10_000));
+    assert!(recent(&latency, at(100)).unwrap().p99 < Duration::from_micros(12));
 }
 
 #[test]
 fn what_is_long_ago_is_forgotten() {
-    let lately = Lately::default();
-    let operations = |now| told(&lately, now).map_or(0, |told| told.operations);
-    lately.count(at(5), 1000);
-    lately.count(at(15), 1000);
+    let latency = LatencyWindows::default();
+    let operations = |now| recent(&latency, now).map_or(0, |recent| recent.operations);
+    latency.count(at(5), 1000);
+    latency.count(at(15), 1000);
     assert_eq!(
         (operations(at(15)), operations(at(19)), operations(at(20)), operations(at(30))),
         (2, 2, 1, 0)
     );
-    lately.count(at(25), 1000);
-    lately.count(at(26), 1000);
+    latency.count(at(25), 1000);
+    latency.count(at(26), 1000);
     assert_eq!((operations(at(29)), operations(at(31)), operations(at(41))), (3, 2, 0));
 }

@@ -4,10 +4,10 @@
 
 use format::SegmentId;
 
-use super::{CHUNK_BLOCKS, Life, Segments, slot};
+use super::{CHUNK_BLOCKS, SegmentPhase, Segments, slot};
 
 /// Sealed segments by how much of them lives: none of it, up to a tenth, and so on up to all.
-pub type Fullness = [u64; 11];
+pub type FillHistogram = [u64; 11];
 
 /// When the data of a segment was written, in incarnations of segments: for data that was moved, the mean of where it
 /// came from.
@@ -30,7 +30,7 @@ impl Age {
 
 impl Segments {
     /// A block was moved from one segment to another, which is no younger for it.
-    pub(crate) fn inherited(&mut self, from: SegmentId, to: SegmentId) {
+    pub(crate) fn inherit_age(&mut self, from: SegmentId, to: SegmentId) {
         let source = self.get(from);
         let born = source.age.mean(source.record.incarnation.get());
         self.get_mut(to).age.add(born);
@@ -52,24 +52,24 @@ impl Segments {
 
     /// All segments that may be cleaned, those in which least lives first.
     pub(crate) fn victims(&self) -> Vec<SegmentId> {
-        let mut victims: Vec<_> = self.ids().filter(|id| self.may_be_cleaned(*id)).collect();
+        let mut victims: Vec<_> = self.ids().filter(|id| self.is_cleanable(*id)).collect();
         victims.sort_unstable_by_key(|id| self.live(*id));
         victims
     }
 
     /// True if a segment is there, ended, and not to be emptied by the next checkpoint anyway.
-    pub(crate) fn may_be_cleaned(&self, id: SegmentId) -> bool {
+    pub(crate) fn is_cleanable(&self, id: SegmentId) -> bool {
         let Some(Some(segment)) = self.slots.get(slot(id)) else { return false };
         let landed = segment.in_flight == 0 && segment.applied == segment.append;
         let again = segment.cleaned.is_none_or(|checkpoint| self.checkpoints > checkpoint + 1);
-        segment.life == Life::Sealed && landed && self.live(id) > 0 && again
+        segment.phase == SegmentPhase::Sealed && landed && self.live(id) > 0 && again
     }
 
     /// What the live blocks of a segment that may be cleaned would take elsewhere, headers and padding included, as a
     /// share of its zones.
     #[allow(clippy::cast_precision_loss)]
     fn live_share(&self, id: SegmentId) -> Option<f32> {
-        if !self.may_be_cleaned(id) {
+        if !self.is_cleanable(id) {
             return None;
         }
         let (segment, live) = (self.get(id), self.live(id));
@@ -83,10 +83,10 @@ impl Segments {
 
     /// How many sealed segments are how full of what lives, by tenths of what they may hold: empty ones that wait for a checkpoint first,
     /// then up to a tenth, and so on.
-    pub(crate) fn by_fullness(&self) -> Fullness {
-        let mut counts = Fullness::default();
+    pub(crate) fn fill_histogram(&self) -> FillHistogram {
+        let mut counts = FillHistogram::default();
         let payload = self.geometry.segment_payload().max(1);
-        let sealed = self.ids().filter(|id| self.get(*id).life != Life::Open);
+        let sealed = self.ids().filter(|id| self.get(*id).phase != SegmentPhase::Open);
         for id in sealed {
             let tenth = (u64::from(self.live(id)) * 10).div_ceil(payload);
             let at = usize::try_from(tenth).unwrap_or(usize::MAX).min(counts.len() - 1);

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use format::{Incarnation, LayerId, MapEntry, MergedRecord};
 use smallvec::SmallVec;
 
-use super::shortcut::Found;
-use super::{Load, Map, Pins};
+use super::shortcut::ShortcutTarget;
+use super::{Map, MissingNode, Pins};
 
 /// See the module.
 #[derive(Clone, Default)]
-pub(super) struct Family {
+pub(super) struct LayerTree {
     /// The layer below each that has one.
     parents: BTreeMap<LayerId, LayerId>,
     /// How many layers lie directly above each that has some.
@@ -38,18 +38,18 @@ impl ChainPins {
     }
 }
 
-impl Family {
+impl LayerTree {
     pub(super) fn restore(&mut self, record: &MergedRecord) {
         self.merged.insert(record.layer, *record);
     }
 
     /// True if it lies below another layer.
-    pub(super) fn is_below(&self, layer: LayerId) -> bool {
+    pub(super) fn has_child_layer(&self, layer: LayerId) -> bool {
         self.above.contains_key(&layer)
     }
 
     /// Says what lies below a layer; gives what did.
-    fn put_above(&mut self, layer: LayerId, parent: Option<LayerId>) -> Option<LayerId> {
+    fn set_below(&mut self, layer: LayerId, parent: Option<LayerId>) -> Option<LayerId> {
         let before = match parent {
             Some(parent) => self.parents.insert(layer, parent),
             None => self.parents.remove(&layer),
@@ -76,27 +76,27 @@ impl Family {
 impl Map {
     /// Says what lies below a layer.
     pub(crate) fn set_parent(&mut self, layer: LayerId, parent: Option<LayerId>) {
-        self.family.changes += 1;
+        self.layer_tree.changes += 1;
         // A new one that has none above it has no shortcuts, and nobody has any through it.
-        if self.family.put_above(layer, parent).is_some() || self.family.is_below(layer) {
+        if self.layer_tree.set_below(layer, parent).is_some() || self.layer_tree.has_child_layer(layer) {
             self.shortcuts.forget();
         }
     }
 
     /// What lies below a layer.
     pub(crate) fn parent(&self, layer: LayerId) -> Option<LayerId> {
-        self.family.parents.get(&layer).copied()
+        self.layer_tree.parents.get(&layer).copied()
     }
 
     /// The layers in which a block may be whose record's header names `layer`.
-    pub(crate) fn heirs(&self, layer: LayerId) -> Chain {
-        std::iter::successors(Some(layer), |at| self.family.merged.get(at).map(|merged| merged.into))
+    pub(crate) fn merged_into(&self, layer: LayerId) -> Chain {
+        std::iter::successors(Some(layer), |at| self.layer_tree.merged.get(at).map(|merged| merged.into))
             .collect()
     }
 
     /// The highest number of a layer that is in use here, or was merged into one that is.
     pub(crate) fn last_layer(&self) -> Option<LayerId> {
-        let merged = self.family.merged.last_key_value().map(|(layer, _)| *layer);
+        let merged = self.layer_tree.merged.last_key_value().map(|(layer, _)| *layer);
         self.layers.last_key_value().map(|(layer, _)| *layer).max(merged)
     }
 
@@ -110,7 +110,7 @@ impl Map {
         block: u64,
         count: usize,
         entries: &mut SmallVec<[MapEntry; 8]>,
-    ) -> Result<(), Load> {
+    ) -> Result<(), MissingNode> {
         let before = entries.len();
         entries.resize(before + count, MapEntry::ABSENT);
         let mut next = Some(layer);
@@ -129,7 +129,7 @@ impl Map {
     }
 
     /// Fills in what a layer has of the blocks from `block` on whose entries are absent. True if none is left.
-    fn fill(&mut self, layer: LayerId, block: u64, entries: &mut [MapEntry]) -> Result<bool, Load> {
+    fn fill(&mut self, layer: LayerId, block: u64, entries: &mut [MapEntry]) -> Result<bool, MissingNode> {
         let mut found: SmallVec<[MapEntry; 8]> = SmallVec::new();
         let mut start = 0;
         let mut complete = true;
@@ -158,7 +158,7 @@ impl Map {
         count: usize,
         empty: impl Fn(LayerId) -> bool,
         pins: &mut ChainPins,
-    ) -> Result<(), Load> {
+    ) -> Result<(), MissingNode> {
         let mut entries: SmallVec<[MapEntry; 8]> = SmallVec::from_elem(MapEntry::ABSENT, count);
         let mut next = Some(layer);
         while let Some(at) = next {
@@ -179,8 +179,8 @@ impl Map {
     }
 
     /// Rises whenever blocks go from one layer to another, or what lies below a layer changes.
-    pub(crate) fn family_changes(&self) -> u64 {
-        self.family.changes
+    pub(crate) fn tree_version(&self) -> u64 {
+        self.layer_tree.changes
     }
 
     /// The entry that a block of a layer shows, and the layer that it is in, any one of them if it is in none.
@@ -191,12 +191,12 @@ impl Map {
         &mut self,
         layer: LayerId,
         block: u64,
-    ) -> Result<(LayerId, MapEntry), Load> {
+    ) -> Result<(LayerId, MapEntry), MissingNode> {
         let entry = self.lookup_one(layer, block)?;
         let Some(below) = self.parent(layer).filter(|_| entry.is_absent()) else { return Ok((layer, entry)) };
         match self.shortcuts.get(layer, block) {
-            Some(Found::Nowhere) => return Ok((layer, entry)),
-            Some(Found::In(layer)) => {
+            Some(ShortcutTarget::Nowhere) => return Ok((layer, entry)),
+            Some(ShortcutTarget::In(layer)) => {
                 let entry = self.lookup_one(layer, block)?;
                 if !entry.is_absent() {
                     return Ok((layer, entry));
@@ -206,15 +206,15 @@ impl Map {
         }
         let (at, entry) = self.look_below(below, block)?;
         if entry.is_absent() {
-            self.shortcuts.set(layer, block, Found::Nowhere);
+            self.shortcuts.set(layer, block, ShortcutTarget::Nowhere);
         } else if at != below {
-            self.shortcuts.set(layer, block, Found::In(at));
+            self.shortcuts.set(layer, block, ShortcutTarget::In(at));
         }
         Ok((at, entry))
     }
 
     /// Looks for a block in a layer and those below it, one after the other.
-    fn look_below(&mut self, layer: LayerId, block: u64) -> Result<(LayerId, MapEntry), Load> {
+    fn look_below(&mut self, layer: LayerId, block: u64) -> Result<(LayerId, MapEntry), MissingNode> {
         let mut at = layer;
         loop {
             let entry = self.lookup_one(at, block)?;
@@ -227,33 +227,33 @@ impl Map {
 
     /// Blocks of a layer are going to another one, from now on.
     pub(super) fn begin_merge(&mut self, layer: LayerId, into: LayerId) {
-        self.family.changes += 1;
+        self.layer_tree.changes += 1;
         let record = MergedRecord { layer, into, until: None };
-        let known = self.family.merged.entry(layer).or_insert(record);
+        let known = self.layer_tree.merged.entry(layer).or_insert(record);
         assert_eq!(known.into, into, "layer {layer} is merged into one layer");
     }
 
     /// A layer is gone. What was merged into it goes by the layer that it was merged into itself, if it was. Segments from
     /// `newest` on cannot name it any more.
-    pub(super) fn end_of_layer(&mut self, layer: LayerId, newest: Incarnation) {
+    pub(super) fn end_layer(&mut self, layer: LayerId, newest: Incarnation) {
         // Its number may be used again.
         self.shortcuts.forget();
-        let heir = self.family.merged.get_mut(&layer).map(|merged| {
+        let heir = self.layer_tree.merged.get_mut(&layer).map(|merged| {
             merged.until = Some(newest);
             merged.into
         });
         match heir {
             Some(heir) => {
-                let to_it = self.family.merged.values_mut().filter(|merged| merged.into == layer);
+                let to_it = self.layer_tree.merged.values_mut().filter(|merged| merged.into == layer);
                 to_it.for_each(|merged| merged.into = heir);
             }
-            None => self.family.merged.retain(|_, merged| merged.into != layer),
+            None => self.layer_tree.merged.retain(|_, merged| merged.into != layer),
         }
     }
 
     /// Forgets merged layers that no header can name any more: every segment is newer than `oldest`, or that one.
     pub(crate) fn forget_merged(&mut self, oldest: Incarnation) {
-        self.family.merged.retain(|_, merged| merged.until.is_none_or(|until| until >= oldest));
+        self.layer_tree.merged.retain(|_, merged| merged.until.is_none_or(|until| until >= oldest));
     }
 }
 

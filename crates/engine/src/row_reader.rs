@@ -6,8 +6,8 @@
 //!
 //! Must not know: layers and volumes, who asked, the log.
 
-mod direct;
-mod pieces;
+mod in_memory;
+mod partial;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -20,26 +20,26 @@ use reactor::{Buffer, IoError, IoErrorKind, Span};
 use smallvec::SmallVec;
 
 use crate::bad_reads::BadRead;
-use crate::drives::{DriveTerm, Drives};
+use crate::drives::{DriveEpoch, Drives};
 use crate::error::{Error, Place, Result};
 use crate::in_flight::InFlight;
 use crate::segments::Segments;
-pub(crate) use pieces::Piece;
+pub(crate) use partial::PartialRows;
 
 /// A shard's drives and segments together: what it takes to read any row.
-pub(crate) struct Rows {
+pub(crate) struct RowReader {
     pub(crate) drives: Drives,
     pub(crate) segments: RefCell<Segments>,
     codes: RefCell<Vec<(Scheme, Rc<Code>)>>,
     /// Blocks that other columns had to give back although their own drive is in use.
     pub(crate) repaired: Cell<u64>,
     /// A drive that said it is gone; the shard reports it.
-    pub(crate) gone: RefCell<Vec<(DriveTerm, IoError)>>,
+    pub(crate) gone_drives: RefCell<Vec<(DriveEpoch, IoError)>>,
 }
 
 /// Blocks that lie one below the other in one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct BlockRun {
     /// The first block.
     pub(crate) address: Address,
     /// Number of blocks.
@@ -56,7 +56,7 @@ pub(crate) struct RowSpan {
 }
 
 /// Some rows of a column that the caller has in memory, verified.
-pub(crate) struct Held {
+pub(crate) struct CachedCells {
     pub(crate) column: u8,
     /// Number of the first of them, counted from the first row that is asked for.
     pub(crate) from: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Held {
     pub(crate) cells: Span,
 }
 
-impl Held {
+impl CachedCells {
     fn rows(&self) -> Range<u32> {
         self.from..self.from + u32::try_from(self.cells.len() / BLOCK).unwrap_or(0)
     }
@@ -72,7 +72,7 @@ impl Held {
 
 /// Keeps a segment's zones from being given to other data (S3); taken back when it is dropped.
 pub(crate) struct SegmentPin<'a> {
-    rows: &'a Rows,
+    rows: &'a RowReader,
     id: SegmentId,
 }
 
@@ -84,7 +84,7 @@ impl Drop for SegmentPin<'_> {
 
 /// How a verified read came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ReadOutcome {
     /// Read where it lies.
     Direct,
     /// Its drive is out of use: computed from the other columns.
@@ -96,14 +96,14 @@ pub(crate) enum Outcome {
 /// Combinations of columns that a reconstruction tries at most when cells may be wrong without saying so.
 const COMBINATIONS_MAX: u32 = 4096;
 
-impl Rows {
+impl RowReader {
     pub(crate) fn new(drives: Drives, segments: Segments) -> Self {
         Self {
             drives,
             segments: RefCell::new(segments),
             codes: RefCell::default(),
             repaired: Cell::new(0),
-            gone: RefCell::default(),
+            gone_drives: RefCell::default(),
         }
     }
 
@@ -131,18 +131,18 @@ impl Rows {
     ///
     /// # Errors
     /// `Corrupt` if a block cannot be had from its row.
-    pub(crate) async fn read_run(&self, run: Run, crcs: &[u32], into: &Span) -> Result<Outcome> {
+    pub(crate) async fn read_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> Result<ReadOutcome> {
         assert!(
             into.len() == run.count as usize * BLOCK && crcs.len() == run.count as usize,
             "shape of a read"
         );
         if self.copy_run(run, crcs, into) {
-            return Ok(Outcome::Direct);
+            return Ok(ReadOutcome::Direct);
         }
         match self.start_read(run.address, std::slice::from_ref(into)) {
             Some((drive, io)) => self.finish_read(run, crcs, into, drive, io).await,
             // On the heap as in `finish_read`.
-            None => Box::pin(self.rebuild_run(run, crcs, into, &[])).await.map(|()| Outcome::Degraded),
+            None => Box::pin(self.rebuild_run(run, crcs, into, &[])).await.map(|()| ReadOutcome::Degraded),
         }
     }
 
@@ -154,38 +154,38 @@ impl Rows {
     }
 
     /// Starts reading cells from `address` down; `None` if they are not on a drive in use.
-    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveTerm, InFlight)> {
+    pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveEpoch, InFlight)> {
         let cell = self.segments.borrow().cell(address)?;
         self.drives.read(cell.drive, cell.offset, into)
     }
 
-    /// Ends a read that [`Rows::start_read`] began: verifies it, and mends what does not verify.
+    /// Ends a read that [`RowReader::start_read`] began: verifies it, and mends what does not verify.
     ///
     /// # Errors
-    /// As [`Rows::read_run`].
+    /// As [`RowReader::read_run`].
     pub(crate) async fn finish_read(
         &self,
-        run: Run,
+        run: BlockRun,
         crcs: &[u32],
         into: &Span,
-        drive: DriveTerm,
+        drive: DriveEpoch,
         io: InFlight,
-    ) -> Result<Outcome> {
+    ) -> Result<ReadOutcome> {
         match io.await {
-            Ok(_) if into.peek(|bytes| verify(bytes, crcs)) => return Ok(Outcome::Direct),
+            Ok(_) if into.peek(|bytes| verify(bytes, crcs)) => return Ok(ReadOutcome::Direct),
             Ok(_) => {}
             Err(error) => self.note_error(run.address, drive, error),
         }
         // Rare, and large as a future: on the heap, so that every read need not have room for it.
-        Box::pin(self.mend_run(run, crcs, into)).await
+        Box::pin(self.recover_run(run, crcs, into)).await
     }
 
     /// Notes that a drive failed to read what lies at `address`, or says that it is gone.
-    fn note_error(&self, address: Address, drive: DriveTerm, error: IoError) {
-        if !self.drives.is_in_term(drive) {
+    fn note_error(&self, address: Address, drive: DriveEpoch, error: IoError) {
+        if !self.drives.is_current(drive) {
             tracing::debug!(drive = %drive.index, %error, "a read from before the drive was lost has ended");
         } else if error.kind() == IoErrorKind::Gone {
-            self.gone.borrow_mut().push((drive, error));
+            self.gone_drives.borrow_mut().push((drive, error));
         } else {
             tracing::warn!(drive = %drive.index, %address, %error, "a drive failed a read");
             self.note_bad_read(address, drive.index, false);
@@ -193,7 +193,7 @@ impl Rows {
     }
 
     /// Notes that a drive holds something else at `address` than was written there.
-    pub(crate) fn note_wrong(&self, address: Address, drive: DriveIndex) {
+    pub(crate) fn note_corrupt(&self, address: Address, drive: DriveIndex) {
         tracing::warn!(%drive, %address, "a drive answered a read wrongly");
         self.note_bad_read(address, drive, true);
     }
@@ -205,10 +205,10 @@ impl Rows {
     }
 
     /// A read went wrong somewhere: block by block, read again privately, and rebuild what stays wrong.
-    async fn mend_run(&self, run: Run, crcs: &[u32], into: &Span) -> Result<Outcome> {
-        let mut outcome = Outcome::Direct;
+    async fn recover_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> Result<ReadOutcome> {
+        let mut outcome = ReadOutcome::Direct;
         for (index, crc) in (0..run.count).zip(crcs) {
-            let address = run.address.down(index);
+            let address = run.address.plus_rows(index);
             let target = into.slice(index as usize * BLOCK..(index as usize + 1) * BLOCK);
             // The caller's memory may have been changed under us; only our own copy can accuse the drive.
             let private = Buffer::new(BLOCK);
@@ -219,14 +219,14 @@ impl Rows {
                         target.copy_from(0, private.as_slice());
                         continue;
                     }
-                    Ok(_) => self.note_wrong(address, drive.index),
+                    Ok(_) => self.note_corrupt(address, drive.index),
                     Err(error) => self.note_error(address, drive, error),
                 }
             }
-            let one = Run { address, count: 1 };
+            let one = BlockRun { address, count: 1 };
             self.rebuild_run(one, std::slice::from_ref(crc), &target, &[]).await?;
             self.repaired.set(self.repaired.get() + 1);
-            outcome = Outcome::Repaired;
+            outcome = ReadOutcome::Repaired;
         }
         Ok(outcome)
     }
@@ -236,7 +236,13 @@ impl Rows {
     ///
     /// # Errors
     /// `Corrupt` if the other columns do not give a block back.
-    pub(crate) async fn rebuild_run(&self, run: Run, crcs: &[u32], into: &Span, have: &[Held]) -> Result<()> {
+    pub(crate) async fn rebuild_run(
+        &self,
+        run: BlockRun,
+        crcs: &[u32],
+        into: &Span,
+        have: &[CachedCells],
+    ) -> Result<()> {
         let (id, wanted) = (run.address.segment(), run.address.column());
         let scheme = self.segments.borrow().scheme(id);
         let mut columns = RowSpan { id, row: run.address.row(), count: run.count, cells: Vec::new() };
@@ -249,7 +255,7 @@ impl Rows {
         while columns.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
             let needed = usize::from(scheme.data()) - columns.cells.len();
             let (first, rest) = left.split_at(needed.min(left.len()));
-            self.complete_columns(&mut columns, first, have).await;
+            self.fill_columns(&mut columns, first, have).await;
             left = rest;
         }
         let mut block = Buffer::new(BLOCK);
@@ -258,13 +264,13 @@ impl Rows {
             let mut found =
                 self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
             if !found && !left.is_empty() {
-                self.complete_columns(&mut columns, left, have).await;
+                self.fill_columns(&mut columns, left, have).await;
                 left = &[];
                 found =
                     self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
             }
             if !found {
-                return Err(self.unreadable(run.address.down(u32::try_from(index).unwrap_or(0))));
+                return Err(self.unreadable(run.address.plus_rows(u32::try_from(index).unwrap_or(0))));
             }
             into.copy_from(index * BLOCK, block.as_slice());
         }
@@ -273,11 +279,11 @@ impl Rows {
 
     /// Reads columns `wanted` of some rows, as far as they are to be had.
     pub(crate) async fn read_columns(&self, into: &mut RowSpan, wanted: &[u8]) {
-        self.complete_columns(into, wanted, &[]).await;
+        self.fill_columns(into, wanted, &[]).await;
     }
 
-    /// As [`Rows::read_columns`]; of columns that are held in part, only the rest is read.
-    async fn complete_columns(&self, into: &mut RowSpan, wanted: &[u8], have: &[Held]) {
+    /// As [`RowReader::read_columns`]; of columns that are held in part, only the rest is read.
+    async fn fill_columns(&self, into: &mut RowSpan, wanted: &[u8], have: &[CachedCells]) {
         let mut started = SmallVec::<[_; 8]>::new();
         for column in wanted.iter().copied() {
             let gaps = gaps(into.count, have, column);
@@ -365,9 +371,9 @@ impl Rows {
 }
 
 /// The rows of a column that are not held, of `count`.
-fn gaps(count: u32, have: &[Held], column: u8) -> SmallVec<[Range<u32>; 2]> {
+fn gaps(count: u32, have: &[CachedCells], column: u8) -> SmallVec<[Range<u32>; 2]> {
     let mut held: SmallVec<[Range<u32>; 4]> =
-        have.iter().filter(|held| held.column == column).map(Held::rows).collect();
+        have.iter().filter(|held| held.column == column).map(CachedCells::rows).collect();
     held.sort_by_key(|rows| rows.start);
     let mut gaps = SmallVec::new();
     let mut at = 0;
@@ -416,5 +422,5 @@ pub(crate) fn combinations(present: ColumnSet, size: u8, mut try_one: impl FnMut
 }
 
 #[cfg(test)]
-#[path = "rows_tests.rs"]
+#[path = "row_reader_tests.rs"]
 mod tests;
