@@ -1,4 +1,5 @@
-//! Lost blocks: what is damaged beyond the scheme is named until it is overwritten, over openings.
+//! Lost blocks: damage beyond the scheme's tolerance is listed until the blocks are overwritten,
+//! across openings.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,22 +12,23 @@ use crate::model::content;
 use crate::repair_tests::{BLOCK, fill, machine, with_pool};
 use crate::run::{Machine, Setup};
 
-/// Spoils what two drives hold of volumes: each row with blocks on both is lost under one parity.
-fn spoil_two(machine: &Machine) {
+/// Makes the data pages of two drives unreadable. Each row with blocks on both is lost with single
+/// parity.
+fn make_two_drives_unreadable(machine: &Machine) {
     for drive in [1, 2] {
         let data =
             machine.disks[drive].pages().into_iter().filter(|page| *page >= 2 * SUPERBLOCK_SLOT / BLOCK);
-        data.for_each(|page| machine.disks[drive].spoil(page));
+        data.for_each(|page| machine.disks[drive].mark_unreadable(page));
     }
 }
 
-/// Has the map in memory, from where its nodes can be stored again.
+/// Loads the map into memory, from which its nodes can be stored again.
 async fn load_map(pool: &Pool) {
-    assert_eq!(unreadable(pool, "v").await, []);
+    assert_eq!(unreadable_blocks(pool, "v").await, []);
 }
 
-/// Blocks of a volume that cannot be read.
-async fn unreadable(pool: &Pool, name: &str) -> Vec<u64> {
+/// Returns the blocks of a volume that cannot be read.
+async fn unreadable_blocks(pool: &Pool, name: &str) -> Vec<u64> {
     let volume = pool.open_volume(name).await.unwrap().attach();
     let mut found = Vec::new();
     for block in 0..volume.size() / BLOCK {
@@ -48,7 +50,7 @@ fn blocks_of(lost: &[LostRange], name: &str) -> Vec<u64> {
     of.flat_map(|range| range.offset / BLOCK..(range.offset + range.length) / BLOCK).collect()
 }
 
-async fn scrubbed(pool: &Pool) {
+async fn scrub(pool: &Pool) {
     pool.start_scrub().await.unwrap();
     pool.scrub_settled().await.unwrap();
 }
@@ -62,25 +64,26 @@ fn damaged(shards: u16) -> Rc<Machine> {
     machine
 }
 
-/// A scrub names each lost block of each volume, a later opening still does, and overwriting takes them off the list.
+/// A scrub lists each lost block of each volume, the next opening still lists them, and overwriting
+/// removes them from the list.
 #[test]
-fn lost_blocks_are_named_until_they_are_overwritten() {
+fn lost_blocks_are_listed_until_overwritten() {
     for shards in [1, 2] {
         let machine = damaged(shards);
         let lost = with_pool(&machine, async |pool| {
             assert_eq!(pool.status().await.unwrap().lost, []);
             load_map(pool).await;
-            spoil_two(&machine);
-            scrubbed(pool).await;
+            make_two_drives_unreadable(&machine);
+            scrub(pool).await;
             let status = pool.status().await.unwrap();
-            let lost = unreadable(pool, "v").await;
+            let lost = unreadable_blocks(pool, "v").await;
             assert!(lost.len() > 100, "{} blocks are lost", lost.len());
             assert_eq!(blocks_of(&status.lost, "v"), lost);
             lost
         });
         with_pool(&machine, async |pool| {
             let status = pool.status().await.unwrap();
-            assert_eq!(blocks_of(&status.lost, "v"), lost, "the next opening knows them");
+            assert_eq!(blocks_of(&status.lost, "v"), lost, "the list survives a restart");
             let volume = pool.open_volume("v").await.unwrap().attach();
             let (first, rest) = lost.split_at(lost.len() / 2);
             for block in first {
@@ -91,7 +94,7 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
             }
             volume.flush().await.unwrap();
             assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), rest);
-            assert_eq!(unreadable(pool, "v").await, rest);
+            assert_eq!(unreadable_blocks(pool, "v").await, rest);
         });
         with_pool(&machine, async |pool| {
             pool.delete_volume("v").await.unwrap();
@@ -103,27 +106,28 @@ fn lost_blocks_are_named_until_they_are_overwritten() {
     }
 }
 
-/// A reader that meets a lost block has it named, without a scrub.
+/// A failed read adds the lost block to the list, without a scrub.
 #[test]
-fn a_failed_read_names_the_lost_block() {
+fn a_failed_read_lists_the_lost_block() {
     let machine = damaged(1);
     with_pool(&machine, async |pool| {
         load_map(pool).await;
-        spoil_two(&machine);
-        let lost = unreadable(pool, "v").await;
+        make_two_drives_unreadable(&machine);
+        let lost = unreadable_blocks(pool, "v").await;
         assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
     });
 }
 
-/// A lost block under a snapshot is the snapshot's, and a deleted snapshot leaves it to the volume.
+/// A lost block under a snapshot is listed for the snapshot, and for the volume after the
+/// snapshot's deletion.
 #[test]
 fn lost_blocks_follow_their_layer() {
     let machine = damaged(1);
     with_pool(&machine, async |pool| {
         pool.snapshot_volume("v@s", 0).await.unwrap();
         load_map(pool).await;
-        spoil_two(&machine);
-        scrubbed(pool).await;
+        make_two_drives_unreadable(&machine);
+        scrub(pool).await;
         let lost = blocks_of(&pool.status().await.unwrap().lost, "v@s");
         assert!(!lost.is_empty());
         pool.delete_volume("v@s").await.unwrap();
@@ -134,13 +138,13 @@ fn lost_blocks_follow_their_layer() {
     });
 }
 
-/// Where nodes of the map are lost, the blocks behind them are named when they are read.
+/// If map nodes are lost, the blocks below them are listed when they are read.
 #[test]
-fn blocks_behind_lost_map_nodes_are_named() {
+fn blocks_below_lost_map_nodes_are_listed() {
     let machine = damaged(1);
     with_pool(&machine, async |pool| {
-        spoil_two(&machine);
-        let lost = unreadable(pool, "v").await;
+        make_two_drives_unreadable(&machine);
+        let lost = unreadable_blocks(pool, "v").await;
         assert!(!lost.is_empty());
         assert_eq!(blocks_of(&pool.status().await.unwrap().lost, "v"), lost);
     });

@@ -1,4 +1,5 @@
-//! Work in the background beside users, on drives that take a while for each byte: users hardly notice it, and it comes to its end.
+//! Background work next to client I/O, on drives with limited bandwidth: client latency hardly
+//! rises, and the work completes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,12 +9,12 @@ use engine::{AttachedVolume, Pool, RepairState, Tuning};
 use format::DriveState;
 use reactor::{Buffer, Clock as _, Reactor};
 
-use crate::repair_tests::{BLOCK, fill, machine, settled, state, with_pool};
+use crate::repair_tests::{BLOCK, fill, machine, state, wait_for_repair, with_pool};
 use crate::run::{Machine, Setup};
 
 const BLOCKS: u64 = 8192;
 
-/// Drives of 500 MB a second, and a pool that holds so much that what is done in the background takes a while.
+/// Drives of 500 MB/s, and enough data that the background work takes some time.
 fn setup() -> Setup {
     Setup {
         drives: vec![96 << 20; 5],
@@ -25,18 +26,18 @@ fn setup() -> Setup {
     }
 }
 
-/// Who reads one block after the other, four at a time, until he is stopped; how long each took, in microseconds.
+/// Four tasks that read random blocks until stopped, and the latency of each read in microseconds.
 struct Readers {
     stop: Rc<Cell<bool>>,
-    took: Rc<RefCell<Vec<u64>>>,
+    latencies: Rc<RefCell<Vec<u64>>>,
     tasks: Vec<reactor::Task<()>>,
 }
 
 impl Readers {
     fn start(volume: &Rc<AttachedVolume>) -> Self {
-        let (stop, took) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
+        let (stop, latencies) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
         let tasks = (0..4u64).map(|reader| {
-            let (volume, stop, took) = (volume.clone(), stop.clone(), took.clone());
+            let (volume, stop, latencies) = (volume.clone(), stop.clone(), latencies.clone());
             Reactor::current().spawn(async move {
                 let (reactor, buffer) = (Reactor::current(), Buffer::new(4096));
                 let mut number = reader;
@@ -45,37 +46,38 @@ impl Readers {
                     let begun = reactor.now();
                     volume.read(number * BLOCK, &buffer.span()).await.unwrap();
                     let micros = reactor.now().since(begun).as_micros();
-                    took.borrow_mut().push(u64::try_from(micros).unwrap());
+                    latencies.borrow_mut().push(u64::try_from(micros).unwrap());
                 }
             })
         });
-        Self { tasks: tasks.collect(), stop, took }
+        Self { tasks: tasks.collect(), stop, latencies }
     }
 
-    /// The 99th percentile of what operations took.
+    /// Stops the readers and returns the 99th percentile of the latencies, in microseconds.
     async fn end(self) -> u64 {
         self.stop.set(true);
         for task in self.tasks {
             task.await;
         }
-        let mut took = self.took.take();
-        took.sort_unstable();
-        assert!(took.len() > 1000, "{}", took.len());
-        took[took.len() * 99 / 100]
+        let mut latencies = self.latencies.take();
+        latencies.sort_unstable();
+        assert!(latencies.len() > 1000, "{}", latencies.len());
+        latencies[latencies.len() * 99 / 100]
     }
 }
 
-/// What users' reads take by themselves and beside `work`, in microseconds; and how long that takes by itself and beside them.
-async fn beside(
+/// Measures client reads alone and during `work`, as p99 in microseconds, and the duration of
+/// `work` alone and with client reads.
+async fn measure(
     machine: &Rc<Machine>,
     pool: &Pool,
     work: impl AsyncFn(bool),
 ) -> ((u64, u64), (Duration, Duration)) {
     let volume = Rc::new(fill(pool, "v", BLOCKS, 1).await);
     let timed = async |used| {
-        let begun = machine.world.now();
+        let begun = machine.events.now();
         work(used).await;
-        machine.world.now().since(begun)
+        machine.events.now().since(begun)
     };
     let alone = timed(false).await;
     let readers = Readers::start(&volume);
@@ -87,25 +89,25 @@ async fn beside(
 }
 
 #[test]
-fn users_hardly_notice_a_rebuild_and_it_has_its_share() {
+fn a_rebuild_hardly_raises_client_latency_and_completes() {
     let machine = machine(&setup(), 1);
     with_pool(&machine, async |pool| {
-        let told = Cell::new(None);
+        let reported = Cell::new(None);
         let work = async |used| {
             let drive = u16::from(used);
             pool.fail_drive(drive).await.unwrap();
-            let status = settled(pool).await;
-            told.set(status.users);
+            let status = wait_for_repair(pool).await;
+            reported.set(status.users);
             let found = (state(&status, drive.into()), status.repair.state);
             assert_eq!(found, (DriveState::Removed, RepairState::Whole));
         };
-        let (latency, time) = beside(&machine, pool, work).await;
-        // What the status says of users is what they see.
-        let told = told.get().unwrap();
-        let (p99, most) = (told.p99.as_micros() as u64, latency.1 + latency.1 / 4);
+        let (latency, time) = measure(&machine, pool, work).await;
+        // The reported client latency matches the measured one.
+        let reported = reported.get().unwrap();
+        let (p99, most) = (reported.p99.as_micros() as u64, latency.1 + latency.1 / 4);
         assert!(
-            p99 >= latency.1 - latency.1 / 4 && p99 <= most && told.p50 < told.p99,
-            "{told:?}, {latency:?}"
+            p99 >= latency.1 - latency.1 / 4 && p99 <= most && reported.p50 < reported.p99,
+            "{reported:?}, {latency:?}"
         );
         assert!(latency.1 <= latency.0 * 4, "{latency:?}");
         assert!(time.1 < time.0 * 16, "{time:?}");
@@ -113,14 +115,14 @@ fn users_hardly_notice_a_rebuild_and_it_has_its_share() {
 }
 
 #[test]
-fn users_hardly_notice_a_scrub_and_it_has_its_share() {
+fn a_scrub_hardly_raises_client_latency_and_completes() {
     let machine = machine(&setup(), 2);
     with_pool(&machine, async |pool| {
         let work = async |_| {
             assert!(pool.start_scrub().await.unwrap());
             pool.scrub_settled().await.unwrap();
         };
-        let (latency, time) = beside(&machine, pool, work).await;
+        let (latency, time) = measure(&machine, pool, work).await;
         assert!(latency.1 <= latency.0 * 4, "{latency:?}");
         assert!(time.1 < time.0 * 16, "{time:?}");
     });

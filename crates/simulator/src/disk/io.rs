@@ -1,6 +1,8 @@
-//! A simulated drive as the engine holds it: operations that take their time, and then have their effect or none.
+//! A simulated drive as the engine uses it: each operation completes after its latency, with or
+//! without effect.
 //!
-//! What an operation does to what is stored is the drive's (`Disk`); here is when it happens, and what is answered.
+//! [`Disk`] owns the content and applies the effect of an operation. This module decides when that
+//! happens and which result the engine gets.
 
 use std::rc::Rc;
 
@@ -9,16 +11,17 @@ use reactor::{Completer, Drive, DriveProperties, Io, IoError, IoErrorKind, Span,
 
 use super::{Disk, PAGE};
 
-/// A drive as a source that pretends to be usable from any thread: the simulation has one.
-pub(super) struct Source {
+/// A drive source that claims to be usable from any thread. The simulation has only one.
+pub(super) struct SimulatedDriveSource {
     disk: SameThread<Rc<Disk>>,
 }
 
-/// Something of this thread, in a type that must be `Send`. Used on another thread, it panics.
+/// A value of this thread in a type that must be `Send`. The simulation never uses it on another
+/// thread.
 struct SameThread<T>(T);
 
-impl Source {
-    pub(super) fn of(disk: Rc<Disk>) -> Self {
+impl SimulatedDriveSource {
+    pub(super) fn new(disk: Rc<Disk>) -> Self {
         Self { disk: SameThread(disk) }
     }
 
@@ -28,21 +31,21 @@ impl Source {
 }
 
 mod same_thread {
-    //! The one promise that the simulation makes beyond what the compiler checks: it has one thread.
+    //! The one guarantee of the simulation that the compiler does not check: it has one thread.
     #![allow(unsafe_code)]
 
     use super::SameThread;
 
-    // SAFETY: a run of the simulator makes, uses and drops its drives on the thread it runs on; sources are handed to
-    // the engine, which runs on that same thread.
+    // SAFETY: a run of the simulator makes, uses and drops its drives on the thread it runs on;
+    // sources are handed to the engine, which runs on that same thread.
     unsafe impl<T> Send for SameThread<T> {}
     // SAFETY: as above.
     unsafe impl<T> Sync for SameThread<T> {}
 }
 
-impl DriveSource for Source {
+impl DriveSource for SimulatedDriveSource {
     fn open(&self) -> Rc<dyn Drive> {
-        Rc::new(Opened { disk: self.disk().clone() })
+        Rc::new(OpenDisk { disk: self.disk().clone() })
     }
 
     fn path(&self) -> String {
@@ -50,45 +53,50 @@ impl DriveSource for Source {
     }
 }
 
-/// A drive as the engine holds it. Its operations end when it is dropped with the run.
-struct Opened {
+/// A drive as the engine uses it. Its operations end when the run drops it.
+struct OpenDisk {
     disk: Rc<Disk>,
 }
 
-impl Opened {
-    /// An operation on so many bytes that ends after the drive's latency with what `effect` gives.
-    fn later(&self, length: usize, effect: impl FnOnce(&Disk) -> Result<usize, IoError> + 'static) -> Io {
+impl OpenDisk {
+    /// Starts an operation on `length` bytes that completes with the result of `effect` after the
+    /// drive's latency.
+    fn complete_later(
+        &self,
+        length: usize,
+        effect: impl FnOnce(&Disk) -> Result<usize, IoError> + 'static,
+    ) -> Io {
         let (completer, io) = completion();
         let disk = self.disk.clone();
-        let happens = Happens { completer: Some(completer) };
-        let takes = self.disk.transfer(length) + self.disk.latency();
+        let pending = PendingCompletion { completer: Some(completer) };
+        let delay = self.disk.transfer(length) + self.disk.latency();
         let ends = move |failing: bool| {
             let error = match failing {
                 _ if disk.is_dead() => Some(IoErrorKind::Gone),
                 true => Some(IoErrorKind::Medium),
                 false => None,
             };
-            happens.complete(error.map_or_else(|| effect(&disk), |kind| Err(IoError::new(kind))));
+            pending.complete(error.map_or_else(|| effect(&disk), |kind| Err(IoError::new(kind))));
         };
         let disk = self.disk.clone();
-        self.disk.world.after(takes, move || disk.end_or_wait(Box::new(ends)));
+        self.disk.events.schedule(delay, move || disk.complete_or_hold(Box::new(ends)));
         io
     }
 
-    /// An operation that never ends: the power is off.
-    fn never(&self) -> Io {
+    /// Returns an operation that never completes, because the power is off.
+    fn pending_forever(&self) -> Io {
         let (completer, io) = completion();
-        drop(Happens { completer: Some(completer) });
+        drop(PendingCompletion { completer: Some(completer) });
         io
     }
 }
 
-/// A completer that, dropped with the queue at a power cut, completes nothing.
-struct Happens {
+/// A completer that completes nothing when it is dropped with the event queue at a power cut.
+struct PendingCompletion {
     completer: Option<Completer>,
 }
 
-impl Happens {
+impl PendingCompletion {
     fn complete(mut self, result: Result<usize, IoError>) {
         if let Some(completer) = self.completer.take() {
             completer.complete(result);
@@ -96,7 +104,7 @@ impl Happens {
     }
 }
 
-impl Drop for Happens {
+impl Drop for PendingCompletion {
     #[allow(clippy::mem_forget)]
     fn drop(&mut self) {
         if let Some(completer) = self.completer.take() {
@@ -105,7 +113,7 @@ impl Drop for Happens {
     }
 }
 
-impl Drive for Opened {
+impl Drive for OpenDisk {
     fn properties(&self) -> DriveProperties {
         DriveProperties {
             size: self.disk.size.get(),
@@ -120,24 +128,26 @@ impl Drive for Opened {
 
     fn read(&self, offset: u64, into: &[Span]) -> Io {
         let length: usize = into.iter().map(Span::len).sum();
-        if !self.disk.begin() {
-            return self.never();
+        if !self.disk.count_operation() {
+            return self.pending_forever();
         }
         if let Err(error) = self.disk.check(offset, length as u64) {
             return Io::ready(Err(error));
         }
-        if let Some(hang) = self.disk.hang.get() {
+        if let Some(timeout) = self.disk.read_timeout.get() {
             let (completer, io) = completion();
-            let happens = Happens { completer: Some(completer) };
-            self.disk.world.after(hang, move || happens.complete(Err(IoError::new(IoErrorKind::Gone))));
+            let pending = PendingCompletion { completer: Some(completer) };
+            self.disk
+                .events
+                .schedule(timeout, move || pending.complete(Err(IoError::new(IoErrorKind::Gone))));
             return io;
         }
         let into = into.to_vec();
-        self.later(length, move |disk| {
+        self.complete_later(length, move |disk| {
             let mut page = offset / PAGE as u64;
             for span in &into {
                 for at in (0..span.len()).step_by(PAGE) {
-                    disk.decay(page);
+                    disk.apply_read_faults(page);
                     span.copy_from(at, &disk.read_page(page)?[..]);
                     page += 1;
                 }
@@ -148,32 +158,32 @@ impl Drive for Opened {
 
     fn write(&self, offset: u64, from: &[Span]) -> Io {
         let length: usize = from.iter().map(Span::len).sum();
-        let on = self.disk.begin();
+        let on = self.disk.count_operation();
         if let Err(error) = self.disk.check(offset, length as u64) {
             return Io::ready(Err(error));
         }
-        let fails = self.disk.fails();
-        // The write that the power cut hits may have reached the medium too.
+        let fails = self.disk.count_store();
+        // The write that the power cut hits may also have reached the medium.
         let (order, touched) = self.disk.submit_write(offset, from, fails);
         if !on {
-            return self.never();
+            return self.pending_forever();
         }
-        self.later(length, move |disk| {
+        self.complete_later(length, move |disk| {
             disk.complete_write(order, &touched);
             if fails { Err(IoError::new(IoErrorKind::Medium)) } else { Ok(length) }
         })
     }
 
     fn flush(&self) -> Io {
-        if !self.disk.begin() {
-            return self.never();
+        if !self.disk.count_operation() {
+            return self.pending_forever();
         }
         if let Err(error) = self.disk.check(0, 0) {
             return Io::ready(Err(error));
         }
         let order = self.disk.order.get();
-        let fails = self.disk.fails();
-        self.later(0, move |disk| {
+        let fails = self.disk.count_store();
+        self.complete_later(0, move |disk| {
             if fails {
                 disk.fail_flush(order);
                 return Err(IoError::new(IoErrorKind::Medium));
@@ -184,14 +194,14 @@ impl Drive for Opened {
     }
 
     fn discard(&self, offset: u64, length: u64) -> Io {
-        if !self.disk.begin() {
-            return self.never();
+        if !self.disk.count_operation() {
+            return self.pending_forever();
         }
         if let Err(error) = self.disk.check(offset, length) {
             return Io::ready(Err(error));
         }
-        self.later(0, move |disk| {
-            // What a discarded page reads as is undefined: sometimes its old bytes, sometimes zeros, sometimes garbage.
+        self.complete_later(0, move |disk| {
+            // The content of a discarded page is undefined: its old bytes, zeros or garbage.
             let mut state = disk.state.borrow_mut();
             for page in offset / PAGE as u64..(offset + length) / PAGE as u64 {
                 match disk.random.below(3) {
@@ -212,10 +222,10 @@ impl Drive for Opened {
     }
 
     fn reserve(&self, _offset: u64, _length: u64) -> Io {
-        if !self.disk.begin() {
-            return self.never();
+        if !self.disk.count_operation() {
+            return self.pending_forever();
         }
-        let refused = self.disk.refuses();
-        self.later(0, move |_| if refused { Err(IoError::new(IoErrorKind::NoSpace)) } else { Ok(0) })
+        let refused = self.disk.count_reservation();
+        self.complete_later(0, move |_| if refused { Err(IoError::new(IoErrorKind::NoSpace)) } else { Ok(0) })
     }
 }

@@ -1,9 +1,9 @@
-//! When scrubs begin by themselves: by the time of day, which the world lets pass.
+//! Scheduled scrubs, triggered by the simulated wall clock.
 
 use engine::{Pool, RepairLimits, ScrubStatus};
 
 use crate::repair_tests::{fill, machine, with_pool};
-use crate::run::{Ended, Setup};
+use crate::run::{BootEnd, Setup};
 
 const DAY: u64 = 86_400;
 
@@ -11,89 +11,91 @@ async fn status(pool: &Pool) -> ScrubStatus {
     pool.status().await.unwrap().scrub
 }
 
-/// Whether one begins now; if so, it comes to its end.
-async fn begins(pool: &Pool) -> bool {
+/// Returns true if a scheduled scrub starts now; waits for its end.
+async fn starts_if_due(pool: &Pool) -> bool {
     let before = status(pool).await.last;
-    let begins = pool.start_scrub_if_due().await.unwrap();
+    let started = pool.start_scrub_if_due().await.unwrap();
     pool.scrub_settled().await.unwrap();
     let after = status(pool).await;
-    assert!(!after.running && (after.last.began > before.began) == begins, "{after:?}");
-    begins
+    assert!(!after.running && (after.last.began > before.began) == started, "{after:?}");
+    started
 }
 
-/// From the pool's making, and then from the last one's beginning, whatever closes or kills the pool meanwhile.
+/// The interval counts from the pool's creation, and then from the start of the last scrub,
+/// regardless of closes and kills.
 #[test]
-fn one_is_due_when_its_interval_is_over_and_not_before() {
+fn a_scrub_starts_when_its_interval_has_passed() {
     let machine = machine(&Setup::small("2+1", 4), 1);
-    let (made, clock) = (machine.world.wall_clock()(), machine.world.wall_clock());
-    let in_days = |days: u64| machine.world.pass(made + days * DAY + 60 - clock());
+    let (made, clock) = (machine.events.wall_clock()(), machine.events.wall_clock());
+    let in_days = |days: u64| machine.events.skip_seconds(made + days * DAY + 60 - clock());
     with_pool(&machine, async |pool| {
         fill(pool, "v", 200, 1).await;
-        assert_eq!(status(pool).await.every, 30 * DAY, "unless told otherwise");
-        assert!(!begins(pool).await);
+        assert_eq!(status(pool).await.every, 30 * DAY, "the default interval");
+        assert!(!starts_if_due(pool).await);
         in_days(29);
-        assert!(!begins(pool).await);
+        assert!(!starts_if_due(pool).await);
     });
     in_days(30);
     let this = machine.clone();
     let ended = machine.boot(async move || {
         let (pool, _) = this.open().await.unwrap();
-        assert!(begins(&pool).await);
-        assert!(!begins(&pool).await, "not again at once");
+        assert!(starts_if_due(&pool).await);
+        assert!(!starts_if_due(&pool).await, "started again immediately");
     });
-    assert_eq!(ended, Ended::Done(()));
-    machine.kill();
+    assert_eq!(ended, BootEnd::Completed(()));
+    machine.kill_process();
     in_days(59);
     with_pool(&machine, async |pool| {
-        assert!(!begins(pool).await);
+        assert!(!starts_if_due(pool).await);
         in_days(60);
-        assert!(begins(pool).await);
-        // On demand counts as well.
+        assert!(starts_if_due(pool).await);
+        // A manual scrub counts as well.
         in_days(80);
         assert!(pool.start_scrub().await.unwrap());
         pool.scrub_settled().await.unwrap();
         in_days(109);
-        assert!(!begins(pool).await);
+        assert!(!starts_if_due(pool).await);
         in_days(110);
-        assert!(begins(pool).await);
+        assert!(starts_if_due(pool).await);
     });
 }
 
 #[test]
-fn another_interval_counts_at_once_and_never_is_one() {
+fn a_new_interval_applies_immediately_and_may_be_zero() {
     let machine = machine(&Setup::small("2+1", 4), 2);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 200, 1).await;
-        machine.world.pass(10 * DAY);
-        assert!(!begins(pool).await);
+        machine.events.skip_seconds(10 * DAY);
+        assert!(!starts_if_due(pool).await);
         pool.set_scrub_every(10 * DAY).await.unwrap();
-        assert!(begins(pool).await);
-        machine.world.pass(20 * DAY);
+        assert!(starts_if_due(pool).await);
+        machine.events.skip_seconds(20 * DAY);
         pool.set_scrub_every(40 * DAY).await.unwrap();
-        assert!(!begins(pool).await);
+        assert!(!starts_if_due(pool).await);
         pool.set_scrub_every(0).await.unwrap();
     });
-    machine.world.pass(4000 * DAY);
+    machine.events.skip_seconds(4000 * DAY);
     with_pool(&machine, async |pool| {
         assert_eq!(status(pool).await.every, 0);
-        assert!(!begins(pool).await, "only when asked");
+        assert!(!starts_if_due(pool).await, "started without a schedule");
         pool.set_scrub_every(40 * DAY).await.unwrap();
-        assert!(begins(pool).await);
+        assert!(starts_if_due(pool).await);
     });
 }
 
-/// One that is under way is not begun anew, however long it pauses; one that was called off is not begun again at once.
+/// A running scrub is not started again, regardless of the length of a pause. A cancelled scrub is
+/// not restarted before the next interval.
 #[test]
-fn one_that_pauses_goes_on_and_one_that_was_called_off_waits_for_its_turn() {
+fn a_paused_scrub_continues_and_a_cancelled_one_waits_for_its_interval() {
     let machine = machine(&Setup::small("2+1", 4), 3);
     let paused = RepairLimits { paused: true, bytes_per_second: 0 };
     let began = with_pool(&machine, async |pool| {
         fill(pool, "v", 200, 1).await;
         pool.set_scrub_limits(paused).await.unwrap();
-        machine.world.pass(30 * DAY);
+        machine.events.skip_seconds(30 * DAY);
         assert!(pool.start_scrub_if_due().await.unwrap());
         let began = status(pool).await.current.began;
-        machine.world.pass(90 * DAY);
+        machine.events.skip_seconds(90 * DAY);
         assert!(!pool.start_scrub_if_due().await.unwrap());
         assert_eq!(status(pool).await.current.began, began);
         began
@@ -105,7 +107,7 @@ fn one_that_pauses_goes_on_and_one_that_was_called_off_waits_for_its_turn() {
         pool.scrub_settled().await.unwrap();
         let after = status(pool).await;
         assert!(!after.running && after.last.began == began && after.last.ended > began, "{after:?}");
-        // It took longer than the interval.
+        // The scrub took longer than the interval.
         pool.set_scrub_limits(paused).await.unwrap();
         assert!(pool.start_scrub_if_due().await.unwrap());
         assert!(pool.cancel_scrub().await.unwrap());
@@ -114,26 +116,27 @@ fn one_that_pauses_goes_on_and_one_that_was_called_off_waits_for_its_turn() {
         assert_eq!((called_off.running, called_off.last), (false, after.last));
     });
     with_pool(&machine, async |pool| {
-        machine.world.pass(29 * DAY);
-        assert!(!begins(pool).await);
-        machine.world.pass(DAY);
-        assert!(begins(pool).await);
+        machine.events.skip_seconds(29 * DAY);
+        assert!(!starts_if_due(pool).await);
+        machine.events.skip_seconds(DAY);
+        assert!(starts_if_due(pool).await);
     });
 }
 
-/// A clock that was years ahead when one began does not keep the next one off until then.
+/// If the wall clock was years ahead at the start of a scrub, the next scrub is not delayed by
+/// years.
 #[test]
-fn a_clock_that_was_wrong_does_no_harm_for_long() {
+fn a_wrong_wall_clock_does_not_suppress_scrubs() {
     let machine = machine(&Setup::small("2+1", 4), 4);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 200, 1).await;
-        machine.world.pass(9000 * DAY);
-        assert!(begins(pool).await);
-        machine.world.set_back(9000 * DAY);
+        machine.events.skip_seconds(9000 * DAY);
+        assert!(starts_if_due(pool).await);
+        machine.events.turn_back_seconds(9000 * DAY);
         assert!(pool.start_scrub_if_due().await.unwrap());
         pool.scrub_settled().await.unwrap();
-        assert!(!begins(pool).await);
-        machine.world.pass(30 * DAY);
-        assert!(begins(pool).await);
+        assert!(!starts_if_due(pool).await);
+        machine.events.skip_seconds(30 * DAY);
+        assert!(starts_if_due(pool).await);
     });
 }

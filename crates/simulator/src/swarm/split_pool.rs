@@ -1,19 +1,21 @@
-//! The last of a life: two halves of the drives are used apart from each other, and must not be put together any more.
+//! The last phase of a run: two halves of the drives are used separately, and the engine must
+//! refuse to combine them.
 
 use std::rc::Rc;
 
 use engine::ErrorKind;
 use format::DriveState;
 
-use super::Life;
+use super::SwarmRun;
 use crate::disk::Faults;
-use crate::run::Ended;
+use crate::run::BootEnd;
 
-impl Life {
-    /// Opens each half of the drives as often as the plan says, if the scheme bears that the other is missing; then both together.
-    pub(super) fn use_halves_apart(self: &Rc<Self>) -> Result<(), String> {
+impl SwarmRun {
+    /// Opens each half of the drives as often as the plan sets, then both together. Does nothing if
+    /// the scheme does not tolerate the loss of the other half.
+    pub(super) fn use_halves_separately(self: &Rc<Self>) -> Result<(), String> {
         let Some(extras) = &self.plan.extras else { return Ok(()) };
-        // What a drive forgot or garbled would be missed together with the other half.
+        // Data that a drive lost or garbled would be missing together with the other half.
         let keeps_all = Faults { stall: 0, fail_write: 0, ..self.plan.faults } == Faults::default();
         let Some(openings) = extras.halves.filter(|_| keeps_all) else { return Ok(()) };
         let members = self.machine.members();
@@ -34,45 +36,50 @@ impl Life {
         let [of_first, of_second] = openings;
         (0..of_first).try_for_each(|_| self.open_half(first))?;
         if extras.remembers {
-            self.give(second);
-            self.must_be_refused(ErrorKind::Stale, "the half that was not used last")?;
+            self.set_present_drives(second);
+            self.expect_refused(ErrorKind::Stale, "open of the half that was not used last")?;
         }
-        self.machine.accepts_stale.set(true);
+        self.machine.accept_stale.set(true);
         (0..of_second).try_for_each(|_| self.open_half(second))?;
-        self.give(&online);
-        self.must_be_refused(ErrorKind::NotAPool, &format!("halves that were opened {openings:?} times"))?;
-        // Either is as it was left.
+        self.set_present_drives(&online);
+        self.expect_refused(
+            ErrorKind::NotAPool,
+            &format!("open of halves that were opened {openings:?} times"),
+        )?;
+        // Each half is unchanged.
         [first, second].into_iter().try_for_each(|half| self.open_half(half))
     }
 
-    fn must_be_refused(&self, kind: ErrorKind, what: &str) -> Result<(), String> {
+    fn expect_refused(&self, kind: ErrorKind, step: &str) -> Result<(), String> {
         match self.machine.boot(async || self.machine.open().await.map(|_| ())) {
-            Ended::Done(Err(error)) if error.kind() == kind => Ok(()),
-            Ended::Done(result) => Err(format!("{what}: {result:?}")),
-            Ended::Cut => Err("nobody cuts the power".into()),
+            BootEnd::Completed(Err(error)) if error.kind() == kind => Ok(()),
+            BootEnd::Completed(result) => Err(format!("{step}: {result:?}")),
+            BootEnd::PowerCut => Err("unexpected power cut".into()),
         }
     }
 
-    /// Opens the pool with a half of its drives, and closes it or leaves it as it is.
+    /// Opens the pool with half of its drives, then closes it or leaves it open.
     fn open_half(&self, half: &[usize]) -> Result<(), String> {
-        self.give(half);
+        self.set_present_drives(half);
         let opened = self.machine.boot(async || {
-            self.retune();
+            self.change_tuning();
             let (pool, _) = self.machine.open().await?;
-            if self.extra.once_in(2) { pool.close().await } else { Ok(()) }
+            if self.extras_random.once_in(2) { pool.close().await } else { Ok(()) }
         });
-        match self.extra.once_in(2) {
-            true => self.machine.kill(),
+        match self.extras_random.once_in(2) {
+            true => self.machine.kill_process(),
             false => self.machine.cut_power(),
         }
         match opened {
-            Ended::Done(result) => result.map_err(|error| format!("drives {half:?} alone: {error:?}")),
-            Ended::Cut => Err("nobody cuts the power".into()),
+            BootEnd::Completed(result) => {
+                result.map_err(|error| format!("open with drives {half:?} only: {error:?}"))
+            }
+            BootEnd::PowerCut => Err("unexpected power cut".into()),
         }
     }
 
-    /// The machine has just these drives.
-    fn give(&self, drives: &[usize]) {
+    /// Restricts the machine to these drives.
+    fn set_present_drives(&self, drives: &[usize]) {
         let mut absent = self.machine.absent.borrow_mut();
         absent.iter_mut().enumerate().for_each(|(index, absent)| *absent = !drives.contains(&index));
     }

@@ -1,4 +1,4 @@
-//! Drives that come back: what is believed of them, and from when on.
+//! Returning drives: the trust in their content, and the time from which they count as redundancy.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use format::DriveState;
 use reactor::{Buffer, Reactor};
 
 use crate::model::content;
-use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
-use crate::run::{Ended, Machine, Setup, judge};
+use crate::repair_tests::{BLOCK, compare, fill, machine, state, wait_for_repair, with_pool};
+use crate::run::{BootEnd, Machine, Setup, check_findings};
 
 fn paused(scheme: &str, drives: usize) -> Setup {
     let setup = Setup::small(scheme, drives);
@@ -17,25 +17,25 @@ fn paused(scheme: &str, drives: usize) -> Setup {
     Setup { tuning: Tuning { repair, ..setup.tuning }, ..setup }
 }
 
-/// It counts as lost as long as it lacks what it missed, however long that takes, and over openings.
+/// A returned drive counts as lost until its missed writes are rebuilt, also across openings.
 #[test]
-fn a_drive_that_is_back_counts_as_lost_until_it_has_everything() {
+fn a_returned_drive_counts_as_lost_until_resynced() {
     for at_an_opening in [false, true] {
         let machine = machine(&paused("2+1", 3), 20);
         with_pool(&machine, async |pool| {
             fill(pool, "v", 300, 3).await;
             machine.disks[1].set_dead(true);
             fill(pool, "w", 60, 8).await;
-            assert_eq!(state(&settled(pool).await, 1), DriveState::Missing);
+            assert_eq!(state(&wait_for_repair(pool).await, 1), DriveState::Missing);
             machine.disks[1].plug_in();
             if !at_an_opening {
-                machine.bring_back(pool, 1).await.unwrap();
+                machine.return_drive(pool, 1).await.unwrap();
             }
         });
         for _ in 0..2 {
             with_pool(&machine, async |pool| {
                 pool.checkpoint().await.unwrap();
-                // Each shard looks in the background.
+                // Each shard scans in the background.
                 Reactor::current().sleep(Duration::from_secs(1)).await;
                 let status = pool.status().await.unwrap();
                 assert_eq!(
@@ -47,7 +47,7 @@ fn a_drive_that_is_back_counts_as_lost_until_it_has_everything() {
         }
         with_pool(&machine, async |pool| {
             pool.set_repair_limits(RepairLimits::default()).await.unwrap();
-            assert_eq!(state(&settled(pool).await, 1), DriveState::Online);
+            assert_eq!(state(&wait_for_repair(pool).await, 1), DriveState::Online);
             pool.fail_drive(0).await.unwrap();
             compare(pool, "v", 3).await;
             compare(pool, "w", 8).await;
@@ -55,43 +55,44 @@ fn a_drive_that_is_back_counts_as_lost_until_it_has_everything() {
     }
 }
 
-fn leave_out(machine: &Machine, drives: &[usize]) {
+fn set_absent_drives(machine: &Machine, drives: &[usize]) {
     let mut absent = machine.absent.borrow_mut();
     absent.iter_mut().enumerate().for_each(|(index, place)| *place = drives.contains(&index));
 }
 
-/// A drive that was used without the others holds what they know nothing of: neither an opening nor a command takes it back.
+/// A drive that was used without the others has writes that they lack. Neither an opening nor a
+/// command takes it back.
 #[test]
-fn a_drive_that_was_used_without_the_others_is_not_taken_back() {
+fn a_separately_used_drive_cannot_return() {
     let machine = machine(&Setup::small("1+1", 2), 21);
     with_pool(&machine, async |pool| fill(pool, "v", 300, 3).await);
-    leave_out(&machine, &[1]);
+    set_absent_drives(&machine, &[1]);
     with_pool(&machine, async |pool| fill(pool, "w", 60, 8).await);
-    leave_out(&machine, &[0]);
+    set_absent_drives(&machine, &[0]);
     with_pool(&machine, async |pool| fill(pool, "x", 200, 9).await);
-    leave_out(&machine, &[]);
+    set_absent_drives(&machine, &[]);
     let opens = |machine: &Rc<Machine>| {
         let this = machine.clone();
         machine.boot(async move || this.open().await.map(|_| ()).map_err(|error| error.kind()))
     };
-    assert_eq!(opens(&machine), Ended::Done(Err(ErrorKind::NotAPool)));
-    leave_out(&machine, &[1]);
+    assert_eq!(opens(&machine), BootEnd::Completed(Err(ErrorKind::NotAPool)));
+    set_absent_drives(&machine, &[1]);
     with_pool(&machine, async |pool| {
-        assert_eq!(machine.bring_back(pool, 1).await.unwrap_err().kind(), ErrorKind::Invalid);
-        let status = settled(pool).await;
+        assert_eq!(machine.return_drive(pool, 1).await.unwrap_err().kind(), ErrorKind::Invalid);
+        let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 1), status.drives.len()), (DriveState::Missing, 2));
         compare(pool, "v", 3).await;
         compare(pool, "w", 8).await;
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// It counts as lost until it has everything in all shards: one that is done does not speak for another.
+/// A returned drive counts as lost until the rebuild is complete in every shard.
 #[test]
-fn a_drive_that_is_back_counts_as_lost_until_every_shard_has_everything() {
+fn a_returned_drive_counts_as_lost_until_every_shard_is_resynced() {
     let machine = machine(&Setup { shards: 2, ..Setup::small("2+1", 3) }, 22);
     with_pool(&machine, async |pool| {
-        // Little in the first shard, much in the second.
+        // Little data in the first shard, much in the second.
         let blocks = || (0..20).chain(format::limits::SLICE / BLOCK..format::limits::SLICE / BLOCK + 1000);
         pool.create_volume("v", 2 * format::limits::SLICE, 4096, 0).await.unwrap();
         let volume = pool.open_volume("v").await.unwrap().attach();
@@ -102,14 +103,14 @@ fn a_drive_that_is_back_counts_as_lost_until_every_shard_has_everything() {
             volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
         }
         volume.flush().await.unwrap();
-        machine.bring_back(pool, 0).await.unwrap();
+        machine.return_drive(pool, 0).await.unwrap();
         pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 1 << 20 }).await.unwrap();
         let mut waited = 0;
         while state(&pool.status().await.unwrap(), 0) != DriveState::Online {
             waited += 1;
             Reactor::current().sleep(Duration::from_millis(1)).await;
         }
-        assert!(waited > 100, "it took a while: {waited}");
+        assert!(waited > 100, "online too early, after {waited} ms");
         pool.fail_drive(1).await.unwrap();
         for block in blocks() {
             let buffer = Buffer::new(4096);
@@ -117,5 +118,5 @@ fn a_drive_that_is_back_counts_as_lost_until_every_shard_has_everything() {
             assert!(buffer.as_slice() == content(3, block, 4096), "block {block}");
         }
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }

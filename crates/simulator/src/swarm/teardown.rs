@@ -1,4 +1,4 @@
-//! The end of a life: everything is deleted, and nothing may be left behind.
+//! The end of a run: deletes everything and checks that no space stays in use.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use engine::Pool;
 use reactor::Reactor;
 
-use super::Life;
-use crate::run::{Ended, judge};
+use super::SwarmRun;
+use crate::run::{BootEnd, check_findings};
 
-impl Life {
-    /// Deletes everything and looks for what is left behind.
-    pub(super) fn end(self: Rc<Self>) -> Result<(), String> {
-        let life = self.clone();
+impl SwarmRun {
+    /// Deletes everything and checks for leaked space.
+    pub(super) fn delete_everything(self: Rc<Self>) -> Result<(), String> {
+        let run = self.clone();
         let ended = self.machine.boot(async move || {
-            let pool = life.clone().open_and_verify().await?;
-            let volumes: Vec<String> = life.volumes.borrow().keys().cloned().collect();
-            let mut names: Vec<String> = life.snapshots.borrow().keys().cloned().collect();
+            let pool = run.clone().open_and_verify().await?;
+            let volumes: Vec<String> = run.volumes.borrow().keys().cloned().collect();
+            let mut names: Vec<String> = run.snapshots.borrow().keys().cloned().collect();
             names.extend(volumes);
             for name in names {
                 match pool.delete_volume(&name).await {
@@ -29,7 +29,7 @@ impl Life {
                 rounds += 1;
                 if rounds > 100_000 {
                     let space = pool.status().await.map_err(|error| format!("status: {error:?}"))?.space;
-                    return Err(format!("deleted volumes are never gone: {space:?}"));
+                    return Err(format!("deleted volumes are never freed: {space:?}"));
                 }
                 Reactor::current().sleep(Duration::from_millis(1)).await;
             }
@@ -37,46 +37,45 @@ impl Life {
             for _ in 0..2 {
                 pool.checkpoint().await.map_err(|error| format!("checkpoint: {error:?}"))?;
             }
-            let taken = taken(&pool).await?;
+            let taken = segments_allocated(&pool).await?;
             pool.close().await.map_err(|error| format!("close: {error:?}"))?;
             Ok(taken)
         });
         let taken = match ended {
-            Ended::Done(result) => result?,
-            Ended::Cut => return Err("the end ran into a power cut".into()),
+            BootEnd::Completed(result) => result?,
+            BootEnd::PowerCut => return Err("unexpected power cut while everything was deleted".into()),
         };
-        self.machine.kill();
+        self.machine.kill_process();
         let report = self.machine.check().map_err(|error| format!("check: {error:?}"))?;
-        judge(&report, &self.victims.borrow())?;
+        check_findings(&report, &self.victims.borrow())?;
         if report.data_blocks > 0 || report.volumes > 0 {
-            return Err(format!("everything was deleted, and {} blocks are left", report.data_blocks));
+            return Err(format!("{} live blocks remain after everything was deleted", report.data_blocks));
         }
-        // Per shard: the open segments of each class and the spare, and those that hold the last two checkpoints. What else is in use
-        // holds what lives without volumes: the event log, nodes of the map, tables.
+        // Each shard may keep the open segments of each class, the segment opened ahead, and the
+        // segments of the last two checkpoints. The other segments in use hold data without
+        // volumes: the event log, map nodes, tables.
         let shards = u64::from(self.plan.setup.shards);
-        self.say(|| {
+        self.trace(|| {
             let (empty, all) = (report.empty_segments, report.segments);
-            format!("left with {shards} shards: {all} segments, {empty} of them empty; zones of {taken}")
+            format!("remaining with {shards} shards: {all} segments, {empty} of them empty; zones of {taken} segments")
         });
         if report.empty_segments > shards * 10 {
             let (empty, all) = (report.empty_segments, report.segments);
-            return Err(format!(
-                "everything was deleted, and {empty} of {all} segments are in use and empty"
-            ));
+            return Err(format!("{empty} of {all} segments in use are empty after everything was deleted"));
         }
-        // Before the pool was closed there may have been as many empty ones; but no zones that columns have left.
+        // As many empty segments may have existed before the close, but no zones without a segment.
         if taken > report.segments + shards * 10 {
             let all = report.segments;
             return Err(format!(
-                "everything was deleted, and zones of {taken} segments are taken, for {all}"
+                "zones of {taken} segments are allocated for {all} segments after everything was deleted"
             ));
         }
         Ok(())
     }
 }
 
-/// How many segments the zones that are taken would make.
-async fn taken(pool: &Pool) -> Result<u64, String> {
+/// Returns the number of segments that the allocated zones would form.
+async fn segments_allocated(pool: &Pool) -> Result<u64, String> {
     let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
     Ok((status.space.zones - status.space.free_zones).div_ceil(status.scheme.width().into()))
 }

@@ -1,4 +1,4 @@
-//! Breaks of durability and isolation that were proven once, outside the states that sweep and swarm reached.
+//! Violations of durability and isolation that the sweep and the swarm did not reach.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,8 +10,8 @@ use format::limits::VOLUME_MAX;
 use reactor::{Buffer, Reactor};
 
 use crate::model::content;
-use crate::repair_tests::{BLOCK, fill, machine, settled, state, with_pool};
-use crate::run::{Ended, Machine, Setup, judge};
+use crate::repair_tests::{BLOCK, fill, machine, state, wait_for_repair, with_pool};
+use crate::run::{BootEnd, Machine, Setup, check_findings};
 
 fn block_of(value: u64, block: u64) -> Buffer {
     Buffer::copy_of(&content(value, block, 4096))
@@ -24,13 +24,14 @@ fn with_pool_until_power_cut(machine: &Rc<Machine>, work: impl AsyncFnOnce(&engi
         let (pool, _) = this.open().await.unwrap();
         work(&pool).await;
     });
-    assert_eq!(ended, Ended::Done(()));
+    assert_eq!(ended, BootEnd::Completed(()));
     machine.cut_power();
 }
 
-/// A merge of the last leaves of the largest volume must not write a record that an opening takes for the end of the log.
+/// A merge of the last leaves of a volume of the maximum size must not write a record that recovery
+/// takes for the end of the log.
 #[test]
-fn a_merge_at_the_end_of_the_largest_volume_loses_nothing() {
+fn merging_the_last_leaf_of_the_largest_volume_loses_no_data() {
     let machine = machine(&Setup::small("2+1", 3), 31);
     let last = VOLUME_MAX / BLOCK - 1;
     with_pool_until_power_cut(&machine, async |pool| {
@@ -50,21 +51,21 @@ fn a_merge_at_the_end_of_the_largest_volume_loses_nothing() {
         for (block, value) in [(0, 2), (last, 1)] {
             let buffer = Buffer::new(4096);
             volume.read(block * BLOCK, &buffer.span()).await.unwrap();
-            assert!(buffer.as_slice() == content(value, block, 4096), "block {block} was flushed");
+            assert!(buffer.as_slice() == content(value, block, 4096), "flushed block {block} is wrong");
         }
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// A read that is answered with an error has ended: no transfer of it reaches the reader's memory afterwards.
+/// After a failed read has returned, no transfer reaches the reader's memory.
 #[test]
-fn a_failed_read_writes_nothing_after_its_answer() {
+fn a_failed_read_does_not_write_to_its_buffer_later() {
     let mut failed = 0;
     for round in 0..20 {
         let machine = machine(&Setup::small("4+0", 4), 40 + round);
         with_pool(&machine, async |pool| {
             let volume = fill(pool, "v", 256, 7).await;
-            machine.disks[0].pages().into_iter().for_each(|page| machine.disks[0].spoil(page));
+            machine.disks[0].pages().into_iter().for_each(|page| machine.disks[0].mark_unreadable(page));
             (1..4).for_each(|drive| machine.disks[drive].set_latency(1_000_000, 30_000_000));
             machine.disks[0].set_latency(1, 2);
             for first in (0..256).step_by(32) {
@@ -79,7 +80,7 @@ fn a_failed_read_writes_nothing_after_its_answer() {
                 drop(span);
                 assert!(
                     buffer.as_slice().iter().all(|byte| *byte == 0),
-                    "a late transfer hit the reader's memory"
+                    "a late transfer wrote to the reader's memory"
                 );
             }
             (0..4).for_each(|drive| machine.disks[drive].set_latency(20_000, 100_000));
@@ -88,12 +89,12 @@ fn a_failed_read_writes_nothing_after_its_answer() {
     assert!(failed > 100, "{failed} reads failed");
 }
 
-/// Writes that wait behind a limit when their volume is deleted fail, or keep it from being deleted. The next volume has
-/// none of them.
+/// Writes that wait for a QoS limit when their volume is deleted fail, or make the deletion fail.
+/// They never appear in the next volume.
 #[test]
-fn writes_to_a_deleted_volume_land_nowhere() {
+fn writes_to_a_deleted_volume_never_appear() {
     let machine = machine(&Setup { shards: 2, ..Setup::small("2+1", 3) }, 61);
-    machine.world.set_apart(200_000, 5);
+    machine.events.set_message_delay(200_000, 5);
     for delay in (0..2_000).step_by(40) {
         with_pool(&machine, async |pool| {
             let wanted = NewVolume { size: 1 << 20, sector: 4096, thick: false, shards: None, now: 0 };
@@ -126,14 +127,14 @@ fn writes_to_a_deleted_volume_land_nowhere() {
                 }
                 pool.create_volume_as("new", wanted).await.unwrap();
                 let acknowledged = writes.await;
-                assert_eq!(acknowledged, 0, "a deleted volume takes no write");
+                assert_eq!(acknowledged, 0, "a write to a deleted volume was acknowledged");
                 let new = pool.open_volume("new").await.unwrap().attach();
                 for block in 0..256 {
                     let buffer = Buffer::new(4096);
                     new.read(block * BLOCK, &buffer.span()).await.unwrap();
                     assert!(
                         buffer.as_slice().iter().all(|byte| *byte == 0),
-                        "block {block} of another volume"
+                        "block {block} holds a write to the deleted volume"
                     );
                 }
                 drop(new);
@@ -146,10 +147,10 @@ fn writes_to_a_deleted_volume_land_nowhere() {
     }
 }
 
-/// A write of whole sectors is atomic up to the size that the pool promises, wherever it begins and ends in its blocks: a power
-/// cut at any drive operation leaves all of it or nothing.
+/// A write of whole sectors is atomic up to the size that the pool reports, also if it is not
+/// aligned to blocks: a power cut at any drive operation leaves all of it or nothing.
 #[test]
-fn a_write_between_block_borders_is_atomic() {
+fn an_unaligned_write_is_atomic() {
     const OFFSET: u64 = 126_287 * 512;
     const LENGTH: usize = 64 << 10;
     let mut whole = [0, 0];
@@ -184,16 +185,17 @@ fn a_write_between_block_borders_is_atomic() {
             whole[usize::from(first) - 1] += 1;
         });
     }
-    assert!(whole[0] > 5 && whole[1] > 5, "{whole:?}: both outcomes are seen");
+    assert!(whole[0] > 5 && whole[1] > 5, "{whole:?}: one of the outcomes is rare");
 }
 
-/// A read that hung on a drive before that was lost ends after the drive has come back: the drive stays.
+/// A read that hung on a drive before the drive was lost ends after the drive has returned. The
+/// drive stays online.
 #[test]
-fn a_hung_read_of_an_earlier_term_does_not_lose_a_drive_again() {
+fn a_hung_read_from_before_the_return_does_not_fail_the_drive() {
     let machine = machine(&Setup::small("2+1", 3), 120);
     with_pool(&machine, async |pool| {
         let volume = Rc::new(fill(pool, "v", 256, 7).await);
-        machine.disks[1].set_hang(Some(20_000_000_000));
+        machine.disks[1].set_read_timeout(Some(20_000_000_000));
         let reads: Vec<_> = (0..64)
             .map(|block| {
                 let volume = volume.clone();
@@ -205,21 +207,25 @@ fn a_hung_read_of_an_earlier_term_does_not_lose_a_drive_again() {
             })
             .collect();
         Reactor::current().sleep(Duration::from_secs(1)).await;
-        machine.disks[1].set_hang(None);
+        machine.disks[1].set_read_timeout(None);
         pool.fail_drive(1).await.unwrap();
-        machine.bring_back(pool, 1).await.unwrap();
-        assert_eq!(state(&settled(pool).await, 1), DriveState::Online);
+        machine.return_drive(pool, 1).await.unwrap();
+        assert_eq!(state(&wait_for_repair(pool).await, 1), DriveState::Online);
         for read in reads {
             read.await;
         }
         Reactor::current().sleep(Duration::from_secs(1)).await;
-        assert_eq!(state(&settled(pool).await, 1), DriveState::Online, "an old read says nothing of it");
+        assert_eq!(
+            state(&wait_for_repair(pool).await, 1),
+            DriveState::Online,
+            "a read from before the return failed the drive"
+        );
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Where a pool has failed with a write, zeros over what was never written are refused too: what the write left on the drives may be found
-/// by the next opening, and would take the zeros' place.
+/// After a failed write has failed the pool, zeros over the same unwritten blocks are refused too.
+/// The next opening may replay the write, which would replace the zeros.
 #[test]
 fn zeros_after_a_failed_write_are_not_acknowledged() {
     for seed in 0..40 {

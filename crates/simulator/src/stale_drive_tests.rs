@@ -1,4 +1,4 @@
-//! Drives that hold something else than the pool left on them: old copies, copies of others, forks, damaged superblocks.
+//! Drives with unexpected content: old copies, copies of other drives, forks, damaged superblocks.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use format::limits::SUPERBLOCK_SLOT;
 use reactor::{Buffer, Reactor};
 
 use crate::model::content;
-use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
-use crate::run::{Ended, Machine, Setup, judge};
+use crate::repair_tests::{BLOCK, compare, fill, machine, state, wait_for_repair, with_pool};
+use crate::run::{BootEnd, Machine, Setup, check_findings};
 
 const SLOT_PAGES: u64 = SUPERBLOCK_SLOT / BLOCK;
 
-/// Boots, opens the pool, and closes it in the end; `work` gets the report of the opening.
-fn with_opened<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool, &OpenReport) -> T) -> T {
+/// Boots the machine, opens the pool, runs `work` with the report of the opening, and closes the
+/// pool.
+fn with_pool_and_report<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool, &OpenReport) -> T) -> T {
     let this = machine.clone();
     let ended = machine.boot(async move || {
         let (pool, report) = this.open().await.unwrap();
@@ -23,13 +24,13 @@ fn with_opened<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool, &OpenRepo
         pool.close().await.unwrap();
         done
     });
-    let Ended::Done(done) = ended else { panic!("nobody cuts the power") };
-    machine.kill();
+    let BootEnd::Completed(done) = ended else { panic!("unexpected power cut") };
+    machine.kill_process();
     done
 }
 
-/// How an opening fails.
-fn refused(machine: &Rc<Machine>) -> Option<ErrorKind> {
+/// Returns the error of an opening, or `None` if it succeeds.
+fn opening_error(machine: &Rc<Machine>) -> Option<ErrorKind> {
     let this = machine.clone();
     let ended = machine.boot(async move || match this.open().await {
         Ok((pool, _)) => {
@@ -38,11 +39,11 @@ fn refused(machine: &Rc<Machine>) -> Option<ErrorKind> {
         }
         Err(error) => Some(error.kind()),
     });
-    let Ended::Done(kind) = ended else { panic!("nobody cuts the power") };
+    let BootEnd::Completed(kind) = ended else { panic!("unexpected power cut") };
     kind
 }
 
-fn leave_out(machine: &Machine, drives: &[usize]) {
+fn set_absent_drives(machine: &Machine, drives: &[usize]) {
     let mut absent = machine.absent.borrow_mut();
     absent.iter_mut().enumerate().for_each(|(index, place)| *place = drives.contains(&index));
 }
@@ -56,19 +57,19 @@ async fn overwrite(pool: &Pool, name: &str, value: u64) {
     volume.flush().await.unwrap();
 }
 
-/// Waits until a drive that was taken back has everything.
-async fn whole(pool: &Pool, drive: usize) {
+/// Waits until a returned drive is online again.
+async fn wait_until_online(pool: &Pool, drive: usize) {
     for _ in 0..10_000 {
-        if state(&settled(pool).await, drive) == DriveState::Online {
+        if state(&wait_for_repair(pool).await, drive) == DriveState::Online {
             return;
         }
         Reactor::current().sleep(Duration::from_millis(1)).await;
     }
-    panic!("drive {drive} is {:?}", state(&settled(pool).await, drive));
+    panic!("drive {drive} is {:?}", state(&wait_for_repair(pool).await, drive));
 }
 
-/// An old copy of a drive is put back, after the pool was closed in order or has crashed: nothing on it is believed, it counts as
-/// lost until all of it is rebuilt, and then it stands in for any other drive.
+/// An old copy of a drive is put in its place, after a clean close or a crash. Its content is not
+/// trusted: the drive counts as lost until it is rebuilt, and then provides redundancy again.
 #[test]
 fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
     for (crashed, blocks) in [(false, 400), (true, 400), (true, 40)] {
@@ -82,12 +83,12 @@ fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
                 let volume = pool.open_volume("v").await.unwrap().attach();
                 volume.write(0, &Buffer::copy_of(&content(5, 0, 4096)).span()).await.unwrap();
                 volume.flush().await.unwrap();
-                // The superblock is the newest; what follows is in the log alone.
+                // The superblock is current. All later writes are only in the log.
                 let image = this.disks[0].image();
                 overwrite(&pool, "v", 5).await;
                 image
             });
-            let Ended::Done(newer) = ended else { panic!("nobody cuts the power") };
+            let BootEnd::Completed(newer) = ended else { panic!("unexpected power cut") };
             image = newer;
             machine.cut_power();
         } else {
@@ -96,25 +97,25 @@ fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
         machine.disks[0].restore(&image);
         let report = machine.check().unwrap();
         assert!(report.findings.iter().any(|finding| finding.message.contains("old copy")), "{report:?}");
-        with_opened(&machine, async |pool, report| {
+        with_pool_and_report(&machine, async |pool, report| {
             assert_eq!(report.stale, ["drive0"], "{crashed} {blocks}");
             let status = pool.status().await.unwrap();
             assert!(
                 matches!(state(&status, 0), DriveState::Missing | DriveState::Returning),
-                "it counts as lost: {:?}",
+                "an old copy must count as lost: {:?}",
                 state(&status, 0)
             );
-            whole(pool, 0).await;
+            wait_until_online(pool, 0).await;
             pool.fail_drive(1).await.unwrap();
             compare(pool, "v", 5).await;
         });
-        judge(&machine.check().unwrap(), &[]).unwrap();
+        check_findings(&machine.check().unwrap(), &[]).unwrap();
     }
 }
 
-/// A crash at any moment while an old copy is being taken back leaves a pool that still does not believe it.
+/// A crash at any point while an old copy is returned leaves a pool that still does not trust it.
 #[test]
-fn taking_an_old_copy_back_survives_a_cut_at_every_point() {
+fn returning_an_old_copy_survives_a_cut_at_every_point() {
     for cut in (0..600).step_by(7) {
         let machine = machine(&Setup::small("2+1", 3), 90);
         with_pool(&machine, async |pool| fill(pool, "v", 120, 3).await);
@@ -125,90 +126,94 @@ fn taking_an_old_copy_back_survives_a_cut_at_every_point() {
         machine.cut_after(cut);
         machine.boot(async move || {
             let (pool, _) = this.open().await.unwrap();
-            whole(&pool, 2).await;
+            wait_until_online(&pool, 2).await;
         });
         machine.cut_power();
         with_pool(&machine, async |pool| {
-            whole(pool, 2).await;
+            wait_until_online(pool, 2).await;
             pool.fail_drive(0).await.unwrap();
             compare(pool, "v", 5).await;
         });
-        judge(&machine.check().unwrap(), &[]).unwrap();
+        check_findings(&machine.check().unwrap(), &[]).unwrap();
     }
 }
 
-/// A proof that halves of a pool were used apart does not age, however often one of them is opened afterwards.
+/// The proof that halves of a pool were used separately never expires, regardless of later
+/// openings.
 #[test]
-fn halves_that_were_used_apart_are_refused_however_often_one_was_opened_since() {
+fn separately_used_halves_are_refused_after_any_number_of_openings() {
     for openings in [1, 8, 9, 30] {
         let machine = machine(&Setup::small("1+1", 2), 100 + openings);
         with_pool(&machine, async |pool| fill(pool, "v", 20, 3).await);
-        leave_out(&machine, &[1]);
+        set_absent_drives(&machine, &[1]);
         with_pool(&machine, async |pool| fill(pool, "w", 20, 8).await);
-        leave_out(&machine, &[0]);
+        set_absent_drives(&machine, &[0]);
         for opening in 0..openings {
             with_pool(&machine, async |pool| fill(pool, &format!("x{opening}"), 2, 9).await);
         }
-        leave_out(&machine, &[]);
-        assert_eq!(refused(&machine), Some(ErrorKind::NotAPool), "{openings} openings");
-        leave_out(&machine, &[0]);
+        set_absent_drives(&machine, &[]);
+        assert_eq!(opening_error(&machine), Some(ErrorKind::NotAPool), "{openings} openings");
+        set_absent_drives(&machine, &[0]);
         with_pool(&machine, async |pool| {
-            assert_eq!(machine.bring_back(pool, 0).await.unwrap_err().kind(), ErrorKind::Invalid);
+            assert_eq!(machine.return_drive(pool, 0).await.unwrap_err().kind(), ErrorKind::Invalid);
             compare(pool, "x0", 9).await;
         });
     }
 }
 
-/// A drive that was away for more openings than a superblock lists comes back as what it is: an old state of the same pool.
+/// A drive that was away for more openings than a superblock lists returns as an old state of the
+/// same pool.
 #[test]
-fn a_drive_that_was_away_for_many_openings_comes_back() {
+fn a_drive_absent_for_many_openings_returns() {
     let machine = machine(&Setup::small("2+1", 3), 110);
     with_pool(&machine, async |pool| fill(pool, "v", 200, 3).await);
-    leave_out(&machine, &[1]);
+    set_absent_drives(&machine, &[1]);
     for opening in 0..12 {
         with_pool(&machine, async |pool| overwrite(pool, "v", opening).await);
     }
-    leave_out(&machine, &[]);
-    with_opened(&machine, async |pool, report| {
+    set_absent_drives(&machine, &[]);
+    with_pool_and_report(&machine, async |pool, report| {
         assert_eq!(report.returned, ["drive1"]);
-        whole(pool, 1).await;
+        wait_until_online(pool, 1).await;
         pool.fail_drive(0).await.unwrap();
         compare(pool, "v", 11).await;
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// A half that was left behind while the other was used holds an old state, which only a memory beside the pool can tell.
+/// A half that was not used last holds an old state. Only a state stored outside the pool reveals
+/// that.
 #[test]
-fn a_half_that_was_left_behind_is_refused_where_the_newer_state_is_known() {
+fn an_older_half_is_refused_if_the_newer_state_is_stored() {
     let machine = machine(&Setup::small("1+1", 2), 111);
-    machine.memory.ask();
+    machine.state_store.enforce();
     with_pool(&machine, async |pool| fill(pool, "v", 20, 3).await);
-    leave_out(&machine, &[1]);
+    set_absent_drives(&machine, &[1]);
     with_pool(&machine, async |pool| fill(pool, "w", 20, 8).await);
-    leave_out(&machine, &[0]);
-    assert_eq!(refused(&machine), Some(ErrorKind::Stale));
-    leave_out(&machine, &[1]);
+    set_absent_drives(&machine, &[0]);
+    assert_eq!(opening_error(&machine), Some(ErrorKind::Stale));
+    set_absent_drives(&machine, &[1]);
     with_pool(&machine, async |pool| compare(pool, "w", 8).await);
-    leave_out(&machine, &[0]);
-    machine.accepts_stale.set(true);
+    set_absent_drives(&machine, &[0]);
+    machine.accept_stale.set(true);
     with_pool(&machine, async |pool| {
         compare(pool, "v", 3).await;
         assert_eq!(pool.open_volume("w").await.err().unwrap().kind(), ErrorKind::NotFound);
     });
-    // The older half is the one that is used from now on.
-    machine.accepts_stale.set(false);
-    leave_out(&machine, &[1]);
-    assert_eq!(refused(&machine), Some(ErrorKind::Stale));
-    leave_out(&machine, &[0]);
+    // The older half is the current one from now on.
+    machine.accept_stale.set(false);
+    set_absent_drives(&machine, &[1]);
+    assert_eq!(opening_error(&machine), Some(ErrorKind::Stale));
+    set_absent_drives(&machine, &[0]);
     with_pool(&machine, async |pool| compare(pool, "v", 3).await);
 }
 
-/// The same where the newer state was made in the same opening: the drive was lost while the pool was at work.
+/// As above, with a newer state from the same opening: the drive was lost while the pool was in
+/// service.
 #[test]
-fn a_half_that_was_lost_at_work_is_refused_where_the_newer_state_is_known() {
+fn a_half_lost_in_service_is_refused_if_the_newer_state_is_stored() {
     let machine = machine(&Setup::small("1+1", 2), 112);
-    machine.memory.ask();
+    machine.state_store.enforce();
     let this = machine.clone();
     let ended = machine.boot(async move || {
         let (pool, _) = this.open().await.unwrap();
@@ -216,14 +221,14 @@ fn a_half_that_was_lost_at_work_is_refused_where_the_newer_state_is_known() {
         this.disks[1].set_dead(true);
         fill(&pool, "w", 20, 8).await;
     });
-    assert_eq!(ended, Ended::Done(()));
+    assert_eq!(ended, BootEnd::Completed(()));
     machine.cut_power();
     machine.disks[1].set_dead(false);
-    leave_out(&machine, &[0]);
-    assert_eq!(refused(&machine), Some(ErrorKind::Stale));
+    set_absent_drives(&machine, &[0]);
+    assert_eq!(opening_error(&machine), Some(ErrorKind::Stale));
 }
 
-/// A drive that has become smaller is missing, and says why.
+/// A drive that has shrunk counts as missing, and the report names the reason.
 #[test]
 fn a_drive_that_shrank_counts_as_missing() {
     for by in [1, 8 << 20] {
@@ -232,9 +237,9 @@ fn a_drive_that_shrank_counts_as_missing() {
         machine.disks[3].set_size((16 << 20) - by);
         let report = machine.check().unwrap();
         assert!(report.findings.iter().any(|finding| finding.message.contains("smaller")), "{report:?}");
-        with_opened(&machine, async |pool, report| {
+        with_pool_and_report(&machine, async |pool, report| {
             assert_eq!(report.shrunk.len(), 1);
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             assert_eq!(state(&status, 3), DriveState::Missing);
             assert_ne!(status.repair.state, RepairState::Whole);
             compare(pool, "v", 3).await;
@@ -242,16 +247,17 @@ fn a_drive_that_shrank_counts_as_missing() {
     }
 }
 
-/// A copy of one drive in another's place is not used, whichever is given first; the other drive is missing.
+/// A copy of one drive in another drive's place is not used, in any order of the drives. The
+/// replaced drive is missing.
 #[test]
 fn a_copy_of_another_drive_is_not_used() {
     for (original, replaced) in [(1, 0), (0, 1), (4, 2)] {
         let machine = machine(&Setup::small("4+1", 5), 114);
         with_pool(&machine, async |pool| fill(pool, "v", 400, 3).await);
         machine.disks[replaced].restore(&machine.disks[original].image());
-        with_opened(&machine, async |pool, report| {
+        with_pool_and_report(&machine, async |pool, report| {
             assert_eq!(report.copies, [format!("drive{replaced}")]);
-            assert_eq!(state(&settled(pool).await, replaced), DriveState::Missing);
+            assert_eq!(state(&wait_for_repair(pool).await, replaced), DriveState::Missing);
             compare(pool, "v", 3).await;
         });
         assert!(
@@ -265,45 +271,46 @@ fn a_copy_of_another_drive_is_not_used() {
     }
 }
 
-/// A superblock copy that is destroyed is noticed and rewritten, whichever of the two it is.
+/// A destroyed superblock copy is reported and rewritten, in either slot.
 #[test]
-fn a_destroyed_superblock_copy_is_noticed_and_rewritten() {
+fn a_destroyed_superblock_copy_is_reported_and_rewritten() {
     for slot in [0, 1] {
         let machine = machine(&Setup::small("4+1", 5), 115);
         with_pool(&machine, async |pool| fill(pool, "v", 400, 3).await);
         for page in machine.disks[2].pages().into_iter().filter(|page| page / SLOT_PAGES == slot) {
-            machine.disks[2].flip(page, 100);
+            machine.disks[2].flip_bit(page, 100);
         }
         let report = machine.check().unwrap();
         let noticed = report.damaged_superblocks.len() + report.findings.len();
         assert_eq!(noticed, 1, "slot {slot}: {report:?}");
-        with_opened(&machine, async |pool, report| {
+        with_pool_and_report(&machine, async |pool, report| {
             let noticed = report.damaged_superblocks.len() + report.stale.len();
             assert_eq!((noticed, report.uncertain), (1, false), "slot {slot}: {report:?}");
-            whole(pool, 2).await;
+            wait_until_online(pool, 2).await;
             compare(pool, "v", 3).await;
         });
-        judge(&machine.check().unwrap(), &[]).unwrap();
-        with_opened(&machine, async |_, report| {
+        check_findings(&machine.check().unwrap(), &[]).unwrap();
+        with_pool_and_report(&machine, async |_, report| {
             assert!(report.damaged_superblocks.is_empty() && report.stale.is_empty());
         });
     }
 }
 
-/// The newest superblock has rotted on the only drive that is there: the opening says that a newer state may be lost.
+/// The newest superblock on the only present drive is corrupt: the opening reports that a newer
+/// state may be lost.
 #[test]
-fn a_rotten_newest_superblock_on_the_last_drive_is_reported() {
+fn a_corrupt_newest_superblock_on_the_last_drive_is_reported() {
     let machine = machine(&Setup::small("1+1", 2), 116);
     with_pool(&machine, async |pool| fill(pool, "v", 20, 3).await);
-    leave_out(&machine, &[1]);
+    set_absent_drives(&machine, &[1]);
     with_pool(&machine, async |pool| fill(pool, "w", 20, 8).await);
     let image = machine.disks[0].image();
     let mut uncertain = 0;
     for slot in [0, 1] {
         machine.disks[0].restore(&image);
         let pages = machine.disks[0].pages().into_iter().filter(|page| page / SLOT_PAGES == slot);
-        pages.for_each(|page| assert!(machine.disks[0].flip(page, 9)));
-        uncertain += with_opened(&machine, async |_, report| u32::from(report.uncertain));
+        pages.for_each(|page| assert!(machine.disks[0].flip_bit(page, 9)));
+        uncertain += with_pool_and_report(&machine, async |_, report| u32::from(report.uncertain));
     }
     assert_eq!(uncertain, 2);
 }

@@ -1,32 +1,34 @@
-//! Memory of reads that were answered: nobody writes into it any more, whatever the answer was.
+//! Watches the buffers of completed reads: the engine must not write to them after the reply,
+//! regardless of the result.
 //!
-//! As a client would, the run uses it for something else, and looks whether that stays.
+//! Like a client, the run reuses the memory, and checks that its own bytes stay.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use reactor::Buffer;
 
-/// Buffers that are watched at a time.
+/// Maximum number of watched buffers.
 const WATCHED_MAX: usize = 32;
-/// What the reader uses the memory for.
+/// The byte with which the reader overwrites its buffer.
 const REUSED: u8 = 0xA5;
 
-/// See the module.
+/// The buffers of the most recent completed reads.
 #[derive(Default)]
-pub(crate) struct AnsweredReads(RefCell<VecDeque<(String, Buffer)>>);
+pub(crate) struct BufferWatch(RefCell<VecDeque<(String, Buffer)>>);
 
-impl AnsweredReads {
-    /// Watches the memory of `read` from its answer on. Gives what is wrong with memory that was watched before.
+impl BufferWatch {
+    /// Watches the buffer of `read` from its completion on. Returns an error if the oldest watched
+    /// buffer was modified.
     pub(crate) fn watch(&self, read: String, buffer: Buffer) -> Result<(), String> {
-        // Through a span: an operation may still hold another one, which is what this is about.
+        // Copied through a span, because the engine may wrongly still hold another one.
         buffer.span().copy_from(0, &vec![REUSED; buffer.len()]);
         self.0.borrow_mut().push_back((read, buffer));
         let oldest = if self.0.borrow().len() > WATCHED_MAX { self.0.borrow_mut().pop_front() } else { None };
         oldest.map_or(Ok(()), |(read, buffer)| check(&read, &buffer))
     }
 
-    /// Gives what is wrong with the memory that is watched, and watches on.
+    /// Returns an error if a watched buffer was modified. The buffers stay watched.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.0.borrow().iter().try_for_each(|(read, buffer)| check(read, buffer))
     }
@@ -36,6 +38,6 @@ fn check(read: &str, buffer: &Buffer) -> Result<(), String> {
     let changed = buffer.span().peek(|bytes| bytes.iter().position(|byte| *byte != REUSED));
     match changed {
         None => Ok(()),
-        Some(at) => Err(format!("{read}: byte {at} of its memory was written after the answer")),
+        Some(at) => Err(format!("{read}: byte {at} of its buffer was written after completion")),
     }
 }

@@ -1,14 +1,15 @@
-//! Wide pools: as many columns and drives as anybody wants, of different sizes and sectors.
+//! Wide pools: many columns and drives, of different sizes and sectors.
 
 use engine::RepairState;
 use format::DriveState;
 
-use crate::repair_tests::{compare, fill, machine, settled, state, with_pool};
-use crate::run::{Setup, judge};
+use crate::repair_tests::{compare, fill, machine, state, wait_for_repair, with_pool};
+use crate::run::{Setup, check_findings};
 
-/// 24 drives, 16+4: four are lost at once, what they held is written to the twenty that are left, and four more may go.
+/// Of 24 drives with 16+4, four are lost at once and rebuilt onto the other twenty. Then four more
+/// can be lost.
 #[test]
-fn a_pool_of_24_unequal_drives_bears_what_its_scheme_says() {
+fn a_pool_of_24_unequal_drives_tolerates_four_losses() {
     let zone = 64 << 10;
     let setup = Setup {
         zone_bytes: zone,
@@ -25,9 +26,9 @@ fn a_pool_of_24_unequal_drives_bears_what_its_scheme_says() {
         for drive in lost {
             pool.fail_drive(drive).await.unwrap();
         }
-        assert!(pool.fail_drive(1).await.is_err(), "that would be one too many");
+        assert!(pool.fail_drive(1).await.is_err(), "the scheme does not tolerate this loss");
         compare(pool, "v", 9).await;
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!(status.repair.state, RepairState::Whole, "{:?} {:?}", status.repair, status.space);
         for drive in lost {
             assert_eq!(state(&status, drive.into()), DriveState::Removed);
@@ -37,15 +38,15 @@ fn a_pool_of_24_unequal_drives_bears_what_its_scheme_says() {
         let scrub = pool.status().await.unwrap().scrub;
         assert_eq!((scrub.last.damaged, scrub.last.lost, scrub.unhealed), (0, 0, 0));
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
     with_pool(&machine, async |pool| {
         for drive in [1, 2, 3, 4] {
             pool.fail_drive(drive).await.unwrap();
         }
         compare(pool, "v", 9).await;
-        // There is no place for what they held.
-        assert_eq!(settled(pool).await.repair.state, RepairState::NeedsDrive);
+        // No drives are left for a rebuild.
+        assert_eq!(wait_for_repair(pool).await.repair.state, RepairState::NeedsDrive);
     });
     with_pool(&machine, async |pool| compare(pool, "v", 9).await);
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
