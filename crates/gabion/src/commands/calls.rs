@@ -1,7 +1,7 @@
 //! What several commands ask the daemon for: volumes, and their exports.
 
 use anyhow::Result;
-use server::wire::{CreateExport, CreateVolume, Export, Operation, Protocol, Volume};
+use server::wire::{CreateExport, CreateVolume, DeleteExport, Export, Operation, Protocol, Volume};
 use server::{Error, ErrorKind};
 
 use super::Setting;
@@ -51,7 +51,8 @@ impl Setting {
     pub(crate) async fn export(&self, name: &VolumeName, manner: Manner) -> Result<Export> {
         let Manner { protocol, read_only, reactors } = manner;
         let VolumeName { pool, volume } = name.clone();
-        let request = CreateExport { pool, volume, protocol, read_only, queues: None, reactors };
+        let request =
+            CreateExport { pool, volume, protocol, read_only, shared: false, queues: None, reactors };
         self.client.post("/v1/exports", &request).await
     }
 
@@ -60,9 +61,24 @@ impl Setting {
         self.client.get("/v1/exports").await
     }
 
-    /// Ends an export.
-    pub(crate) async fn end_export(&self, name: &VolumeName) -> Result<()> {
-        let path = format!("/v1/exports/{}/{}", segment(&name.pool), segment(&name.volume));
+    /// Deletes an export.
+    pub(crate) async fn end_export(&self, export: &Export) -> Result<()> {
+        let Export { pool, volume, id, .. } = export;
+        let name = VolumeName { pool: pool.clone(), volume: volume.clone() };
+        let request = DeleteExport { id: Some(id.clone()), ..DeleteExport::default() };
+        self.delete_export(&name, &request).await
+    }
+
+    /// Deletes the export of a volume that the request selects.
+    pub(crate) async fn delete_export(&self, name: &VolumeName, request: &DeleteExport) -> Result<()> {
+        let DeleteExport { id, protocol, force } = request;
+        let mut path = format!("/v1/exports/{}/{}?force={force}", segment(&name.pool), segment(&name.volume));
+        if let Some(id) = id {
+            path.push_str(&format!("&id={}", segment(id)));
+        }
+        if let Some(protocol) = protocol {
+            path.push_str(&format!("&protocol={}", protocol.to_string().replace('-', "_")));
+        }
         let _nothing: Option<()> = self.client.delete(&path).await?;
         Ok(())
     }

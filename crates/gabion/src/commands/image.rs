@@ -161,25 +161,19 @@ impl Setting {
         let place = self.place(name).await?;
         let volume: Volume = self.client.get(&path_of(name)).await?;
         let exports = self.exports().await?;
-        let there = exports.iter().find(|export| export.pool == name.pool && export.volume == name.volume);
-        match there {
-            Some(export) if export.protocol != Protocol::Nbd => {
-                let message = format!("snapshot {name} is exported by {}", export.protocol);
-                return Err(Error::new(ErrorKind::Busy, message)
-                    .hint(format!(
-                        "'gabion export delete {name}' ends that, or clone it and export the clone"
-                    ))
-                    .into());
-            }
-            Some(_) => {}
-            None => {
-                let manner = Manner { protocol: Protocol::Nbd, read_only: true, reactors: Vec::new() };
-                self.export(name, manner).await?;
-            }
-        }
+        let place_name = name.to_string();
+        let there =
+            exports.iter().any(|export| export.protocol == Protocol::Nbd && export.name == place_name);
+        // Snapshots are read-only, so that another export by NBD is possible beside any other one.
+        let made = if there {
+            None
+        } else {
+            let manner = Manner { protocol: Protocol::Nbd, read_only: true, reactors: Vec::new() };
+            Some(self.export(name, manner).await?)
+        };
         let copied = interrupt.or(image::export(&place, to, format, volume.size, self.quiet)).await;
-        if there.is_none() {
-            let ended = self.end_export(name).await;
+        if let Some(made) = made {
+            let ended = self.end_export(&made).await;
             if copied.is_ok() {
                 ended?;
             }
@@ -199,10 +193,10 @@ impl Setting {
     ) -> Result<Copied> {
         let place = self.place(name).await?;
         let manner = Manner { protocol: Protocol::Nbd, read_only: false, reactors: Vec::new() };
-        self.export(name, manner).await?;
+        let export = self.export(name, manner).await?;
         self.say(|| format!("copying {} into {name}", image.shown()));
         let copied = interrupt.or(image::fill(image, &place, self.quiet)).await;
-        let ended = self.end_export(name).await;
+        let ended = self.end_export(&export).await;
         let copied = copied?;
         ended.map(|()| copied)
     }

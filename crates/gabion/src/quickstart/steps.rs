@@ -213,6 +213,7 @@ async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
         volume: volume.into(),
         protocol: Protocol::Nbd,
         read_only: false,
+        shared: false,
         queues: None,
         reactors: Vec::new(),
     };

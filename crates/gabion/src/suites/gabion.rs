@@ -207,6 +207,7 @@ impl Gabion {
                 volume: name.clone(),
                 protocol: self.protocol,
                 read_only: false,
+                shared: false,
                 queues: None,
                 reactors: Vec::new(),
             };

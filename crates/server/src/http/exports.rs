@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use super::answer::{Asked, Body, Named};
 use crate::daemon::Services;
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::{CreateExport, DeleteExport, ErrorAnswer, Export};
+use crate::wire::{CreateExport, DeleteExport, ErrorAnswer, Export, Protocol};
 
 /// The exports.
 #[utoipa::path(
@@ -39,14 +39,16 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-/// Ends the export of a volume. Clients of NBD and virtual machines are disconnected; a file that is open and a device that is mounted stay,
-/// unless it is forced.
+/// Deletes an export of a volume. Network clients and virtual machines are disconnected. A file that is open and a device that is
+/// mounted stay, unless the request forces it.
 #[utoipa::path(
     delete, operation_id = "delete_export", path = "/v1/exports/{pool}/{volume}", tag = "exports",
     params(
         ("pool" = String, Path, description = "The pool's name"),
         ("volume" = String, Path, description = "The volume's name"),
-        ("force" = Option<bool>, Query, description = "End it although this host uses it")
+        ("id" = Option<String>, Query, description = "The export's identifier, if the volume has several exports"),
+        ("protocol" = Option<Protocol>, Query, description = "The export's protocol, if the volume has several exports"),
+        ("force" = Option<bool>, Query, description = "Delete it even if this host uses it")
     ),
     responses(
         (status = 204, description = "Done"),
@@ -56,9 +58,9 @@ pub(super) async fn create(
 pub(super) async fn delete(
     State(services): State<Arc<Services>>,
     Named((pool, volume)): Named<(String, String)>,
-    Asked(DeleteExport { force }): Asked<DeleteExport>,
+    Asked(request): Asked<DeleteExport>,
 ) -> Result<StatusCode> {
-    to_its_end(async move { services.exports.delete(&pool, &volume, force).await }).await?;
+    to_its_end(async move { services.exports.delete(&pool, &volume, &request).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// How a volume is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// Network block device, at the daemon's NBD addresses, by the name `pool/volume`.
@@ -43,6 +43,10 @@ pub enum ExportState {
 /// An export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Export {
+    /// Identifies the export among those of its volume: the protocol, and a number from the second export by it on.
+    pub id: String,
+    /// The name by which clients ask for it.
+    pub name: String,
     /// The pool.
     pub pool: String,
     /// The volume.
@@ -51,6 +55,8 @@ pub struct Export {
     pub protocol: Protocol,
     /// True if writes are refused.
     pub read_only: bool,
+    /// True if other exports of the volume may write as well.
+    pub shared: bool,
     /// Whether it can be used.
     pub state: ExportState,
     /// Why it cannot be used.
@@ -62,8 +68,10 @@ pub struct Export {
     pub queues: Option<u16>,
     /// By vhost-user and ublk: the reactor threads that its queues are dealt out to, from 0. All of them if there are none.
     pub reactors: Vec<u32>,
-    /// Clients that are connected; of a file, how often it is open. Of a device it is not known.
+    /// Connected clients; for a file, open file handles; for a device, always 0.
     pub connections: u64,
+    /// Known users on the daemon's host: mount points, and devices stacked on the export.
+    pub users: Vec<String>,
 }
 
 /// An export to be made.
@@ -79,6 +87,10 @@ pub struct CreateExport {
     /// Refuse writes.
     #[serde(default)]
     pub read_only: bool,
+    /// Permit other exports of the volume that write, or one that writes beside others: each of them must be shared. For users
+    /// that coordinate their writes, such as a cluster file system.
+    #[serde(default)]
+    pub shared: bool,
     /// For vhost-user: how many queues a machine may use, 64 if absent, which is the most. For ublk: how many the device
     /// has, one for each reactor thread if absent.
     #[serde(default)]
@@ -88,11 +100,17 @@ pub struct CreateExport {
     pub reactors: Vec<u32>,
 }
 
-/// How an export is to be ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The export of a volume to be deleted, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteExport {
-    /// End it although it is in use by this host: what its users do from then on fails.
+    /// The export's identifier. Needed if the volume has several exports, unless `protocol` selects one.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// The export's protocol.
+    #[serde(default)]
+    pub protocol: Option<Protocol>,
+    /// Delete the export even if this host uses it: later requests of its users fail.
     #[serde(default)]
     pub force: bool,
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use server::wire::{CreateVolume, Pool, Protocol};
+use server::wire::{CreateVolume, Export, Pool, Protocol};
 use server::{Error, ErrorKind, Size};
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
@@ -29,7 +29,7 @@ struct Wanted {
 #[derive(Default)]
 struct Made {
     volumes: Vec<VolumeName>,
-    exports: Vec<VolumeName>,
+    exports: Vec<Export>,
 }
 
 impl Work<'_> {
@@ -107,7 +107,8 @@ impl Work<'_> {
         let exports = self.setting.exports().await?;
         for disk in wanted {
             let there = |pool: &str, volume: &str| pool == disk.name.pool && volume == disk.name.volume;
-            match exports.iter().find(|export| there(&export.pool, &export.volume)) {
+            let own = exports.iter().filter(|export| there(&export.pool, &export.volume));
+            match own.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections)) {
                 Some(export)
                     if export.protocol == Protocol::VhostUser && export.read_only == disk.read_only => {}
                 Some(export) => {
@@ -115,15 +116,14 @@ impl Work<'_> {
                     let message =
                         format!("volume {} is exported already, {how}by {}", disk.name, export.protocol);
                     return Err(Error::new(ErrorKind::Busy, message)
-                        .hint(format!("'gabion export delete {}' ends that", disk.name))
+                        .hint(format!("'gabion export delete {} --id {}' removes it", disk.name, export.id))
                         .into());
                 }
                 None => {
                     let reactors = machine.reactors.clone();
                     let manner =
                         Manner { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    self.setting.export(&disk.name, manner).await?;
-                    made.exports.push(disk.name.clone());
+                    made.exports.push(self.setting.export(&disk.name, manner).await?);
                 }
             }
         }
@@ -144,9 +144,9 @@ impl Work<'_> {
 
     /// Takes back what was made. What cannot be is named, and is no reason to stop.
     async fn take_back(&self, made: Made) {
-        for name in made.exports.iter().rev() {
-            // One that is not there any more is as it should be.
-            let _ = self.setting.end_export(name).await;
+        for export in made.exports.iter().rev() {
+            // The export may be gone already.
+            let _ = self.setting.end_export(export).await;
         }
         for name in made.volumes.iter().rev() {
             if let Err(error) = self.setting.delete_volume(name).await {

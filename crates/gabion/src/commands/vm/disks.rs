@@ -22,8 +22,9 @@ impl Work<'_> {
         for disk in &machine.disks {
             let name: VolumeName =
                 disk.volume.parse().map_err(|error| Error::new(ErrorKind::Invalid, error))?;
-            let found =
-                exports.iter().find(|export| export.pool == name.pool && export.volume == name.volume);
+            let own =
+                exports.iter().filter(|export| export.pool == name.pool && export.volume == name.volume);
+            let found = own.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections));
             let made;
             let export = match found {
                 Some(export) => export,

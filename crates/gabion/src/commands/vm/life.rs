@@ -99,13 +99,13 @@ impl Work<'_> {
         for disk in &machine.disks {
             let name: VolumeName =
                 disk.volume.parse().map_err(|error| Error::new(ErrorKind::Invalid, error))?;
-            let ours = exports.iter().any(|export| {
+            let own = exports.iter().filter(|export| {
                 export.protocol == wire::Protocol::VhostUser
                     && export.pool == name.pool
                     && export.volume == name.volume
             });
-            if ours {
-                self.setting.end_export(&name).await?;
+            if let Some(export) = own.min_by_key(|export| export.connections) {
+                self.setting.end_export(export).await?;
             }
             // One that somebody has deleted already is as it should be.
             if volumes && disk.made && self.setting.volume(&name).await?.is_some() {
