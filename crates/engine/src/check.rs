@@ -9,7 +9,7 @@ use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 use crate::error::Result;
 use crate::pool::{DriveFindings, DriveSource, LostRange, Shared, Tuning, Wanted, gather, plan_shard};
 use crate::salvage::{SalvageCatalogue, describe, describe_catalogue, survey};
-use crate::shard::{Candidate, Look, LostCells, SalvageShard, verify_shard};
+use crate::shard::{Candidate, LostCells, Probe, SalvageShard, verify_shard};
 use crate::space::Space;
 
 /// Ranges of bytes that one finding names at most.
@@ -105,7 +105,7 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
 struct Verified {
     shards: Vec<Rc<SalvageShard>>,
     /// How it is known of each shard which blocks can be read.
-    looks: Vec<Look>,
+    looks: Vec<Probe>,
     layers: BTreeMap<LayerId, u64>,
     lost: Vec<(usize, LostCells)>,
 }
@@ -157,7 +157,7 @@ async fn check_without(
         report.records += found.records;
         report.findings.extend(found.findings);
         verified.lost.extend(found.lost.into_iter().map(|lost| (index, lost)));
-        verified.looks.push(Look::Known(found.lost_cells));
+        verified.looks.push(Probe::Known(found.lost_cells));
         verified.shards.push(Rc::new(shard));
     }
     report_contents(&mut report, verified).await;
@@ -194,7 +194,7 @@ async fn report_contents(report: &mut CheckReport, verified: Verified) {
     if report.findings.iter().all(|finding| finding.kind != FindingKind::Lost) {
         return;
     }
-    let looks: Rc<[Look]> = verified.looks.into();
+    let looks: Rc<[Probe]> = verified.looks.into();
     for volume in &catalogue.volumes {
         let found = survey(&shards, volume, &looks, |_| ()).await;
         report.lost.extend(found.lost_ranges.into_iter().map(|range| LostRange {

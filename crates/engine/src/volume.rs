@@ -140,7 +140,7 @@ impl AttachedVolume {
 
     /// What lies at `offset` will be read or written soon: a hint, which costs little and finds what has to be waited for.
     pub fn expect(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.expect(volume, block));
+        self.with_block(offset, |shard, volume, block| shard.prefetch_entry(volume, block));
     }
 
     /// What lies at `offset` will be read next: a hint, as [`Self::expect`].

@@ -56,7 +56,7 @@ pub use tables::{
     SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,
     encode_segments, recent_segments_max, segments_per_block,
 };
-pub use volume::{VolumeKind, VolumeRecord, VolumeService, VolumeSpread, VolumeState};
+pub use volume::{QosLimits, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
 
 /// The version of the whole on-disk format. Any change to a layout raises it; pools of an older or
 /// newer version are refused.

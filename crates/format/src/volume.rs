@@ -28,7 +28,7 @@ pub enum VolumeState {
 
 /// What a volume may take, and what it gets beside others. All zero for a volume that nobody limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VolumeService {
+pub struct QosLimits {
     /// Share beside other volumes; 0 for the usual one, which is 100.
     pub weight: u16,
     /// Milliseconds for which a volume that was quiet may go beyond its limits.
@@ -81,7 +81,7 @@ pub struct VolumeRecord {
     /// Creation time, in seconds since 1970.
     pub created: u64,
     /// Its QoS limits.
-    pub service: VolumeService,
+    pub qos: QosLimits,
     /// True if space is reserved for its full size (thick provisioning).
     pub thick: bool,
     /// The shards with its blocks.
@@ -149,10 +149,10 @@ impl VolumeRecord {
         out.u32(self.parent.map_or(0, LayerId::get));
         out.u64(self.created);
         out.text(&self.name, Self::NAME_BYTES);
-        out.u16(self.service.weight);
-        out.u32(self.service.burst_ms);
-        out.u64(self.service.operations);
-        out.u64(self.service.bytes);
+        out.u16(self.qos.weight);
+        out.u32(self.qos.burst_ms);
+        out.u64(self.qos.operations);
+        out.u64(self.qos.bytes);
         out.u16(self.spread.first);
         out.u16(self.spread.shards);
         out.pad_to(BLOCK);
@@ -188,15 +188,14 @@ impl VolumeRecord {
         let created = input.u64()?;
         let name = input.text(Self::NAME_BYTES)?;
         // Older records have zeros here.
-        let service = VolumeService {
+        let qos = QosLimits {
             weight: input.u16()?,
             burst_ms: input.u32()?,
             operations: input.u64()?,
             bytes: input.u64()?,
         };
         let spread = VolumeSpread { first: input.u16()?, shards: input.u16()? };
-        let record =
-            Self { id, name, kind, state, size, sector, layer, parent, created, service, thick, spread };
+        let record = Self { id, name, kind, state, size, sector, layer, parent, created, qos, thick, spread };
         record.check()?;
         Ok(record)
     }

@@ -19,7 +19,7 @@ fn records_round_trip() {
             layer: LayerId::new(18),
             parent,
             created: 1_700_000_000,
-            service: VolumeService { weight: 200, burst_ms: 2000, operations: 5000, bytes: 1 << 30 },
+            qos: QosLimits { weight: 200, burst_ms: 2000, operations: 5000, bytes: 1 << 30 },
             thick: parent.is_none(),
             spread: VolumeSpread { first: 63, shards: if parent.is_none() { 1 } else { 64 } },
         };
@@ -39,7 +39,7 @@ fn record(size: u64, spread: VolumeSpread) -> VolumeRecord {
         layer: LayerId::new(18),
         parent: None,
         created: 0,
-        service: VolumeService::default(),
+        qos: QosLimits::default(),
         thick: false,
         spread,
     }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{NewVolume, VolumeService};
+use engine::{NewVolume, QosLimits};
 use format::DriveState;
 use format::limits::VOLUME_MAX;
 use reactor::{Buffer, Reactor};
@@ -99,8 +99,8 @@ fn writes_to_a_deleted_volume_never_appear() {
         with_pool(&machine, async |pool| {
             let wanted = NewVolume { size: 1 << 20, sector: 4096, thick: false, shards: None, now: 0 };
             pool.create_volume_as("old", wanted).await.unwrap();
-            let limits = VolumeService { operations: 200, burst_ms: 1, ..VolumeService::default() };
-            pool.set_volume_service("old", limits).await.unwrap();
+            let limits = QosLimits { operations: 200, burst_ms: 1, ..QosLimits::default() };
+            pool.set_qos_limits("old", limits).await.unwrap();
             let client = pool.clone();
             let writes = Reactor::current().spawn(async move {
                 Reactor::current().sleep(Duration::from_micros(delay)).await;

@@ -53,7 +53,7 @@ impl Control {
         let before = lost.insert(shard, count).unwrap_or(0);
         drop(lost);
         if count > before {
-            self.events.say(EventKind::BlocksLost, count - before, "");
+            self.events.emit(EventKind::BlocksLost, count - before, "");
         }
     }
 
@@ -119,7 +119,7 @@ impl Control {
                 errors.unreadable,
                 errors.wrong
             );
-            self.events.say_much_of(drive, EventKind::DriveReadErrors, amount, &text);
+            self.events.emit_drive_amount(drive, EventKind::DriveReadErrors, amount, &text);
         }
     }
 
@@ -177,7 +177,7 @@ impl Control {
             if let Some(errors) = errors.flatten() {
                 let path = self.path_of(drive);
                 tracing::warn!(%drive, path, zones = errors.zones, "a drive errs in many places: it is to go");
-                self.events.say_much_of(drive, EventKind::DriveFailing, u64::from(errors.zones), &path);
+                self.events.emit_drive_amount(drive, EventKind::DriveFailing, u64::from(errors.zones), &path);
             }
             let online = |state| state == Some(DriveState::Online);
             let state = self.state.borrow().superblock.drive(drive).map(|record| record.state);

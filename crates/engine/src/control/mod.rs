@@ -333,7 +333,7 @@ pub(crate) fn cancel_draining(
     for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Draining) {
         (record.state, record.since) = (DriveState::Online, since);
         tracing::warn!(drive = %index, "a drive that was to be emptied stays: another one is lost");
-        events.say_of(
+        events.emit_drive(
             index,
             EventKind::DriveDrainCancelled,
             &format!("{}: another drive is lost", record.path),

@@ -149,7 +149,7 @@ impl Control {
         let decided = self.publish(|superblock| before.decide(superblock, removes));
         if decided.await.is_ok() {
             let say = |drives: &[DriveIndex], kind| {
-                drives.iter().for_each(|drive| self.events.say_of(*drive, kind, &self.path_of(*drive)));
+                drives.iter().for_each(|drive| self.events.emit_drive(*drive, kind, &self.path_of(*drive)));
             };
             let numbers = |drives: &[DriveIndex]| drives.iter().map(|drive| drive.get()).collect::<Vec<_>>();
             if removes {
@@ -182,7 +182,7 @@ impl Control {
     async fn forget(&self, drives: &[DriveIndex], shards: &[Handle<Shard>]) {
         for drive in drives.iter().copied() {
             for shard in shards {
-                let _ = shard.call(move |shard| async move { shard.forget_drive(drive) }).await;
+                let _ = shard.call(move |shard| async move { shard.remove_drive(drive) }).await;
             }
             if let Some(place) = self.drives.borrow_mut().get_mut(drive.index()) {
                 *place = None;

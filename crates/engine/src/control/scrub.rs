@@ -66,7 +66,7 @@ impl Control {
             scrub.positions = vec![Incarnation::new(0); shards];
         })
         .await?;
-        self.events.say(EventKind::ScrubStarted, 0, "");
+        self.events.emit(EventKind::ScrubStarted, 0, "");
         self.resume_scrub();
         Ok(true)
     }
@@ -137,7 +137,7 @@ impl Control {
             let (mib, seconds) = (last.bytes.div_ceil(1 << 20), last.ended.saturating_sub(last.began));
             let text = format!("{mib} MiB read in {seconds} s, {} rows could not be computed", last.lost);
             tracing::info!(?last, "a scrub has ended");
-            self.events.say(EventKind::ScrubFinished, last.damaged, &text);
+            self.events.emit(EventKind::ScrubFinished, last.damaged, &text);
         }
     }
 
@@ -172,7 +172,7 @@ impl Control {
                     damage.wrong
                 );
                 let amount = damage.unreadable + damage.wrong;
-                self.events.say_much_of(damage.drive, EventKind::Damaged, amount, &text);
+                self.events.emit_drive_amount(damage.drive, EventKind::Damaged, amount, &text);
             }
         }
         let unpublished_bytes = self.scrubbing.unpublished_bytes.get() + found.bytes;
@@ -202,7 +202,7 @@ impl Control {
             scrub.current = ScrubTally { began: scrub.current.began, ..ScrubTally::default() };
         })
         .await?;
-        self.events.say(EventKind::ScrubCancelled, 0, "");
+        self.events.emit(EventKind::ScrubCancelled, 0, "");
         self.notify_scrub_changed().await;
         Ok(true)
     }
@@ -211,7 +211,7 @@ impl Control {
     pub(crate) async fn notify_scrub_changed(&self) {
         let shards = self.shards.borrow().clone();
         for shard in shards {
-            let _ = shard.call(|shard| async move { shard.scrub_look_again() }).await;
+            let _ = shard.call(|shard| async move { shard.wake_scrub() }).await;
         }
         self.scrubbing.wake();
     }

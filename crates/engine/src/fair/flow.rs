@@ -1,9 +1,9 @@
-//! The state of one volume in a scheduler: its operations in flight and in the queue, and its demand
-//! relative to the other volumes.
+//! The state of one volume in a scheduler: its operations in flight and in the queue, and its
+//! demand relative to the other volumes.
 //!
-//! A volume is light if its recent peak demand is small, both in units and as a share of the highest
-//! peak. The peak counts and not the present demand: when a burst completes together, the first
-//! operations of the next burst find nothing of their volume in flight.
+//! A volume is light if its recent peak demand is small, both in units and as a share of the
+//! highest peak. The peak counts and not the present demand: when a burst completes together, the
+//! first operations of the next burst find nothing of their volume in flight.
 //!
 //! Must not know: when an operation is admitted.
 
@@ -56,7 +56,8 @@ pub(super) struct Demand {
     pub(super) peak: u32,
     /// The highest recent peak of any volume, in units.
     pub(super) max_peak: u32,
-    /// The limit at which the weighted share of a heavy volume first covers its whole peak, in units.
+    /// The limit at which the weighted share of a heavy volume first covers its whole peak, in
+    /// units.
     pub(super) fair_limit: f32,
 }
 
@@ -97,7 +98,7 @@ impl FlowState {
     }
 
     /// Returns the volume's share of `limit`, by its weight out of `weights`. A volume below its
-    /// share is admitted whatever the load of the others.
+    /// share is admitted regardless of the load of the others.
     pub(super) fn share(&self, limit: f32, weights: f64) -> f64 {
         f64::from(limit) * self.weight / weights
     }

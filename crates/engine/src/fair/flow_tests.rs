@@ -28,7 +28,8 @@ fn light_is_few_units_and_a_small_share_both() {
 fn the_fair_limit_covers_the_first_heavy_volume() {
     let flows = [flow(1, 100, 2), flow(2, 100, 32), flow(3, 300, 64)];
     let demand = demand(&flows, 2);
-    // Of a limit of 85 units a quarter, 21, is the second volume's share, and the third volume's is its peak of 64.
+    // Of a limit of 85 units a quarter, 21, is the second volume's share, and the third volume's is
+    // its peak of 64.
     assert_eq!((demand.peak, demand.max_peak), (2, 64));
     assert!((demand.fair_limit - 64.0 * 400.0 / 300.0).abs() < 0.01, "{demand:?}");
 }

@@ -2,10 +2,10 @@
 //!
 //! The limit grows while the mean latency stays within a target multiple of the uncontended latency
 //! and shrinks otherwise (as in TCP Vegas; Brakmo and Peterson, 1995). Reads and writes have one
-//! limiter each and share the drives, so a high latency at one limiter shrinks the other one as well:
-//! the first may have a single operation in flight, and the second the operations it waits for.
-//! While all volumes are busy there is no latency to protect, because they wait for each other at any
-//! limit. The limit then grows until each volume has its weighted share in flight.
+//! limiter each and share the drives, so a high latency at one limiter shrinks the other one as
+//! well: the first may have a single operation in flight, and the second the operations it waits
+//! for. While all volumes are busy there is no latency to protect, because they wait for each other
+//! at any limit. The limit then grows until each volume has its weighted share in flight.
 //!
 //! Invariant: the limit never falls below its minimum.
 //!
@@ -74,8 +74,8 @@ enum Baseline {
     Measured(f32),
 }
 
-/// The mean latency at a limiter as a multiple of the uncontended latency, the highest recent demand of
-/// one volume there, and the time of the measurement.
+/// The mean latency at a limiter as a multiple of the uncontended latency, the highest recent
+/// demand of one volume there, and the time of the measurement.
 #[derive(Clone, Copy, Debug, Default)]
 struct LatencySample {
     ratio: f32,
@@ -85,8 +85,8 @@ struct LatencySample {
 
 impl LatencyLimiter {
     /// Returns two limiters in front of the same drives. `mins` are their lowest limits in units;
-    /// `slowdown` is the target mean latency under contention in percent of the uncontended latency,
-    /// 0 for no target.
+    /// `slowdown` is the target mean latency under contention in percent of the uncontended
+    /// latency, 0 for no target.
     pub(super) fn pair(mins: [u16; 2], slowdown: u32) -> [Self; 2] {
         let [first, second] = mins;
         let target = if slowdown == 0 { f32::INFINITY } else { to_f32(slowdown.into()) / 100.0 };
@@ -141,8 +141,8 @@ impl LatencyLimiter {
         });
     }
 
-    /// Records the latency of an operation that ran with others in flight. Returns true if the limit
-    /// was adjusted. Latencies of heavy volumes count only while a light volume is active.
+    /// Records the latency of an operation that ran with others in flight. Returns true if the
+    /// limit was adjusted. Latencies of heavy volumes count only while a light volume is active.
     pub(super) fn on_contended(&self, size: u8, nanos: u64, demand: Demand, now: u64) -> bool {
         let peer = self.fresh_peer_sample(now);
         if is_light(demand.peak, demand.max_peak.max(peer.max_peak)) {
@@ -191,7 +191,8 @@ impl LatencyLimiter {
 
     /// Adjusts the limit to the latency ratio of this limiter and of the other one.
     fn adjust(&self, ratio: f32, peer: LatencySample) {
-        // A sample of the other limiter shrinks the limit once, and stops growth until it expires or is replaced.
+        // A sample of the other limiter shrinks the limit once, and stops growth until it expires
+        // or is replaced.
         let is_new = self.peer_sample.replace(peer.at) != peer.at;
         let limit = self.limit.get();
         let worst = ratio.max(peer.ratio);
@@ -221,7 +222,8 @@ impl LatencyLimiter {
         self.limit.set(units);
     }
 
-    /// Returns the uncontended latency of an operation on `blocks` blocks in nanoseconds, 0 if unknown.
+    /// Returns the uncontended latency of an operation on `blocks` blocks in nanoseconds, 0 if
+    /// unknown.
     pub(super) fn baseline(&self, blocks: usize) -> f32 {
         match self.baselines.get()[usize::from(size_class(blocks))] {
             Baseline::Unknown => 0.0,

@@ -1,4 +1,5 @@
-//! Fairness between volumes: a limit per volume ([`RateLimiter`]) and the order among competing volumes ([`FairScheduler`]).
+//! Fairness between volumes: a limit per volume ([`RateLimiter`]) and the order among competing
+//! volumes ([`FairScheduler`]).
 //!
 //! Must not know: the kinds of operations, shards.
 

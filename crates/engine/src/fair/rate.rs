@@ -1,8 +1,8 @@
 //! Rate limits of a volume: operations and bytes a second, over all cores together.
 //!
-//! Implements the generic cell rate algorithm (ITU-T I.371). For each kind of limit one number is kept:
-//! the time at which all admitted operations are paid for. An operation that arrives earlier waits
-//! until then; an idle volume accumulates credit for a burst.
+//! Implements the generic cell rate algorithm (ITU-T I.371). For each kind of limit one number is
+//! kept: the time at which all admitted operations are paid for. An operation that arrives earlier
+//! waits until then; an idle volume accumulates credit for a burst.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -87,7 +87,8 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    /// Counts the operations admitted within `length` nanoseconds if each arrives when the one before is admitted.
+    /// Counts the operations admitted within `length` nanoseconds if each arrives when the one
+    /// before is admitted.
     fn admitted(limiter: &RateLimiter, from: u64, length: u64, bytes: u64) -> u64 {
         let (mut now, mut count) = (from, 0);
         loop {

@@ -2,9 +2,10 @@
 //! limit on the units in flight that follows their latency.
 //!
 //! While a single volume is active, every operation is admitted. With several active volumes,
-//! operations are admitted by start-time fair queueing (Goyal, Vin and Cheng, 1996) up to the limit of
-//! a [`LatencyLimiter`]. A busy volume thus fills the drives but not the drives' queues, and a light
-//! volume does not wait behind it. A volume with less than its share of the limit in flight never waits.
+//! operations are admitted by start-time fair queueing (Goyal, Vin and Cheng, 1996) up to the limit
+//! of a [`LatencyLimiter`]. A busy volume thus fills the drives but not the drives' queues, and a
+//! light volume does not wait behind it. A volume with less than its share of the limit in flight
+//! never waits.
 //!
 //! Invariants: an operation is counted until its [`Permit`] is dropped; while an operation waits,
 //! another one is in flight.
@@ -132,8 +133,9 @@ impl FairScheduler {
         Some(Permit { scheduler: self.clone(), volume, units, size: size_class(blocks), start })
     }
 
-    /// Records that the other scheduler in front of the same drives admits an operation of `volume`.
-    /// Another volume with operations in flight here is then no longer the only active one.
+    /// Records that the other scheduler in front of the same drives admits an operation of
+    /// `volume`. Another volume with operations in flight here is then no longer the only active
+    /// one.
     pub(crate) fn note_active(&self, volume: VolumeId) {
         if self.sole.get() != Some(volume) && self.in_flight.get() > 0 {
             self.activate_now(volume);

@@ -1,4 +1,5 @@
-//! A scheduler in front of simulated drives with a fixed service time and parallelism, in simulated time.
+//! A scheduler in front of simulated drives with a fixed service time and parallelism, in simulated
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,8 +93,9 @@ impl Load {
 const LIGHT: VolumeId = VolumeId::new(1);
 const HEAVY: VolumeId = VolumeId::new(2);
 
-/// Runs a volume at queue depth 1 next to others at the given depths, on drives that serve `channels`
-/// operations at a time. Returns the first volume's latencies and the operation counts of the others.
+/// Runs a volume at queue depth 1 next to others at the given depths, on drives that serve
+/// `channels` operations at a time. Returns the first volume's latencies and the operation counts
+/// of the others.
 fn run_contended(
     channels: usize,
     weights: &[(VolumeId, u16)],
@@ -143,8 +145,8 @@ enum Baselined {
 }
 
 /// Runs a volume at queue depth 1 through one scheduler and another volume at depth 256 through the
-/// other. Returns the latencies of the first, and the operation counts of the second while the first
-/// runs and after it has ended.
+/// other. Returns the latencies of the first, and the operation counts of the second while the
+/// first runs and after it has ended.
 fn run_on_separate_schedulers(channels: usize, baselined: Baselined) -> (Vec<u64>, usize, usize) {
     let time = Rc::new(SimTime::default());
     let clock = || Rc::new(SimClock(time.clone()));
@@ -327,7 +329,8 @@ fn run_all_heavy(volumes: &[(u16, usize)]) -> (f32, Vec<usize>) {
     result
 }
 
-/// With equal demand of all volumes a low limit would only move the queue from the drives to the scheduler.
+/// With equal demand of all volumes a low limit would only move the queue from the drives to the
+/// scheduler.
 #[test]
 fn volumes_of_equal_demand_are_admitted() {
     let (limit, _) = run_all_heavy(&[(100, 64); 4]);
@@ -345,8 +348,8 @@ fn throughput_of_heavy_volumes_is_shared_by_weight() {
     }
 }
 
-/// A burst that completes together starts again together: a volume with nothing in flight between two
-/// bursts is still heavy.
+/// A burst that completes together starts again together: a volume with nothing in flight between
+/// two bursts is still heavy.
 #[test]
 fn volumes_with_bursts_are_heavy() {
     let time = Rc::new(SimTime::default());

@@ -402,7 +402,7 @@ async fn open_parts(
         report.completed += examination.completed;
         for drive in &examination.failed {
             fail_at_opening(&mut superblock, &mut zones, *drive)?;
-            events.say_of(*drive, EventKind::DriveFailed, "it did not take the last rows of the log");
+            events.emit_drive(*drive, EventKind::DriveFailed, "it did not take the last rows of the log");
         }
         take_over(&mut superblock, &mut zones, index, examination)?;
     }
@@ -427,14 +427,14 @@ async fn open_parts(
     let shards: Arc<[Handle<Shard>]> = started.shards.clone().into();
     let (catalogue, journal) = start_catalogue(&shards, &events).await?;
     match report.clean {
-        true => events.say(EventKind::Opened, 0, ""),
-        false => events.say(EventKind::Recovered, report.replayed as u64, ""),
+        true => events.emit(EventKind::Opened, 0, ""),
+        false => events.emit(EventKind::Recovered, report.replayed as u64, ""),
     }
-    report.damaged_superblocks.iter().for_each(|path| events.say(EventKind::SuperblockDamaged, 0, path));
+    report.damaged_superblocks.iter().for_each(|path| events.emit(EventKind::SuperblockDamaged, 0, path));
     if report.uncertain {
-        events.say(EventKind::StateUncertain, 0, "");
+        events.emit(EventKind::StateUncertain, 0, "");
     }
-    events.tell(journal.clone());
+    events.set_journal(journal.clone());
     journal.call(|journal| async move { journal.write_queued().await }).await?;
     let inner = Inner {
         id: superblock.pool,
@@ -450,7 +450,7 @@ async fn open_parts(
         scrub,
     };
     let pool = Pool { inner: Arc::new(inner) };
-    pool.repair_soon().await?;
+    pool.request_repair().await?;
     control.schedule_retirement();
     control.resume_scrub();
     take_back(&control, stale);
@@ -511,7 +511,7 @@ fn begin_opening(
                 record.path = short_path(&source.path());
                 if record.state == DriveState::Missing {
                     (record.state, record.since) = (DriveState::Returning, Generation::new(1));
-                    events.say_of(index, EventKind::DriveReturned, &record.path);
+                    events.emit_drive(index, EventKind::DriveReturned, &record.path);
                     returned.push(record.path.clone());
                 }
             }
@@ -520,7 +520,7 @@ fn begin_opening(
                 record.since = Generation::new(1);
                 record.left_at = left_at;
                 let why = format!("{}: not there when the pool was opened", record.path);
-                events.say_of(index, EventKind::DriveLost, &why);
+                events.emit_drive(index, EventKind::DriveLost, &why);
             }
             None => {}
         }
@@ -584,7 +584,7 @@ pub(crate) fn take_over(
 ) -> Result<()> {
     for (drive, zone) in examination.zones {
         if !zones.occupy(drive, zone) {
-            let place = crate::error::Place { drive: Some(drive), ..Default::default() };
+            let place = crate::error::ErrorLocation { drive: Some(drive), ..Default::default() };
             let message = format!(
                 "zone {zone} is in two segments, or beyond its drive: the segment tables are damaged"
             );

@@ -9,7 +9,7 @@ use format::{LayerId, VolumeKind, VolumeRecord, VolumeState};
 use reactor::Buffer;
 
 use crate::check::{Finding, FindingKind};
-use crate::shard::{BlockState, Chain, Look, SalvageShard};
+use crate::shard::{BlockState, LayerChain, Probe, SalvageShard};
 use crate::volume::Slices;
 
 /// A volume or snapshot of which there is a record.
@@ -18,7 +18,7 @@ pub(crate) struct KnownVolume {
     pub(crate) name: String,
     pub(crate) record: VolumeRecord,
     /// Its layer and those below it.
-    pub(crate) chain: Chain,
+    pub(crate) chain: LayerChain,
     pub(crate) slices: Slices,
     /// The record, or data of the volume, may be older than the newest.
     pub(crate) stale: bool,
@@ -44,10 +44,10 @@ impl SalvageCatalogue {
         let mut catalogue = Self { shards: shards.len(), ..Self::default() };
         let mut stale = BTreeSet::new();
         let Some(first) = shards.first() else { return catalogue };
-        let chain = Chain { layers: vec![LayerId::SYSTEM], open: false };
+        let chain = LayerChain { layers: vec![LayerId::SYSTEM], open: false };
         let mut next = 0;
         while next < u64::from(VOLUMES_MAX) {
-            let states = first.states(&chain, next, u64::from(VOLUMES_MAX), &Look::Read).await;
+            let states = first.states(&chain, next, u64::from(VOLUMES_MAX), &Probe::Read).await;
             for run in states {
                 let numbers = next..next + run.blocks;
                 next = numbers.end;
@@ -74,7 +74,7 @@ impl SalvageCatalogue {
         }
     }
 
-    async fn take(&mut self, shard: &SalvageShard, chain: &Chain, number: u64, shards: usize) {
+    async fn take(&mut self, shard: &SalvageShard, chain: &LayerChain, number: u64, shards: usize) {
         let block = Buffer::new(BLOCK);
         if !shard.read(chain, number, &block.span(), true).await.is_empty() {
             return self.lose(number..number + 1);
@@ -132,8 +132,8 @@ impl SalvageCatalogue {
 }
 
 /// A layer and those below it, from the top down. Below a layer that no record owns there may be others if records are lost.
-fn chain_of(layer: LayerId, parents: &BTreeMap<LayerId, Option<LayerId>>, records_lost: bool) -> Chain {
-    let mut chain = Chain { layers: vec![layer], open: false };
+fn chain_of(layer: LayerId, parents: &BTreeMap<LayerId, Option<LayerId>>, records_lost: bool) -> LayerChain {
+    let mut chain = LayerChain { layers: vec![layer], open: false };
     let mut at = layer;
     loop {
         match parents.get(&at) {

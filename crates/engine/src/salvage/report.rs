@@ -10,7 +10,7 @@ use super::catalogue::SalvageCatalogue;
 use crate::check::{Finding, FindingKind};
 use crate::error::Error;
 use crate::pool::{Assembled, LostRange};
-use crate::shard::{LostPart, Part, SalvageShard};
+use crate::shard::{LostPart, LostPartKind, SalvageShard};
 use crate::volume::Slices;
 
 /// Ranges that one finding names at most.
@@ -92,24 +92,24 @@ pub(crate) fn describe(lost: &LostPart, shard: usize, catalogue: &SalvageCatalog
     let why = lost.error.as_ref().map_or_else(String::new, |error: &Error| format!(" ({error})"));
     let mut ranges = Vec::new();
     let message = match &lost.part {
-        Part::Root => format!(
+        LostPartKind::Root => format!(
             "the root of the checkpoint of shard {shard}{at} cannot be read{why}: nothing can be found that was written to the shard \
              before the checkpoint"
         ),
-        Part::Segments(ids) => format!(
+        LostPartKind::Segments(ids) => format!(
             "a block of the segment table of shard {shard}{at} cannot be read{why}: the places of segments {} to {} are not known",
             ids.start,
             ids.end.saturating_sub(1)
         ),
-        Part::Live(_) => {
+        LostPartKind::Live(_) => {
             format!(
                 "a block of live counts of shard {shard}{at} cannot be read{why}: no data is lost with it"
             )
         }
-        Part::Layers => format!(
+        LostPartKind::Layers => format!(
             "a block of the layer table of shard {shard}{at} cannot be read{why}: the maps of the layers that it lists cannot be found"
         ),
-        Part::Node(node) => {
+        LostPartKind::Node(node) => {
             let first = node.first_block();
             let (name, blocks) = catalogue.describe(shard, node.layer, first..first + node.blocks());
             ranges = catalogue.ranges(shard, node.layer, first..first + node.blocks());
@@ -121,14 +121,14 @@ pub(crate) fn describe(lost: &LostPart, shard: usize, catalogue: &SalvageCatalog
                 node.layer
             )
         }
-        Part::Records(first, last) => format!(
+        LostPartKind::Records(first, last) => format!(
             "records {first} to {last} of the log of shard {shard} are lost: everything in the shard may be older than the newest write"
         ),
-        Part::LogEnd(segment, row) => format!(
+        LostPartKind::LogEnd(segment, row) => format!(
             "segment {segment} of shard {shard} cannot be read from row {row} on, where records of the log may be: everything in the \
              shard may be older than the newest write"
         ),
-        Part::Header(segment, row) => format!(
+        LostPartKind::Header(segment, row) => format!(
             "the log of shard {shard} is damaged in segment {segment} row {row}{why}: everything in the shard may be older than the \
              newest write"
         ),

@@ -7,7 +7,7 @@ use format::limits::BLOCK;
 use reactor::Reactor;
 
 use super::catalogue::KnownVolume;
-use crate::shard::{BlockState, Look, SalvageShard, StateRun};
+use crate::shard::{BlockState, Probe, SalvageShard, StateRun};
 
 /// Blocks of a window at least, 1 GiB: windows of one volume are surveyed concurrently.
 const WINDOW_MIN: u64 = 1 << 18;
@@ -48,7 +48,7 @@ pub struct VolumeSurvey {
 pub(crate) struct Walk<'a> {
     shards: &'a [Rc<SalvageShard>],
     volume: &'a KnownVolume,
-    looks: &'a [Look],
+    looks: &'a [Probe],
     next: u64,
     end: u64,
     /// The states of blocks that each shard has told.
@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         shards: &'a [Rc<SalvageShard>],
         volume: &'a KnownVolume,
-        looks: &'a [Look],
+        looks: &'a [Probe],
         first: u64,
         end: u64,
     ) -> Self {
@@ -181,7 +181,7 @@ fn append(ranges: &mut Vec<ByteRange>, range: ByteRange) {
 pub(crate) async fn survey(
     shards: &Rc<[Rc<SalvageShard>]>,
     volume: &Rc<KnownVolume>,
-    looks: &Rc<[Look]>,
+    looks: &Rc<[Probe]>,
     mut passed: impl FnMut(u64),
 ) -> VolumeSurvey {
     let mut found = VolumeSurvey::default();

@@ -9,7 +9,7 @@ use super::Salvage;
 use super::catalogue::KnownVolume;
 use super::survey::{VolumeSurvey, Walk, survey};
 use crate::error::{Error, ErrorKind, Result};
-use crate::shard::{BlockState, Look};
+use crate::shard::{BlockState, Probe};
 
 /// Runs of blocks that one call of [`SalvageVolume::extents`] looks at, and the bytes that it covers at least.
 const STEPS: u32 = 4096;
@@ -172,7 +172,7 @@ impl SalvageVolume {
     pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<SalvageExtent>> {
         self.check(offset, length)?;
         let volume = self.known();
-        let looks = self.looks(Look::Drives);
+        let looks = self.looks(Probe::Drives);
         let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
         let mut walk = Walk::new(&self.salvage.shards, volume, &looks, first, end);
         let mut extents: Vec<SalvageExtent> = Vec::new();
@@ -200,11 +200,11 @@ impl SalvageVolume {
     /// Surveys the whole volume. With `read`, every block is read; otherwise a block counts as readable if enough of its row lies on
     /// drives that are present. `passed` is called with the number of bytes that were looked at since the last call.
     pub async fn survey(&self, read: bool, passed: impl FnMut(u64)) -> VolumeSurvey {
-        let looks = self.looks(if read { Look::Read } else { Look::Drives });
+        let looks = self.looks(if read { Probe::Read } else { Probe::Drives });
         survey(&self.salvage.shards, self.known(), &looks.into(), passed).await
     }
 
-    fn looks(&self, look: Look) -> Vec<Look> {
+    fn looks(&self, look: Probe) -> Vec<Probe> {
         vec![look; self.salvage.shards.len()]
     }
 

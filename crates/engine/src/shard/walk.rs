@@ -5,7 +5,7 @@ use format::{LayerId, MapEntry, Mapping};
 use reactor::Buffer;
 
 use super::Shard;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::ledger::Ledger;
 use crate::map::{ChainPins, Map, MissingNode, Pins};
 use crate::row_reader::{BlockRun, RowReader};
@@ -21,7 +21,7 @@ impl Shard {
 
     /// Runs `look`, which looks blocks of a layer up in it and those below it. However many these are, it gets through: what was
     /// read for it stays in memory until then.
-    pub(super) async fn look_through<T>(
+    pub(super) async fn walk_chain<T>(
         &self,
         (layer, block, count): (LayerId, u64, usize),
         mut look: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>,
@@ -124,7 +124,7 @@ pub(super) async fn load_node(ledger: &Ledger, rows: &RowReader, load: MissingNo
     let read = read_entry(rows, entry).await;
     let entries = match &read {
         Ok(block) => format::decode_entries(block.as_slice()).map_err(|error| {
-            let place = Place { address: entry.address(), ..Default::default() };
+            let place = ErrorLocation { address: entry.address(), ..Default::default() };
             Error::corrupt("a map node is damaged", place, Some(error))
         }),
         Err(error) => Err(error.clone()),
@@ -140,10 +140,10 @@ pub(super) async fn load_node(ledger: &Ledger, rows: &RowReader, load: MissingNo
 /// Reads and verifies the block that an entry points to.
 pub(super) async fn read_entry(rows: &RowReader, entry: MapEntry) -> Result<Buffer> {
     let Mapping::Block { address, crc } = entry.mapping() else {
-        return Err(Error::corrupt("a pointer to nothing", Place::default(), None));
+        return Err(Error::corrupt("a pointer to nothing", ErrorLocation::default(), None));
     };
     if !rows.segments.borrow().contains(address.segment()) {
-        let place = Place { address: Some(address), ..Place::default() };
+        let place = ErrorLocation { address: Some(address), ..ErrorLocation::default() };
         return Err(Error::corrupt("a pointer leads to an unknown segment", place, None));
     }
     let buffer = Buffer::new(BLOCK);

@@ -5,10 +5,10 @@ use std::hash::Hasher;
 use format::limits::BLOCK;
 use format::{
     Address, CheckpointRoot, Column, FORMAT_VERSION, Header, Incarnation, Item, LayerBlock, LayerEntry,
-    LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, RecordLocation, Row,
-    SegmentId, Sequence, ShardIndex, TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind,
-    VolumeRecord, VolumeService, VolumeSpread, VolumeState, decode_layers, encode_entries, encode_layers,
-    encode_live, header_blocks_for,
+    LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, QosLimits, RecordLocation,
+    Row, SegmentId, Sequence, ShardIndex, TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind,
+    VolumeRecord, VolumeSpread, VolumeState, decode_layers, encode_entries, encode_layers, encode_live,
+    header_blocks_for,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -258,7 +258,7 @@ fn check_volume(page: &Checked) {
         layer: LayerId::new(0x2122_2324),
         parent: Some(LayerId::new(0x3132_3334)),
         created: 0x4142_4344_4546_4748,
-        service: VolumeService {
+        qos: QosLimits {
             weight: 0x5152,
             burst_ms: 0x5354_5556,
             operations: 0x6162_6364_6566_6768,
@@ -287,7 +287,7 @@ fn check_volume(page: &Checked) {
     );
     let rest = text(rest, "vm01");
     let rest = page.fields(
-        "Service record",
+        "QoS limits record",
         rest,
         &[
             ("weight", &0x5152u16.to_le_bytes()),

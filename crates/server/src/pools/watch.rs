@@ -72,7 +72,7 @@ impl Pools {
             EventKind::SpaceLow => tracing::warn!(pool = name, %free, percent = amount, "the pool fills up"),
             _ => tracing::info!(pool = name, %free, "the pool has room again"),
         }
-        open.call(move |pool| async move { pool.say(kind, amount, "").await }).await
+        open.call(move |pool| async move { pool.emit_event(kind, amount, "").await }).await
     }
 }
 

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{ErrorKind, Pool, VolumeService};
+use engine::{ErrorKind, Pool, QosLimits};
 use reactor::Reactor;
 
 use super::SwarmRun;
@@ -35,10 +35,8 @@ impl SwarmRun {
             self.uncertain.borrow_mut().remove(&name);
             return;
         }
-        let limit = VolumeService {
-            operations: *self.extras_random.choose(&[5, 50, 500]),
-            ..VolumeService::default()
-        };
+        let limit =
+            QosLimits { operations: *self.extras_random.choose(&[5, 50, 500]), ..QosLimits::default() };
         self.set_service(pool, &name, limit).await;
         let deletion = Rc::new(Cell::new(DeletePhase::Pending));
         // Most writers start after the deletion has begun.

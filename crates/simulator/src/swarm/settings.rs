@@ -1,7 +1,7 @@
 //! QoS limits, weights and space reservations of volumes in a swarm run. Acknowledged settings must
 //! survive any power cut.
 
-use engine::{ErrorKind, Pool, VolumeInfo, VolumeService};
+use engine::{ErrorKind, Pool, QosLimits, VolumeInfo};
 use format::DriveState;
 
 use super::SwarmRun;
@@ -10,7 +10,7 @@ use super::errors::NO_SPACE;
 /// The settings of a volume: the last acknowledged values, and the values requested since.
 #[derive(Default)]
 pub(super) struct VolumeSettings {
-    service: TrackedSetting<VolumeService>,
+    service: TrackedSetting<QosLimits>,
     thick: TrackedSetting<bool>,
 }
 
@@ -54,7 +54,7 @@ impl SwarmRun {
         let Some(name) = self.random_volume() else { return };
         let _use = self.uses.begin(&name);
         let rate = |most: &[u64]| *self.random.choose(most);
-        let service = VolumeService {
+        let service = QosLimits {
             weight: *self.random.choose(&[0, 1, 50, 100, 1000]),
             burst_ms: *self.random.choose(&[0, 100, 5_000]),
             operations: rate(&[0, 0, 200, 20_000]),
@@ -63,10 +63,10 @@ impl SwarmRun {
         self.set_service(pool, &name, service).await;
     }
 
-    pub(super) async fn set_service(&self, pool: &Pool, name: &str, service: VolumeService) {
+    pub(super) async fn set_service(&self, pool: &Pool, name: &str, service: QosLimits) {
         let only_request =
             self.settings.borrow_mut().entry(name.to_owned()).or_default().service.request(service);
-        let result = pool.set_volume_service(name, service).await;
+        let result = pool.set_qos_limits(name, service).await;
         self.trace(|| format!("{name}: set QoS limits to {service:?}: {result:?}"));
         if only_request && let Some(settings) = self.settings.borrow_mut().get_mut(name) {
             settings.service.complete(service, &result);
@@ -116,10 +116,10 @@ impl SwarmRun {
         settings.retain(|name, _| found.iter().filter(is_ready).any(|info| info.name == *name));
         for info in found.iter().filter(is_ready) {
             let tracked = settings.entry(info.name.clone()).or_default();
-            if !tracked.service.adopt(info.service) {
+            if !tracked.service.adopt(info.qos) {
                 return Err(format!(
                     "{} has QoS limits {:?}, which were never requested",
-                    info.name, info.service
+                    info.name, info.qos
                 ));
             }
             if !tracked.thick.adopt(info.thick) {

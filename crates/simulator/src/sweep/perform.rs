@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{AttachedVolume, Pool, VolumeService};
+use engine::{AttachedVolume, Pool, QosLimits};
 use reactor::{Buffer, Reactor};
 
 use super::operation::{SECTOR, SIZE, parse_scheme};
@@ -201,12 +201,12 @@ pub(super) async fn perform(
                 model.note_flush(2 * value + 1);
             }
             pool.scrub_settled().await?;
-            pool.repair_settled().await?;
+            pool.wait_for_repair().await?;
         }
         SweepOp::Rebuild => {
             pool.fail_drive(0).await?;
             write(&volume, model, 60, 4096, 200 << 10).await?;
-            pool.repair_settled().await?;
+            pool.wait_for_repair().await?;
         }
     }
     volume.flush().await?;
@@ -220,8 +220,8 @@ const WRITERS: u64 = 8;
 /// Deletes the volume while writers open it and wait for its QoS limit, and creates another volume,
 /// which must stay empty.
 async fn delete_in_use(pool: &Pool, model: &mut VolumeModel) -> engine::Result<()> {
-    let limit = VolumeService { operations: 20, ..VolumeService::default() };
-    pool.set_volume_service("v", limit).await?;
+    let limit = QosLimits { operations: 20, ..QosLimits::default() };
+    pool.set_qos_limits("v", limit).await?;
     let deleted = Rc::new(Cell::new(false));
     let mut writers = Vec::new();
     for number in 0..WRITERS {
