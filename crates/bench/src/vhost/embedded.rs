@@ -274,7 +274,7 @@ impl export::Volume for Served {
     }
 
     fn expect(&self, offset: u64) {
-        self.volume.expect(offset);
+        self.volume.prefetch_entry(offset);
     }
 
     fn prefetch_hint(&self, offset: u64) {

@@ -47,7 +47,7 @@ impl export::Volume for ReactorVolume {
     }
 
     fn expect(&self, offset: u64) {
-        self.attached.expect(offset);
+        self.attached.prefetch_entry(offset);
     }
 
     fn prefetch_hint(&self, offset: u64) {

@@ -48,7 +48,7 @@ impl Catalogue {
             for (layer, block) in blocks {
                 let owner = self.entries.borrow().owner(*layer).cloned();
                 let global = match &owner {
-                    Some(record) => self.slices(record).global(shard, *block, 1),
+                    Some(record) => self.slices(record).volume_runs(shard, *block, 1),
                     None => vec![(*block, 1)],
                 };
                 let volume = owner.map(|record| record.name).unwrap_or_default();
@@ -106,7 +106,7 @@ impl Catalogue {
                 let find =
                     move |shard: Rc<Shard>| async move { shard.changed(shows, &layers, from, to).await };
                 for run in shard.call(find).await?? {
-                    for (block, count) in slices.global(index, run.block, run.count) {
+                    for (block, count) in slices.volume_runs(index, run.block, run.count) {
                         let (offset, length) = (block * BLOCK as u64, count * BLOCK as u64);
                         changes.push(Change { offset, length, data: run.data });
                     }

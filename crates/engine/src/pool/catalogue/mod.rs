@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::fair::RateLimiter;
 use crate::shard::Shard;
-use crate::volume::{Slices, all};
+use crate::volume::{Slices, join_all};
 pub use contents::{Change, LostRange, VolumeUsage};
 use entries::VolumeTable;
 use retired::RetiredIds;
@@ -265,7 +265,7 @@ impl Catalogue {
 
     /// Does the same on all shards, side by side.
     async fn on_shards(&self, change: impl Fn(&Shard) + Clone + Send + 'static) -> Result<()> {
-        all(self.shards.iter().map(|shard| {
+        join_all(self.shards.iter().map(|shard| {
             let change = change.clone();
             async move { Ok(shard.call(move |shard: Rc<Shard>| async move { change(&shard) }).await?) }
         }))
@@ -274,7 +274,7 @@ impl Catalogue {
 
     async fn flush(&self) -> Result<()> {
         let flush = |shard: Rc<Shard>| async move { shard.flush().await };
-        all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
+        join_all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
     }
 
     /// Writes records and takes one away, in one step and durably.

@@ -237,7 +237,7 @@ impl Catalogue {
     async fn clear(&self, shared: &VolumeShared, from: u64, to: u64) -> Result<()> {
         let within = from % BLOCK as u64;
         if within != 0 {
-            let (index, block) = shared.slices.place(from / BLOCK as u64);
+            let (index, block) = shared.slices.locate(from / BLOCK as u64);
             let zeros = Buffer::zeroed(BLOCK - usize::try_from(within).unwrap_or(0));
             let (volume, span) = (shared.id, zeros.span());
             let at = usize::try_from(within).unwrap_or(0);
