@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_lies_column_by_column() {
+    fn a_record_is_laid_out_column_by_column() {
         let layout = RecordLayout::new(Scheme::new(4, 1).unwrap(), Row::new(10), 10);
         assert_eq!(layout.rows, 3);
         let places: Vec<_> =
