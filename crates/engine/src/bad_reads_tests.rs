@@ -56,11 +56,7 @@ fn errors_are_reported_at_once_and_then_hourly() {
     assert_eq!(log.take_unreported(&errors, NOON + REPORT_EVERY), Some(10));
     assert_eq!(log.take_unreported(&errors, NOON + 9 * REPORT_EVERY), None, "no new errors");
     let mut after = DriveErrorLog::of(&errors);
-    assert_eq!(
-        after.take_unreported(&errors, NOON + 9 * REPORT_EVERY),
-        None,
-        "reported before the restart"
-    );
+    assert_eq!(after.take_unreported(&errors, NOON + 9 * REPORT_EVERY), None, "reported before the restart");
 }
 
 #[test]

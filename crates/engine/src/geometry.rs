@@ -76,7 +76,7 @@ impl Geometry {
     }
 }
 
-/// Zone size for a pool whose smallest drive has `size` bytes: 1 to 64 MiB.
+/// Zone size for a pool with a smallest drive of `size` bytes: 1 to 64 MiB.
 pub(crate) fn zone_bytes_for(size: u64) -> u64 {
     let wanted = (size / ZONES_WANTED).max(1);
     let power = 1 << wanted.ilog2();

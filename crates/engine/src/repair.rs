@@ -4,19 +4,19 @@
 //! columns.
 
 mod background_rate;
+mod client_load;
 mod latency_windows;
 mod throttle;
-mod client_load;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use client_load::ClientLoad;
+pub(crate) use client_load::ClientOp;
 pub use latency_windows::RecentLatency;
 use reactor::Instant;
 pub(crate) use throttle::{BackgroundPermit, Throttle};
-use client_load::ClientLoad;
-pub(crate) use client_load::ClientOp;
 
 /// Limits for repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum RepairState {
 /// Progress of repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairStatus {
-    /// State; of several shards, the one that needs the most attention.
+    /// State; for several shards, the state that needs the most attention.
     pub state: RepairState,
     /// Bytes of missing columns.
     pub bytes_left: u64,

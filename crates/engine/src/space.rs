@@ -152,7 +152,7 @@ impl Space {
         checkpoints_from(reserve).min(u32::try_from(segments.sum::<u64>()).unwrap_or(u32::MAX))
     }
 
-    /// Number of free segments, including those that the next checkpoint releases, below which
+    /// Number of free segments, including segments that the next checkpoint releases, below which
     /// cleaning starts; cleaning settles at half of it. A lower mark makes checkpoints store the
     /// map too often; a higher one gives segments less time to become empty without cleaning.
     pub(crate) fn high_water(&self) -> u32 {

@@ -20,7 +20,7 @@ pub(crate) struct Zones {
 struct DriveZones {
     /// Free zones that were discarded or never used: the drive holds no space for them.
     discarded: ZoneSet,
-    /// Free zones whose backing space is kept; these are allocated first.
+    /// Free zones with backing space; allocated first.
     backed: ZoneSet,
     /// Zones of `backed` that are discarded next, unless they are allocated before.
     aging: ZoneSet,

@@ -50,7 +50,10 @@ fn under_client_io_one_small_chunk_runs_for_a_quarter_of_the_time() {
     assert_eq!(throttle.wait(&repair, at(42)), WaitReason::Nothing, "the pause has ended");
     assert_eq!(throttle.wait(&repair, at(600)), WaitReason::Nothing, "clients are inactive");
     let permit = throttle.grant(&repair, at(600));
-    assert_eq!((permit.chunk_bytes(1 << 20), throttle.wait(&repair, at(600))), (1 << 20, WaitReason::Nothing));
+    assert_eq!(
+        (permit.chunk_bytes(1 << 20), throttle.wait(&repair, at(600))),
+        (1 << 20, WaitReason::Nothing)
+    );
     client_io(&repair, 0, at(700), at(701));
     permit.finish_at(MIB, at(3600));
     assert_eq!(throttle.wait(&repair, at(3600)), WaitReason::Until(at(4100)), "the maximum wait");
