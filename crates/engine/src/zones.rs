@@ -332,10 +332,10 @@ impl Zones {
         drives
     }
 
-    /// Allocates a zone for one column of a segment. The segment's other columns are on `avoid`;
-    /// also returns whether its backing space is allocated. Prefers a drive with more free zones
-    /// than segments of `scheme` can use. Otherwise chooses any drive, weighted by free space,
-    /// unless `only_unused` is set.
+    /// Allocates a zone for one column of a segment on a drive other than `avoid`; also returns
+    /// whether its backing space is allocated. Prefers a drive with more free zones than segments
+    /// of `scheme` can use. Otherwise chooses any drive, weighted by free space, unless
+    /// `only_unused` is set.
     pub(crate) fn allocate_one(
         &mut self,
         scheme: Scheme,
