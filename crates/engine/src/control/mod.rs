@@ -28,7 +28,7 @@ use format::{
     DriveIndex, DriveState, EventKind, Generation, Incarnation, Scheme, SegmentClass, SegmentRecord,
     SegmentState, StateStamp, Superblock, ZoneIndex,
 };
-use reactor::{Drive, Home, Notify, Semaphore, WaitList};
+use reactor::{Drive, Handle, Notify, Semaphore, WaitList};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
@@ -52,7 +52,7 @@ pub(crate) struct Control {
     drives: RefCell<Vec<Option<Rc<dyn Drive>>>>,
     /// Slot of each drive's newest superblock.
     slots: RefCell<Vec<SuperblockSlot>>,
-    shards: RefCell<Vec<Home<Shard>>>,
+    shards: RefCell<Vec<Handle<Shard>>>,
     /// Segments reserved for internal operations.
     reserve: Cell<Reserve>,
     /// Fill level of the pool, shared with the shards.
