@@ -55,7 +55,7 @@ use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
-use crate::repair::{BackgroundLimiter, UserOp};
+use crate::repair::{BackgroundLimiter, ClientOp};
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
@@ -311,8 +311,8 @@ impl Shard {
     }
 
     /// Notes the begin of a client read or write, for the throttles of background work.
-    fn track_user_op(&self) -> Option<UserOp<'_>> {
-        self.repair_limits.track_user_op(self.identity.shard.index())
+    fn track_client_op(&self) -> Option<ClientOp<'_>> {
+        self.repair_limits.track_client_op(self.identity.shard.index())
     }
 
     /// Reports failed and corrupt reads of drives to the control until the shard stops. One task

@@ -40,7 +40,7 @@ impl Shard {
 
     /// As [`Shard::read`], for the blocks that a layer and those below it show.
     pub(crate) async fn read_layer(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
-        let _use = self.track_user_op();
+        let _use = self.track_client_op();
         if into.len() == BLOCK {
             return self.read_one(layer, block, into).await;
         }
@@ -89,7 +89,7 @@ impl Shard {
     /// # Errors
     /// As [`Shard::read`].
     pub(crate) async fn read_block(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
-        let _use = self.track_user_op();
+        let _use = self.track_client_op();
         let _permit = self.permit_to_read(volume, 1).await;
         let layer = self.layer_of(volume)?;
         self.read_one(layer, block, into).await

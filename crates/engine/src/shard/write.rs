@@ -30,7 +30,7 @@ impl Shard {
     /// # Errors
     /// `NoSpace` in a full pool, `PoolFailed` when too many drives have failed.
     pub(crate) async fn write(&self, volume: VolumeId, block: u64, data: &Span) -> Result<()> {
-        let _use = self.track_user_op();
+        let _use = self.track_client_op();
         let count = (data.len() / BLOCK) as u64;
         let _permit = self.permit_to_write(volume, data.len() / BLOCK).await;
         let (layer, pins) = self.prepare(volume, block, count).await?;
