@@ -13,8 +13,8 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use server::wire::ErrorAnswer;
-use server::{Error, ErrorKind};
+use api::types::ErrorResponse;
+use api::{Error, ErrorKind};
 use tokio::net::UnixStream;
 
 /// Longest time for an answer: nothing that the API does at once takes long.
@@ -82,7 +82,7 @@ impl Client {
                 )
             });
         }
-        match serde_json::from_slice::<ErrorAnswer>(&body) {
+        match serde_json::from_slice::<ErrorResponse>(&body) {
             Ok(answer) => Err(answer.error.into()),
             Err(_) => {
                 let message = format!("the daemon answered {status} with something that is not understood");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Error, ErrorKind};
+use api::{Error, ErrorKind};
 
 use crate::client::Client;
 
@@ -67,7 +67,7 @@ impl Daemon {
             .context("starting the daemon")?;
         let mut daemon = Self { child, log };
         let deadline = Instant::now() + PATIENCE;
-        while !client.get::<server::wire::Daemon>("/v1/daemon").await.is_ok_and(|daemon| daemon.ready) {
+        while !client.get::<DaemonStatus>("/v1/daemon").await.is_ok_and(|daemon| daemon.ready) {
             if let Some(status) = daemon.child.try_wait().context("looking after the daemon")? {
                 return Err(daemon.failed(format!("the daemon ended at once ({status})")).into());
             }

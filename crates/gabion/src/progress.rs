@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use server::wire::{Operation, OperationState};
-use server::{Error, ErrorKind};
+use api::types::{Operation, OperationState};
+use api::{Error, ErrorKind};
 
 use crate::client::Client;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use server::Size;
+use api::Size;
 
 /// Measure: reference workloads on any block device, disks over vhost-user, or the engine and the codec alone
 ///

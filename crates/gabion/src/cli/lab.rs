@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bench::lab::Fraction;
 use clap::{Args, Subcommand};
-use server::Size;
+use api::Size;
 
 /// Drives to measure on: throttled loop devices that stand for real drives at a share of their speed
 ///

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
-use server::Size;
+use api::Size;
 
 /// Make, list and look after pools
 #[derive(Subcommand, Debug)]

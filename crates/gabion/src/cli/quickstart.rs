@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use server::Size;
+use api::Size;
 
 /// Try it: a pool on file drives, a volume, a client, a benchmark, a failed drive, all in one command
 ///

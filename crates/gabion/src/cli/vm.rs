@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{ArgGroup, Args, Subcommand};
-use server::Size;
+use api::Size;
 use vm::{Accelerator, Forward, Kind, Mac, Network, Pages, Pin, Shape};
 
 use super::VolumeName;
@@ -251,7 +251,7 @@ impl FromStr for DiskWords {
         let (size, read_only) = match more {
             None => (None, false),
             Some("ro") => (None, true),
-            Some(size) => (Some(size.parse().map_err(|error: server::SizeError| error.to_string())?), false),
+            Some(size) => (Some(size.parse().map_err(|error: api::SizeError| error.to_string())?), false),
         };
         Ok(Self { volume, size, read_only })
     }

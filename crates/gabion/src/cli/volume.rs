@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use server::Size;
+use api::Size;
 
 use super::VolumeName;
 use crate::image::Format;

@@ -1,12 +1,12 @@
 //! What several commands ask the daemon for: volumes, and their exports.
 
 use anyhow::Result;
-use server::wire::{CreateExport, CreateVolume, Export, Operation, Protocol, Volume};
-use server::{Error, ErrorKind};
+use api::types::{CreateExport, CreateVolume, Export, Operation, Protocol, Volume};
+use api::{Error, ErrorKind};
 
 use super::Setting;
 use super::volume::path_of;
-use crate::cli::VolumeName;
+use api::VolumeName;
 use crate::client::segment;
 use crate::progress::follow;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use server::wire::{AddDrive, DriveState, Operation, Pool, PoolDrive, RepairState, ReturnDrive};
+use api::types::{AddDrive, DriveState, Operation, Pool, PoolDrive, RepairState, ReturnDrive};
 use server::{Size, offline};
 
 use super::pool::confirm_wipe;

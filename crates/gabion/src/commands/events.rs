@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use server::wire::Event;
+use api::types::Event;
 
 use super::pool::path_of;
 use super::{Setting, print};

@@ -1,7 +1,7 @@
 //! `gabion export`.
 
 use anyhow::Result;
-use server::wire::{CreateExport, Export, Protocol};
+use api::types::{CreateExport, Export, Protocol};
 
 use super::Setting;
 use crate::cli::{CreateExportArgs, ExportCommand, VolumeName};

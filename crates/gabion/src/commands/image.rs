@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use server::wire::{CreateVolume, Daemon, Protocol, TakeSnapshot, Volume};
-use server::{Error, ErrorKind, Size};
+use api::types::{CreateVolume, Daemon, Protocol, TakeSnapshot, Volume};
+use api::{Error, ErrorKind, Size};
 
 use super::Setting;
 use super::calls::Manner;

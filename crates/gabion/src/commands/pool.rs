@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use server::Size;
-use server::wire::{
+use api::Size;
+use api::types::{
     ChangeScrub, ClosePool, CreatePool, FileDrives, Health, IdentifiedDrive, IdentifyDrives, LimitRepair,
     OpenPool, Operation, Pool, PoolState,
 };

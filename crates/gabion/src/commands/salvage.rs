@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use server::salvage::Salvage;
-use server::wire::{Salvaged, SalvagedImage};
-use server::{Error, ErrorKind};
+use api::types::{SalvageReport, SalvagedImage};
+use api::{Error, ErrorKind};
 
 use crate::cli::{Global, SalvageArgs};
 use crate::failure::Outcome;
@@ -52,7 +52,7 @@ async fn salvage(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
     Ok(if found.is_whole() { Outcome::Done } else { Outcome::Unwell })
 }
 
-fn show(global: &Global, found: &Salvaged) -> Result<()> {
+fn show(global: &Global, found: &SalvageReport) -> Result<()> {
     let text = match (global.json, global.quiet) {
         (true, _) => super::to_json(found)?,
         (false, true) => found.volumes.iter().map(|volume| format!("{}\n", volume.name)).collect(),
@@ -109,7 +109,7 @@ async fn write(
 }
 
 /// The volumes to be written, with the paths of their images.
-fn wanted(found: &Salvaged, arguments: &SalvageArgs, target: &Path) -> Result<Vec<(String, PathBuf)>> {
+fn wanted(found: &SalvageReport, arguments: &SalvageArgs, target: &Path) -> Result<Vec<(String, PathBuf)>> {
     if let Some(name) = &arguments.volume {
         // The pool's name may stand before it, as with other commands.
         let own = name.strip_prefix(&found.pool).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use server::wire::{ChangeScrub, Pool, RepairState};
+use api::types::{ChangeScrub, Pool, RepairState};
 
 use super::Setting;
 use super::pool::path_of;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use server::config::{Config, ConfigError, LogFormat};
-use server::{Error, ErrorKind};
+use api::{Error, ErrorKind};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Global, ServeArgs};

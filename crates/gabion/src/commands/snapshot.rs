@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use anyhow::Result;
-use server::wire::{Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage, Volume};
-use server::{Error, ErrorKind};
+use api::types::{Changes, CloneSnapshot, RollBack, TakeSnapshot, Usage, Volume};
+use api::{Error, ErrorKind};
 
 use super::volume::path_of;
 use super::{Setting, confirm};
-use crate::cli::VolumeName;
+use api::VolumeName;
 use crate::client::segment;
 use crate::failure::Outcome;
 use crate::output;

@@ -1,7 +1,7 @@
 //! `gabion version`.
 
 use anyhow::Result;
-use server::wire::Version;
+use api::types::Version;
 
 use crate::cli::Global;
 use crate::failure::Outcome;

@@ -1,8 +1,8 @@
 //! `gabion volume`.
 
 use anyhow::Result;
-use server::Size;
-use server::wire::{CreateVolume, Operation, Pool, PoolState, ResizeVolume, Service, Volume};
+use api::Size;
+use api::types::{CreateVolume, Operation, Pool, PoolState, ResizeVolume, Service, Volume};
 
 use super::{Setting, confirm, image, snapshot};
 use crate::cli::{Limit, ServiceArgs, VolumeCommand, VolumeName};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use server::{Error, ErrorKind};
+use api::{Error, ErrorKind};
 
 use super::{invalid, of_file};
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
-use server::{Error, ErrorKind};
+use api::{Error, ErrorKind};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdout};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use server::Size;
+use api::Size;
 
 /// What takes longer than this is shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use server::salvage::{ExtentState, ReadPart, Salvage};
-use server::wire::{ByteRange, SalvagedImage, UnreadableRange};
+use api::types::{ByteRange, SalvagedImage, UnreadableRange};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::extents::{BLOCK, PIECE, not_zero};

@@ -1,7 +1,7 @@
 //! Drives, and what was found on them.
 
-use server::Size;
-use server::wire::{CheckReport, Damage, IdentifiedDrive, PoolDrive};
+use api::Size;
+use api::types::{CheckReport, Damage, IdentifiedDrive, PoolDrive};
 
 use super::table::table;
 use super::time::{length, utc};

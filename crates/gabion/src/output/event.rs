@@ -1,6 +1,6 @@
 //! What happened to pools.
 
-use server::wire::{Event, Severity};
+use api::types::{Event, Severity};
 
 use super::time::utc;
 

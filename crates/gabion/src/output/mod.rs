@@ -48,5 +48,5 @@ pub(crate) fn word<T: Serialize>(state: &T) -> String {
 
 /// A size, or a dash for what is not known.
 fn size(bytes: Option<u64>) -> String {
-    bytes.map_or("-".into(), |bytes| server::Size(bytes).to_string())
+    bytes.map_or("-".into(), |bytes| api::Size(bytes).to_string())
 }

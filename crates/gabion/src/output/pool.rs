@@ -1,7 +1,7 @@
 //! Pools.
 
-use server::Size;
-use server::wire::{Counters, OpenReport, Pool, PoolState, Repair, RepairState, Space, UsersLately};
+use api::Size;
+use api::types::{Counters, OpenReport, Pool, PoolState, Repair, RepairState, Space, UsersLately};
 
 use super::drive::drives_of_pool;
 use super::table::table;

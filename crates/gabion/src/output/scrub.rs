@@ -1,7 +1,7 @@
 //! Scrubbing, in words.
 
-use server::Size;
-use server::wire::{Scrub, ScrubResult};
+use api::Size;
+use api::types::{Scrub, ScrubResult};
 
 use super::time::{length, utc};
 

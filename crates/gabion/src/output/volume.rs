@@ -1,7 +1,7 @@
 //! Volumes.
 
-use server::Size;
-use server::wire::{Service, Usage, Volume};
+use api::Size;
+use api::types::{Service, Usage, Volume};
 
 use super::table::table;
 use super::time::utc;

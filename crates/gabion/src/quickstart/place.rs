@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use server::{Error, ErrorKind, Size};
+use api::{Error, ErrorKind, Size};
 
 const MARKER: &str = "gabion-quickstart.json";
 /// Free space below which there is no point.

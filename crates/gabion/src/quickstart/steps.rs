@@ -9,7 +9,7 @@ use bench::fio::FioRun;
 use bench::load::Target;
 use bench::{Job, JobResult, fio, nbd};
 use indicatif::{ProgressBar, ProgressStyle};
-use server::wire::{
+use api::types::{
     CreateExport, CreatePool, CreateVolume, Export, FileDrives, Operation, Pool, Protocol, Volume,
 };
 use server::{Size, offline};

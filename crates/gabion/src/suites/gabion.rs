@@ -9,7 +9,7 @@ use bench::guest::Root;
 use bench::leftover::{Place, mark_of};
 use bench::load::Target;
 use bench::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
-use server::wire::{CreateExport, CreatePool, CreateVolume, Export, Operation, Pool, Protocol, Volume};
+use api::types::{CreateExport, CreatePool, CreateVolume, Export, Operation, Pool, Protocol, Volume};
 use tokio::runtime::Runtime;
 
 use super::machines::{self, Machines};

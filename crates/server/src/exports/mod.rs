@@ -21,7 +21,7 @@ use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{RememberedExport, State};
-use crate::wire::{CreateExport, Export, ExportState, Protocol};
+use api::types::{CreateExport, Export, ExportState, Protocol};
 use fuse::Fuse;
 pub(crate) use listen::{Purpose, listen_unix};
 use nbd::Nbd;

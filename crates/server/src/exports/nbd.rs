@@ -18,7 +18,7 @@ use crate::capacity::nbd_limits;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::reactors::{self, Reactors, call_resident};
-use crate::wire::Protocol;
+use api::types::Protocol;
 
 /// How long requests in flight are waited for when an export is ended.
 const REVOKE_PATIENCE: Duration = Duration::from_secs(10);

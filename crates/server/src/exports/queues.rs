@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
     use crate::reactors::Settings;
-    use crate::wire::Protocol;
+    use api::types::Protocol;
 
     struct Source(Arc<Memory>);
 

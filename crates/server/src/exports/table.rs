@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
-use crate::wire::Protocol;
+use api::types::Protocol;
 
 /// What a client asks for: `pool/volume`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

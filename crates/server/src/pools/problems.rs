@@ -5,8 +5,8 @@ use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
 use super::watch::percent_taken;
-use crate::sizes::Size;
-use crate::wire::{OpenReport, Problem, Space};
+use api::Size;
+use api::types::{OpenReport, PoolSpace, Problem};
 
 /// Seconds for which a drive's errors are shown after the last: a week.
 const SHOWN_FOR: u64 = 7 * 86_400;
@@ -15,7 +15,7 @@ const SHOWN_FOR: u64 = 7 * 86_400;
 pub(super) fn problems_of(
     status: &PoolStatus,
     opened: &OpenReport,
-    space: &Space,
+    space: &PoolSpace,
     warn_at: &[u8],
     now: u64,
 ) -> Vec<Problem> {
@@ -46,8 +46,8 @@ pub(super) fn problems_of(
             ),
         });
     } else if let Some(threshold) = warn_at.iter().filter(|at| percent_taken(space) >= **at).max() {
-        let kept = if space.promised > 0 {
-            format!(", {} of that kept for thick volumes", Size(space.promised))
+        let kept = if space.reserved > 0 {
+            format!(", {} of that kept for thick volumes", Size(space.reserved))
         } else {
             String::new()
         };

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use server::wire::{CreateVolume, Pool, Protocol};
-use server::{Error, ErrorKind, Size};
+use api::types::{CreateVolume, Pool, Protocol};
+use api::{Error, ErrorKind, Size};
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
 use super::super::calls::Manner;

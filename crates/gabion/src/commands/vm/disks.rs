@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use server::wire::{Export, ExportState, Protocol};
-use server::{Error, ErrorKind};
+use api::types::{Export, ExportState, Protocol};
+use api::{Error, ErrorKind};
 use vm::Machine;
 
 use super::super::calls::Manner;
 use super::Work;
-use crate::cli::VolumeName;
+use api::VolumeName;
 
 impl Work<'_> {
     /// The sockets of a machine's disks; exports that are missing are made. `to_start` refuses disks that are in use.

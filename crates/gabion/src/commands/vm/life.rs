@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use server::wire;
-use server::{Error, ErrorKind};
+use api::types;
+use api::{Error, ErrorKind};
 use vm::{Ended, Machine, Pin, Start};
 
 use super::super::confirm;
 use super::Work;
-use crate::cli::VolumeName;
+use api::VolumeName;
 use crate::output;
 
 impl Work<'_> {
@@ -22,7 +22,7 @@ impl Work<'_> {
             return Err(Error::new(ErrorKind::Busy, message).into());
         }
         let disks = self.sockets(&kept, true).await?;
-        let daemon: wire::Daemon = self.setting.client.get("/v1/daemon").await?;
+        let daemon: types::DaemonStatus = self.setting.client.get("/v1/daemon").await?;
         let asked = Machine { pin: pin.unwrap_or_else(|| kept.pin.clone()), ..kept.clone() };
         let placement = self.placement(&asked, &daemon)?;
         vm::start(&self.store, Start { machine: &kept, disks, placement, environment: Vec::new() })?;
@@ -100,7 +100,7 @@ impl Work<'_> {
             let name: VolumeName =
                 disk.volume.parse().map_err(|error| Error::new(ErrorKind::Invalid, error))?;
             let ours = exports.iter().any(|export| {
-                export.protocol == wire::Protocol::VhostUser
+                export.protocol == types::Protocol::VhostUser
                     && export.pool == name.pool
                     && export.volume == name.volume
             });

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde::Serialize;
-use server::wire;
+use api::types;
 use vm::{Machine, Placement, Request, Running, Store, Topology, place};
 
 use super::{Setting, print};
@@ -102,14 +102,14 @@ impl Work<'_> {
     /// A machine as libvirt's domain, with the files that it needs.
     async fn domain(&self, machine: &Machine) -> Result<String> {
         let disks = self.sockets(machine, false).await?;
-        let daemon: wire::Daemon = self.setting.client.get("/v1/daemon").await?;
+        let daemon: types::DaemonStatus = self.setting.client.get("/v1/daemon").await?;
         let placement = self.placement(machine, &daemon)?;
         let seed = vm::write_seed(&self.store, machine)?;
         Ok(vm::domain(machine, &disks, seed.as_deref(), vm::kvm_is_usable(), &placement))
     }
 
     /// Where a machine would run if it were started now.
-    fn placement(&self, machine: &Machine, daemon: &wire::Daemon) -> Result<Placement> {
+    fn placement(&self, machine: &Machine, daemon: &types::DaemonStatus) -> Result<Placement> {
         let chosen = |index: u32| machine.reactors.is_empty() || machine.reactors.contains(&index);
         let reactors =
             (0..).zip(&daemon.cores).filter(|(index, _)| chosen(*index)).map(|(_, core)| *core).collect();
@@ -125,7 +125,7 @@ impl Work<'_> {
     }
 
     async fn topology(&self) -> Result<()> {
-        let daemon: Option<wire::Daemon> = self.setting.client.get("/v1/daemon").await.ok();
+        let daemon: Option<types::DaemonStatus> = self.setting.client.get("/v1/daemon").await.ok();
         let cores = daemon.as_ref().map(|daemon| daemon.cores.clone()).unwrap_or_default();
         let mut machines = Vec::new();
         for machine in self.store.list()? {
