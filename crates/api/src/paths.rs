@@ -352,7 +352,7 @@ endpoints! {
 }
 
 /// Returns a name percent-encoded as one segment of a path.
-fn encode_segment(name: &str) -> String {
+pub fn encode_segment(name: &str) -> String {
     let encoded = percent_encode(name);
     // HTTP software resolves segments of one or two dots.
     if encoded.bytes().all(|byte| byte == b'.') { encoded.replace('.', "%2E") } else { encoded }

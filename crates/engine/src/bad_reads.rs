@@ -10,13 +10,13 @@ use format::{DriveErrors, DriveIndex, ZoneIndex};
 use reactor::Notify;
 
 /// Noted and not yet counted at most: more at once say nothing new.
-const NOTED_MAX: usize = 1024;
+const PENDING_MAX: usize = 1024;
 /// Seconds within which zones are counted: a day.
 const WINDOW: u64 = 86_400;
 /// Seconds after which errors are said again: an hour.
-const SAY_AGAIN: u64 = 3600;
+const REPORT_EVERY: u64 = 3600;
 /// Of a small drive, one zone in so many is too many.
-const SMALL_PART: u32 = 4;
+const SMALL_DRIVE_SHARE: u32 = 4;
 
 /// A read that a drive did not answer as it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,67 +31,67 @@ pub(crate) struct BadRead {
 /// Those that nobody has counted yet.
 #[derive(Default)]
 pub(crate) struct BadReads {
-    noted: RefCell<Vec<BadRead>>,
+    pending: RefCell<Vec<BadRead>>,
     /// There are some, or [`BadReads::wake`].
-    noticed: Notify,
+    signal: Notify,
 }
 
 impl BadReads {
     pub(crate) fn note(&self, read: BadRead) {
-        let mut noted = self.noted.borrow_mut();
-        if noted.len() < NOTED_MAX {
-            noted.push(read);
+        let mut pending = self.pending.borrow_mut();
+        if pending.len() < PENDING_MAX {
+            pending.push(read);
         }
-        self.noticed.notify();
+        self.signal.notify();
     }
 
     /// Waits until some are noted, and takes them; none if it was woken for something else.
-    pub(crate) async fn taken(&self) -> Vec<BadRead> {
-        self.noticed.notified().await;
-        self.noted.take()
+    pub(crate) async fn take_pending(&self) -> Vec<BadRead> {
+        self.signal.notified().await;
+        self.pending.take()
     }
 
     /// Ends a wait.
     pub(crate) fn wake(&self) {
-        self.noticed.notify();
+        self.signal.notify();
     }
 }
 
 /// What is known of a drive's errors beside what the superblock says: it is forgotten when the pool is closed.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct DriveErrorLog {
     /// The zones that are counted.
     zones: BTreeSet<ZoneIndex>,
     /// When errors were said last, and how many there were then.
-    said: Option<(u64, u64)>,
+    reported: Option<(u64, u64)>,
     /// It was said that the drive fails.
-    pub(crate) said_failing: bool,
+    pub(crate) failure_reported: bool,
 }
 
 /// In how many zones a drive with so many may err before it is to go; `None` for any number.
-pub(crate) fn zones_borne(retire_after: u32, zones: u32) -> Option<u32> {
-    (retire_after > 0).then(|| retire_after.min((zones / SMALL_PART).max(1)))
+pub(crate) fn zone_error_limit(retire_after: u32, zones: u32) -> Option<u32> {
+    (retire_after > 0).then(|| retire_after.min((zones / SMALL_DRIVE_SHARE).max(1)))
 }
 
 /// True if a drive errs in so many zones that it is to go.
-pub(crate) fn is_failing(errors: &DriveErrors, borne: Option<u32>) -> bool {
-    borne.is_some_and(|borne| errors.zones >= borne)
+pub(crate) fn is_failing(errors: &DriveErrors, limit: Option<u32>) -> bool {
+    limit.is_some_and(|limit| errors.zones >= limit)
 }
 
-impl Known {
+impl DriveErrorLog {
     /// Counts a read at `now`, which was in `zone` if that is known. True if that zone counts against the drive anew.
     pub(crate) fn count(
         &mut self,
         errors: &mut DriveErrors,
         (zone, wrong): (Option<ZoneIndex>, bool),
-        borne: Option<u32>,
+        limit: Option<u32>,
         now: u64,
     ) -> bool {
         let kind = if wrong { &mut errors.wrong } else { &mut errors.unreadable };
         *kind += 1;
         errors.last = now;
         // What has failed does not become sound by waiting.
-        let over = now.saturating_sub(errors.counting_since) >= WINDOW && !is_failing(errors, borne);
+        let over = now.saturating_sub(errors.counting_since) >= WINDOW && !is_failing(errors, limit);
         if over {
             (errors.counting_since, errors.zones) = (now, 0);
             self.zones.clear();
@@ -102,27 +102,27 @@ impl Known {
     }
 
     /// How many errors there are to be said at `now`, if it is time.
-    pub(crate) fn due(&mut self, errors: &DriveErrors, now: u64) -> Option<u64> {
+    pub(crate) fn take_unreported(&mut self, errors: &DriveErrors, now: u64) -> Option<u64> {
         let all = errors.unreadable + errors.wrong;
-        let (at, before) = self.said.unwrap_or((0, 0));
-        let due = self.said.is_none() || now.saturating_sub(at) >= SAY_AGAIN;
+        let (at, before) = self.reported.unwrap_or((0, 0));
+        let due = self.reported.is_none() || now.saturating_sub(at) >= REPORT_EVERY;
         if !due || all == before {
             return None;
         }
-        self.said = Some((now, all));
+        self.reported = Some((now, all));
         Some(all - before)
     }
 
     /// What was counted before the pool was opened has been said.
     pub(crate) fn of(errors: &DriveErrors) -> Self {
         let all = errors.unreadable + errors.wrong;
-        Self { said: (all > 0).then_some((errors.last, all)), ..Self::default() }
+        Self { reported: (all > 0).then_some((errors.last, all)), ..Self::default() }
     }
 
     /// Nothing counts against the drive any more; the zones that are known do not count again.
-    pub(crate) fn forgive(&mut self, errors: &mut DriveErrors, now: u64) {
+    pub(crate) fn clear(&mut self, errors: &mut DriveErrors, now: u64) {
         (errors.counting_since, errors.zones) = (now, 0);
-        self.said_failing = false;
+        self.failure_reported = false;
     }
 }
 

@@ -10,7 +10,7 @@ fn zone(number: u32) -> (Option<ZoneIndex>, bool) {
 
 #[test]
 fn a_bad_place_that_is_read_a_thousand_times_counts_once() {
-    let (mut known, mut errors) = (Known::default(), DriveErrors::default());
+    let (mut known, mut errors) = (DriveErrorLog::default(), DriveErrors::default());
     for second in 0..1000 {
         known.count(&mut errors, zone(7), Some(2), NOON + second);
     }
@@ -23,7 +23,7 @@ fn a_bad_place_that_is_read_a_thousand_times_counts_once() {
 
 #[test]
 fn errors_of_other_days_do_not_add_up_but_a_failed_drive_stays_so() {
-    let (mut known, mut errors) = (Known::default(), DriveErrors::default());
+    let (mut known, mut errors) = (DriveErrorLog::default(), DriveErrors::default());
     for day in 0..100 {
         known.count(&mut errors, zone(day), Some(2), NOON + u64::from(day) * WINDOW);
         assert_eq!(errors.zones, 1, "day {day}");
@@ -36,9 +36,9 @@ fn errors_of_other_days_do_not_add_up_but_a_failed_drive_stays_so() {
 
 #[test]
 fn a_forgiven_drive_is_counted_anew_but_not_for_the_same_zones() {
-    let (mut known, mut errors) = (Known::default(), DriveErrors::default());
+    let (mut known, mut errors) = (DriveErrorLog::default(), DriveErrors::default());
     (0..5).for_each(|number| _ = known.count(&mut errors, zone(number), Some(3), NOON));
-    known.forgive(&mut errors, NOON + 1);
+    known.clear(&mut errors, NOON + 1);
     assert_eq!((errors.zones, errors.unreadable), (0, 5));
     assert!(!known.count(&mut errors, zone(2), Some(3), NOON + 2));
     assert!(known.count(&mut errors, zone(9), Some(3), NOON + 2));
@@ -47,22 +47,26 @@ fn a_forgiven_drive_is_counted_anew_but_not_for_the_same_zones() {
 
 #[test]
 fn errors_are_said_at_once_and_then_by_the_hour() {
-    let (mut known, mut errors) = (Known::default(), DriveErrors::default());
-    assert_eq!(known.due(&errors, NOON), None);
+    let (mut known, mut errors) = (DriveErrorLog::default(), DriveErrors::default());
+    assert_eq!(known.take_unreported(&errors, NOON), None);
     known.count(&mut errors, zone(1), None, NOON);
-    assert_eq!(known.due(&errors, NOON), Some(1));
+    assert_eq!(known.take_unreported(&errors, NOON), Some(1));
     (0..10).for_each(|_| _ = known.count(&mut errors, zone(1), None, NOON + 5));
-    assert_eq!(known.due(&errors, NOON + 5), None);
-    assert_eq!(known.due(&errors, NOON + SAY_AGAIN), Some(10));
-    assert_eq!(known.due(&errors, NOON + 9 * SAY_AGAIN), None, "there is nothing new");
-    let mut after = Known::of(&errors);
-    assert_eq!(after.due(&errors, NOON + 9 * SAY_AGAIN), None, "that was said before the restart");
+    assert_eq!(known.take_unreported(&errors, NOON + 5), None);
+    assert_eq!(known.take_unreported(&errors, NOON + REPORT_EVERY), Some(10));
+    assert_eq!(known.take_unreported(&errors, NOON + 9 * REPORT_EVERY), None, "there is nothing new");
+    let mut after = DriveErrorLog::of(&errors);
+    assert_eq!(
+        after.take_unreported(&errors, NOON + 9 * REPORT_EVERY),
+        None,
+        "that was said before the restart"
+    );
 }
 
 #[test]
 fn small_drives_bear_less() {
-    assert_eq!(zones_borne(32, 2048), Some(32));
-    assert_eq!(zones_borne(32, 40), Some(10));
-    assert_eq!(zones_borne(32, 2), Some(1));
-    assert_eq!(zones_borne(0, 2048), None);
+    assert_eq!(zone_error_limit(32, 2048), Some(32));
+    assert_eq!(zone_error_limit(32, 40), Some(10));
+    assert_eq!(zone_error_limit(32, 2), Some(1));
+    assert_eq!(zone_error_limit(0, 2048), None);
 }

@@ -15,30 +15,30 @@ use crate::in_flight::InFlight;
 
 /// What becomes of what lies on a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum DriveUse {
     /// It is there to stay.
-    Stays,
+    Active,
     /// It is there, and to be moved elsewhere.
-    Leaves,
+    Draining,
     /// It is not to be had.
-    Lost,
+    Failed,
 }
 
 /// A drive in one of its terms in the pool: lost and back again, it has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DriveTerm {
+pub(crate) struct DriveEpoch {
     pub(crate) index: DriveIndex,
-    term: u32,
+    epoch: u32,
 }
 
 /// One drive.
-struct Slot {
+struct DriveSlot {
     /// `None` if it is not in use.
     drive: Option<Rc<dyn Drive>>,
     /// How often it has joined.
-    term: u32,
+    epoch: u32,
     online: Cell<bool>,
-    leaving: Cell<bool>,
+    draining: Cell<bool>,
     /// Written since its last flush began.
     dirty: Cell<bool>,
     volatile: bool,
@@ -46,14 +46,14 @@ struct Slot {
     in_memory: bool,
 }
 
-impl Slot {
+impl DriveSlot {
     fn new(drive: Option<Rc<dyn Drive>>) -> Self {
         let properties = drive.as_ref().map(|drive| drive.properties());
         let in_memory = drive.as_ref().is_some_and(|drive| drive.window(0, BLOCK).is_some());
         Self {
-            term: 0,
+            epoch: 0,
             online: Cell::new(drive.is_some()),
-            leaving: Cell::new(false),
+            draining: Cell::new(false),
             drive,
             dirty: Cell::new(false),
             volatile: properties.is_some_and(|properties| properties.volatile_cache),
@@ -68,7 +68,7 @@ impl Slot {
 
 /// The drives, by index.
 pub(crate) struct Drives {
-    slots: RefCell<Vec<Slot>>,
+    slots: RefCell<Vec<DriveSlot>>,
     /// Reads that they did not answer as they should.
     pub(crate) bad_reads: BadReads,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Drives {
 impl Drives {
     /// Drives as opened on this reactor; `None` for one that may not be used.
     pub(crate) fn new(drives: Vec<Option<Rc<dyn Drive>>>) -> Self {
-        let slots = RefCell::new(drives.into_iter().map(Slot::new).collect());
+        let slots = RefCell::new(drives.into_iter().map(DriveSlot::new).collect());
         Self { slots, bad_reads: BadReads::default() }
     }
 
@@ -84,16 +84,16 @@ impl Drives {
     pub(crate) fn join(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
         let mut slots = self.slots.borrow_mut();
         let count = slots.len().max(index.index() + 1);
-        slots.resize_with(count, || Slot::new(None));
+        slots.resize_with(count, || DriveSlot::new(None));
         if let Some(slot) = slots.get_mut(index.index()) {
             assert!(slot.usable().is_none(), "D1: drive {index} is in use already");
-            let term = slot.term + 1;
-            *slot = Slot { term, ..Slot::new(Some(drive)) };
+            let epoch = slot.epoch + 1;
+            *slot = DriveSlot { epoch, ..DriveSlot::new(Some(drive)) };
         }
     }
 
     /// What `what` gives of a drive that may be used.
-    fn with<T>(&self, index: DriveIndex, what: impl FnOnce(&Slot, &dyn Drive) -> T) -> Option<T> {
+    fn with<T>(&self, index: DriveIndex, what: impl FnOnce(&DriveSlot, &dyn Drive) -> T) -> Option<T> {
         let slots = self.slots.borrow();
         let slot = slots.get(index.index())?;
         slot.usable().map(|drive| what(slot, drive))
@@ -105,14 +105,14 @@ impl Drives {
     }
 
     /// What becomes of what lies on a drive.
-    pub(crate) fn standing(&self, index: DriveIndex) -> Standing {
-        let leaves = self.with(index, |slot, _| slot.leaving.get());
-        leaves.map_or(Standing::Lost, |leaves| if leaves { Standing::Leaves } else { Standing::Stays })
+    pub(crate) fn use_of(&self, index: DriveIndex) -> DriveUse {
+        let leaves = self.with(index, |slot, _| slot.draining.get());
+        leaves.map_or(DriveUse::Failed, |leaves| if leaves { DriveUse::Draining } else { DriveUse::Active })
     }
 
     /// Drives that are there to stay.
-    pub(crate) fn staying(&self) -> usize {
-        let stays = |slot: &&Slot| slot.usable().is_some() && !slot.leaving.get();
+    pub(crate) fn active_count(&self) -> usize {
+        let stays = |slot: &&DriveSlot| slot.usable().is_some() && !slot.draining.get();
         self.slots.borrow().iter().filter(stays).count()
     }
 
@@ -122,9 +122,9 @@ impl Drives {
     }
 
     /// These drives, and no others, are to be emptied.
-    pub(crate) fn set_leaving(&self, leaving: &[DriveIndex]) {
+    pub(crate) fn set_draining(&self, draining: &[DriveIndex]) {
         for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
-            slot.leaving.set(leaving.contains(&index));
+            slot.draining.set(draining.contains(&index));
         }
     }
 
@@ -142,19 +142,19 @@ impl Drives {
         index: DriveIndex,
         offset: u64,
         into: &[Span],
-    ) -> Option<(DriveTerm, InFlight)> {
+    ) -> Option<(DriveEpoch, InFlight)> {
         self.with(index, |slot, drive| {
-            (DriveTerm { index, term: slot.term }, InFlight::new(drive.read(offset, into)))
+            (DriveEpoch { index, epoch: slot.epoch }, InFlight::new(drive.read(offset, into)))
         })
     }
 
     /// True if the drive is in use, in this term: what an I/O of an earlier one ended with says nothing of it.
-    pub(crate) fn is_in_term(&self, drive: DriveTerm) -> bool {
-        self.with(drive.index, |slot, _| slot.term == drive.term).unwrap_or(false)
+    pub(crate) fn is_current(&self, drive: DriveEpoch) -> bool {
+        self.with(drive.index, |slot, _| slot.epoch == drive.epoch).unwrap_or(false)
     }
 
     /// What `look` makes of bytes that lie in this process's memory; `None` if they do not, or if the drive may not be used.
-    pub(crate) fn look<T>(
+    pub(crate) fn with_window<T>(
         &self,
         index: DriveIndex,
         offset: u64,
@@ -166,7 +166,7 @@ impl Drives {
 
     /// Has `length` bytes from each of these offsets written where they lie, if all of them are memory of this process, on drives that
     /// may be used. `None` if they are not.
-    pub(crate) fn fill<T>(
+    pub(crate) fn write_in_place<T>(
         &self,
         places: impl Iterator<Item = (DriveIndex, u64)>,
         length: usize,
@@ -184,7 +184,7 @@ impl Drives {
     }
 
     /// A read is about to begin.
-    pub(crate) fn expect_read(&self, index: DriveIndex, offset: u64, length: usize) {
+    pub(crate) fn prefetch_hint(&self, index: DriveIndex, offset: u64, length: usize) {
         self.with(index, |_, drive| drive.expect_read(offset, length));
     }
 
@@ -213,14 +213,14 @@ impl Drives {
         !self.slots.borrow().iter().any(|slot| slot.online.get() && slot.volatile)
     }
 
-    fn change(&self, index: DriveIndex, change: impl FnOnce(&Slot)) {
+    fn change(&self, index: DriveIndex, change: impl FnOnce(&DriveSlot)) {
         if let Some(slot) = self.slots.borrow().get(index.index()) {
             change(slot);
         }
     }
 
     /// Takes a drive out of use (D1), and lets go of it: it may be opened anew.
-    pub(crate) fn lose(&self, index: DriveIndex) {
+    pub(crate) fn take_offline(&self, index: DriveIndex) {
         if let Some(slot) = self.slots.borrow_mut().get_mut(index.index()) {
             slot.online.set(false);
             slot.drive = None;

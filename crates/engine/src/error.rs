@@ -1,4 +1,4 @@
-//! The engine's error: a small kind to match on, where it happened, and what caused it.
+//! The engine's error: a kind to match on, a message, a location and a cause.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,40 +7,40 @@ use std::sync::Arc;
 use format::{Address, DriveIndex, FormatError, LayerBlock, LayerId};
 use reactor::{IoError, ReactorGone};
 
-/// What went wrong, for control flow.
+/// The kind of an error, for control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The pool has no free segments for new data. Reading, trimming and deleting go on.
+    /// The pool has no free segments for new data. Reads, trims and deletions are still possible.
     NoSpace,
-    /// A drive did not do what it was asked, beyond what the scheme can make up for.
+    /// A drive failed an operation, beyond the redundancy of the scheme.
     Io,
-    /// Stored bytes do not verify and the other columns cannot give them back.
+    /// Stored bytes fail verification and cannot be reconstructed from the other columns.
     Corrupt,
-    /// So many drives are lost that the pool takes no more writes until it is opened again.
+    /// Too many drives have failed: the pool accepts no writes until it is opened again.
     PoolFailed,
-    /// The pool or volume was closed meanwhile.
+    /// The pool or volume was closed in the meantime.
     Closed,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     Invalid,
-    /// No such pool, volume or drive.
+    /// The pool, volume or drive does not exist.
     NotFound,
-    /// The name is taken.
+    /// The name is already in use.
     Exists,
-    /// It is in use.
+    /// The object is in use.
     Busy,
-    /// It is a snapshot.
+    /// The object is a snapshot.
     ReadOnly,
-    /// The drives hold no pool, or parts of different ones, or too few of one.
+    /// The drives hold no pool, parts of different pools, or too few drives of a pool.
     NotAPool,
-    /// The drives hold an older state of the pool than is known of.
+    /// The drives hold an older state of the pool than the newest known one.
     Stale,
     /// Written by another version of the format.
     Version,
 }
 
-/// Where something went wrong, as far as it is known.
+/// The location of an error, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ErrorLocation {
     /// The drive.
     pub drive: Option<DriveIndex>,
     /// The block's address.
@@ -49,66 +49,72 @@ pub struct Place {
     pub block: Option<(LayerId, LayerBlock)>,
 }
 
-/// An error of the engine. Cheap to clone: one failed record answers many writers.
+/// An error of the engine. Cheap to clone: the failure of one record is returned to many writers.
 #[derive(Clone)]
-pub struct Error(Arc<Inner>);
+pub struct Error(Arc<ErrorInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct ErrorInner {
     kind: ErrorKind,
     message: Cow<'static, str>,
-    place: Place,
-    source: Option<Source>,
+    location: ErrorLocation,
+    source: Option<ErrorSource>,
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+enum ErrorSource {
     Io(IoError),
     Format(FormatError),
 }
 
-/// What the engine's operations give.
+/// The result of an operation of the engine.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of `kind`; the message says what was being done, or what to do, in a short clause.
+    /// An error of `kind`. The message names the failed operation or the remedy, in a short clause.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), place: Place::default(), source: None }))
+        let location = ErrorLocation::default();
+        Self(Arc::new(ErrorInner { kind, message: message.into(), location, source: None }))
     }
 
     /// An operation that a drive failed.
     pub fn io(message: impl Into<Cow<'static, str>>, drive: DriveIndex, source: IoError) -> Self {
-        let place = Place { drive: Some(drive), ..Place::default() };
-        let source = Some(Source::Io(source));
-        Self(Arc::new(Inner { kind: ErrorKind::Io, message: message.into(), place, source }))
+        let location = ErrorLocation { drive: Some(drive), ..ErrorLocation::default() };
+        let source = Some(ErrorSource::Io(source));
+        Self(Arc::new(ErrorInner { kind: ErrorKind::Io, message: message.into(), location, source }))
     }
 
-    /// Stored bytes that do not decode.
-    pub fn corrupt(message: impl Into<Cow<'static, str>>, place: Place, source: Option<FormatError>) -> Self {
+    /// Stored bytes that cannot be decoded.
+    pub fn corrupt(
+        message: impl Into<Cow<'static, str>>,
+        location: ErrorLocation,
+        source: Option<FormatError>,
+    ) -> Self {
         let kind = match source {
             Some(FormatError::Version { .. }) => ErrorKind::Version,
             _ => ErrorKind::Corrupt,
         };
-        Self(Arc::new(Inner { kind, message: message.into(), place, source: source.map(Source::Format) }))
+        let source = source.map(ErrorSource::Format);
+        Self(Arc::new(ErrorInner { kind, message: message.into(), location, source }))
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Where it happened.
-    pub fn place(&self) -> Place {
-        self.0.place
+    /// Returns the location.
+    pub fn location(&self) -> ErrorLocation {
+        self.0.location
     }
 
-    /// The same error, with the layer and block that were being accessed.
+    /// Returns the same error with the layer and block that were being accessed.
     #[must_use]
     pub fn at_block(self, layer: LayerId, block: LayerBlock) -> Self {
         let inner = &*self.0;
-        let place = Place { block: Some((layer, block)), ..inner.place };
+        let location = ErrorLocation { block: Some((layer, block)), ..inner.location };
         let source = inner.source.clone();
-        Self(Arc::new(Inner { kind: inner.kind, message: inner.message.clone(), place, source }))
+        Self(Arc::new(ErrorInner { kind: inner.kind, message: inner.message.clone(), location, source }))
     }
 }
 
@@ -122,18 +128,18 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0;
         f.write_str(&inner.message)?;
-        if let Some(drive) = inner.place.drive {
+        if let Some(drive) = inner.location.drive {
             write!(f, ", drive {drive}")?;
         }
-        if let Some(address) = inner.place.address {
+        if let Some(address) = inner.location.address {
             write!(f, ", {address}")?;
         }
-        if let Some((layer, block)) = inner.place.block {
+        if let Some((layer, block)) = inner.location.block {
             write!(f, ", layer {layer} block {block}")?;
         }
         match &inner.source {
-            Some(Source::Io(source)) => write!(f, ": {source}"),
-            Some(Source::Format(source)) => write!(f, ": {source}"),
+            Some(ErrorSource::Io(source)) => write!(f, ": {source}"),
+            Some(ErrorSource::Format(source)) => write!(f, ": {source}"),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
-//! What happened to a pool, said from anywhere in it; the journal writes it down.
+//! Events of a pool, emitted from any part of it and written by the journal.
 //!
-//! Must not know: what becomes of it. Whoever says something neither waits nor fails.
+//! Emitting an event neither waits nor fails. Must not know: how events are stored.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,14 +10,14 @@ use reactor::{Home, Reactor};
 
 use crate::pool::Journal;
 
-/// The time of day, in seconds since 1970, which may jump in either direction.
+/// The wall clock, in seconds since 1970. It may jump in either direction.
 pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// See the module. Shared by the reactors of a pool.
+/// The queue of events that are not written yet. Shared by the reactors of a pool.
 pub(crate) struct Events {
     now: WallClock,
     queued: Mutex<Vec<Event>>,
-    /// Set when the pool is open; what is said before waits.
+    /// Set when the pool is open; earlier events stay in the queue.
     journal: OnceLock<Home<Journal>>,
 }
 
@@ -26,23 +26,23 @@ impl Events {
         Self { now, queued: Mutex::default(), journal: OnceLock::new() }
     }
 
-    /// Says what happened.
-    pub(crate) fn say(&self, kind: EventKind, amount: u64, text: &str) {
-        self.queue(Event { seconds: (self.now)(), kind, drive: None, amount, text: short(text) });
+    /// Emits an event of the pool.
+    pub(crate) fn emit(&self, kind: EventKind, amount: u64, text: &str) {
+        self.queue(Event { seconds: (self.now)(), kind, drive: None, amount, text: truncate(text) });
     }
 
-    /// Says what happened to a drive.
-    pub(crate) fn say_of(&self, drive: DriveIndex, kind: EventKind, text: &str) {
-        self.say_much_of(drive, kind, 0, text);
+    /// Emits an event of a drive.
+    pub(crate) fn emit_drive(&self, drive: DriveIndex, kind: EventKind, text: &str) {
+        self.emit_drive_amount(drive, kind, 0, text);
     }
 
-    /// As [`Events::say_of`], with how much.
-    pub(crate) fn say_much_of(&self, drive: DriveIndex, kind: EventKind, amount: u64, text: &str) {
+    /// Emits an event of a drive with an amount.
+    pub(crate) fn emit_drive_amount(&self, drive: DriveIndex, kind: EventKind, amount: u64, text: &str) {
         let drive = Some(drive.get());
-        self.queue(Event { seconds: (self.now)(), kind, drive, amount, text: short(text) });
+        self.queue(Event { seconds: (self.now)(), kind, drive, amount, text: truncate(text) });
     }
 
-    /// Seconds since 1970.
+    /// Returns the time in seconds since 1970.
     pub(crate) fn now(&self) -> u64 {
         (self.now)()
     }
@@ -50,7 +50,7 @@ impl Events {
     fn queue(&self, event: Event) {
         self.queued.lock().unwrap_or_else(PoisonError::into_inner).push(event);
         if let Some(journal) = self.journal.get().cloned() {
-            // A journal that is gone has written what the pool's closing had to say.
+            // A call fails only when the journal is gone, which has written all events by then.
             let write = async move {
                 let _ = journal.call(|journal| async move { journal.write_queued().await }).await;
             };
@@ -58,20 +58,20 @@ impl Events {
         }
     }
 
-    /// Takes what was said since.
-    pub(crate) fn take(&self) -> Vec<Event> {
+    /// Takes the queued events.
+    pub(crate) fn take_queued(&self) -> Vec<Event> {
         std::mem::take(&mut *self.queued.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on the journal is told as soon as there is something.
-    pub(crate) fn tell(&self, journal: Home<Journal>) {
-        // There is one for each opening.
+    /// Sets the journal, which is called for each event from now on.
+    pub(crate) fn set_journal(&self, journal: Home<Journal>) {
+        // An `Events` is created for each opening, so this is set once.
         let _ = self.journal.set(journal);
     }
 }
 
-/// As much of a text as an event has room for.
-fn short(text: &str) -> String {
+/// Truncates a text to the space of an event, at a character boundary.
+fn truncate(text: &str) -> String {
     let mut end = text.len().min(EVENT_TEXT_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -97,13 +97,13 @@ pub(crate) fn drive_bytes_min(zone_bytes: u64) -> u64 {
 /// One of the two superblock slots of a drive. A superblock goes to the slot that does not hold the drive's last one,
 /// so that a torn write leaves that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum SuperblockSlot {
     #[default]
     First,
     Second,
 }
 
-impl Slot {
+impl SuperblockSlot {
     pub(crate) const BOTH: [Self; 2] = [Self::First, Self::Second];
 
     pub(crate) fn other(self) -> Self {

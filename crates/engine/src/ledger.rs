@@ -10,7 +10,7 @@ use format::{Address, LayerBlock, LayerId, MapEntry, NODE_ENTRIES, SegmentId, Un
 
 use crate::geometry::RecordLayout;
 use crate::map::{Map, NodeRef};
-use crate::rows::Rows;
+use crate::row_reader::RowReader;
 use crate::segments::CheckpointMark;
 
 /// A shard's map with the live counts that follow it.
@@ -18,7 +18,7 @@ pub(crate) struct Ledger {
     pub(crate) map: RefCell<Map>,
     /// The running checkpoint's view of the live counts.
     pub(crate) mark: RefCell<Option<CheckpointMark>>,
-    rows: Rc<Rows>,
+    rows: Rc<RowReader>,
 }
 
 /// The payload blocks of one item: where in their record they begin, and their CRCs.
@@ -40,7 +40,7 @@ impl Payload<'_> {
 }
 
 impl Ledger {
-    pub(crate) fn new(map: Map, rows: Rc<Rows>) -> Self {
+    pub(crate) fn new(map: Map, rows: Rc<RowReader>) -> Self {
         Self { map: RefCell::new(map), mark: RefCell::new(None), rows }
     }
 
@@ -51,7 +51,7 @@ impl Ledger {
             let new = payload.entry(index);
             let leaf = leaf_of(&map, leaves, at);
             let old = map.replace(leaf, slot(at), new);
-            segments.replaced(old, new);
+            segments.replace_reference(old, new);
         }
     }
 
@@ -63,12 +63,12 @@ impl Ledger {
             let new = payload.entry(index);
             // The copy's checksum too: the place may have been freed and used again since it was read.
             let crc = payload.crcs.get(index as usize).copied().unwrap_or(0);
-            if map.entry(leaf, slot(at)) != MapEntry::block(from.down(index), crc) {
+            if map.entry(leaf, slot(at)) != MapEntry::block(from.plus_rows(index), crc) {
                 continue;
             }
             let old = map.replace(leaf, slot(at), new);
-            segments.inherited(from.segment(), payload.segment);
-            segments.replaced(old, new);
+            segments.inherit_age(from.segment(), payload.segment);
+            segments.replace_reference(old, new);
         }
     }
 
@@ -85,7 +85,7 @@ impl Ledger {
             for at in start.max(block.get())..(start + NODE_ENTRIES as u64).min(end) {
                 if map.entry(*leaf, slot(at)) != new {
                     let old = map.replace(*leaf, slot(at), new);
-                    segments.replaced(old, new);
+                    segments.replace_reference(old, new);
                 }
             }
         }
@@ -97,9 +97,9 @@ impl Ledger {
         if old == entry {
             return;
         }
-        self.rows.segments.borrow_mut().replaced(old, entry);
+        self.rows.segments.borrow_mut().replace_reference(old, entry);
         if let Some(mark) = self.mark.borrow_mut().as_mut() {
-            mark.replaced(old, entry);
+            mark.replace_reference(old, entry);
         }
     }
 
@@ -109,7 +109,7 @@ impl Ledger {
         for leaf in from {
             let target = leaf_of(&map, into, map.leaf_start(*leaf));
             let superseded = map.merge_leaf(*leaf, target);
-            superseded.into_iter().for_each(|entry| segments.replaced(entry, MapEntry::ABSENT));
+            superseded.into_iter().for_each(|entry| segments.replace_reference(entry, MapEntry::ABSENT));
         }
     }
 
@@ -124,7 +124,7 @@ impl Ledger {
     pub(crate) fn forget_dropped(&self) {
         let places = self.map.borrow_mut().forget_dropped();
         let mut segments = self.rows.segments.borrow_mut();
-        places.into_iter().for_each(|entry| segments.replaced(entry, MapEntry::ABSENT));
+        places.into_iter().for_each(|entry| segments.replace_reference(entry, MapEntry::ABSENT));
     }
 
     /// Takes back the pins of leaves.

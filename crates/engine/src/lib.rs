@@ -21,7 +21,7 @@ mod log;
 mod map;
 mod pool;
 mod repair;
-mod rows;
+mod row_reader;
 mod salvage;
 mod scrub;
 mod segments;
@@ -32,9 +32,9 @@ mod zones;
 
 pub use check::{CheckReport, Finding, FindingKind, check};
 pub use control::SpaceCounters;
-pub use format::{Event, EventKind, ScrubTally, VolumeService};
+pub use format::{Event, EventKind, QosLimits, ScrubTally};
 
-pub use error::{Error, ErrorKind, Place, Result};
+pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{
@@ -42,12 +42,12 @@ pub use pool::{
     OpenReport, Pool, PoolOnDrive, PoolStatus, StateMemory, StateStamp, Tuning, VolumeInfo, VolumeUsage,
     check_name, create, erase, identify, open,
 };
-pub use repair::{RepairLimits, RepairState, RepairStatus, UsersLately};
+pub use repair::{RecentLatency, RepairLimits, RepairState, RepairStatus};
 pub use salvage::{
     ByteRange, Salvage, SalvageExtent, SalvageOptions, SalvageReport, SalvageState, SalvageVolume,
     SalvageVolumeInfo, SalvagedDrive, UnreadableRange, VolumeSurvey, salvage,
 };
 pub use scrub::ScrubStatus;
-pub use segments::Fullness;
+pub use segments::FillHistogram;
 pub use shard::ShardCounters;
 pub use volume::{AttachedVolume, Extent, Volume};

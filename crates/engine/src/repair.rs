@@ -2,20 +2,20 @@
 //!
 //! Repair completes segments that miss columns. Must not know: segments, how columns are computed.
 
-mod effort;
-mod lately;
+mod background_rate;
+mod latency_windows;
 mod throttle;
-mod users;
+mod user_load;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use lately::UsersLately;
+pub use latency_windows::RecentLatency;
 use reactor::Instant;
-pub(crate) use throttle::{Throttle, Turn};
-pub(crate) use users::Use;
-use users::Users;
+pub(crate) use throttle::{BackgroundPermit, Throttle};
+use user_load::UserLoad;
+pub(crate) use user_load::UserOp;
 
 /// How fast repair may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,18 +78,18 @@ impl RepairStatus {
 
 /// The limits, shared by the reactors of a pool.
 #[derive(Debug, Default)]
-pub(crate) struct Repair {
+pub(crate) struct BackgroundLimiter {
     paused: AtomicBool,
     rate: AtomicU64,
     /// Shards that are at it.
     working: AtomicU32,
     /// Who else uses the drives.
-    users: Arc<Users>,
+    users: Arc<UserLoad>,
 }
 
-impl Repair {
+impl BackgroundLimiter {
     pub(crate) fn new(limits: RepairLimits, shards: usize) -> Self {
-        let repair = Self { users: Arc::new(Users::new(shards)), ..Self::default() };
+        let repair = Self { users: Arc::new(UserLoad::new(shards)), ..Self::default() };
         repair.set(limits);
         repair
     }
@@ -114,13 +114,13 @@ impl Repair {
     }
 
     /// A user begins to read or write in this shard. Dropped when it is over; `None` while nobody wants to know.
-    pub(crate) fn note_use(&self, shard: usize) -> Option<Use<'_>> {
+    pub(crate) fn track_user_op(&self, shard: usize) -> Option<UserOp<'_>> {
         self.users.begin(shard)
     }
 
     /// How long users' operations took lately, while something was at work beside them.
-    pub(crate) fn users_lately(&self, now: Instant) -> Option<UsersLately> {
-        self.users.lately(now)
+    pub(crate) fn recent_latency(&self, now: Instant) -> Option<RecentLatency> {
+        self.users.recent_latency(now)
     }
 
     /// Bytes that one of the shards that are at it may write in this time; `u64::MAX` for any number.

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_limit_is_shared_by_the_shards_that_are_at_it() {
     let limits = RepairLimits { paused: false, bytes_per_second: 2 << 20 };
-    let repair = Repair::new(limits, 2);
+    let repair = BackgroundLimiter::new(limits, 2);
     assert_eq!((repair.limits(), repair.bytes_within(Duration::from_secs(3))), (limits, 6 << 20));
     repair.set_working(true);
     repair.set_working(true);

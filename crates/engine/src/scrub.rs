@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use format::{DriveIndex, ScrubTally, SegmentId};
 
-use crate::repair::Repair;
+use crate::repair::BackgroundLimiter;
 
 /// How far scrubbing is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,13 +70,13 @@ pub(crate) struct Damage {
 
 /// What was found in a segment, or in several.
 #[derive(Debug, Default)]
-pub(crate) struct Scrubbed {
+pub(crate) struct ScrubFindings {
     pub(crate) bytes: u64,
     pub(crate) lost: u64,
     pub(crate) damage: Vec<Damage>,
 }
 
-impl Scrubbed {
+impl ScrubFindings {
     /// Cells that were not what they must be.
     pub(crate) fn damaged(&self) -> u64 {
         self.damage.iter().map(|damage| damage.unreadable + damage.wrong).sum()
@@ -87,14 +87,14 @@ impl Scrubbed {
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
     /// How fast it may go, apart from repair.
-    pub(crate) limits: Repair,
+    pub(crate) limits: BackgroundLimiter,
     /// Which scrub is under way: one that is not this one has been called off.
     run: AtomicU64,
 }
 
 impl Scrub {
     /// With the users that `repair` knows of.
-    pub(crate) fn beside(repair: &Repair) -> Arc<Self> {
+    pub(crate) fn beside(repair: &BackgroundLimiter) -> Arc<Self> {
         Arc::new(Self { limits: repair.beside(), run: AtomicU64::new(0) })
     }
 

@@ -8,9 +8,9 @@
 
 mod checkpoint;
 mod columns;
-mod places;
+mod locations;
 mod recovery;
-mod worth;
+mod victim;
 
 use std::collections::BTreeSet;
 
@@ -21,10 +21,10 @@ use format::{
 use crate::geometry::Geometry;
 pub(crate) use checkpoint::CheckpointMark;
 pub(crate) use columns::Incomplete;
-pub(crate) use places::Cell;
-use places::ColumnPlace;
-use worth::Age;
-pub use worth::Fullness;
+pub(crate) use locations::CellLocation;
+use locations::ColumnLocation;
+use victim::Age;
+pub use victim::FillHistogram;
 
 /// Blocks that the cleaner moves at once: writers wait for no more than that in between, and each such chunk may become a
 /// record of its own.
@@ -32,7 +32,7 @@ pub(crate) const CHUNK_BLOCKS: u32 = 64;
 
 /// What space is wanted for, the more needed the higher: each level may use what the ones below may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Privilege {
+pub(crate) enum AllocPriority {
     /// New data.
     User,
     /// Trims, zeros and healed blocks: each gives back something, but perhaps no segment.
@@ -46,7 +46,7 @@ pub(crate) enum Privilege {
 
 /// Where a segment is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum SegmentPhase {
     /// Records are appended.
     Open,
     /// Full, or ended by a recovery.
@@ -61,7 +61,7 @@ enum Life {
 /// A segment in memory.
 pub(crate) struct Segment {
     record: SegmentRecord,
-    life: Life,
+    phase: SegmentPhase,
     /// Records being written to it.
     in_flight: u32,
     /// Row at which the next record starts.
@@ -73,7 +73,7 @@ pub(crate) struct Segment {
     /// First row that a recovery must look at; `None` once a checkpoint holds all of it.
     replay_from: Option<Row>,
     /// Who may append: a segment opened while space was short is for those who need it most.
-    level: Privilege,
+    level: AllocPriority,
     readers: u32,
     /// How old its data is, for the cleaner.
     age: Age,
@@ -85,20 +85,20 @@ pub(crate) struct Segment {
 
 /// Room at the end of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct AppendRoom {
     /// The row at which the next record starts.
     pub(crate) row: Row,
     /// Rows left.
     pub(crate) rows: u32,
     /// Who may use it.
-    pub(crate) level: Privilege,
+    pub(crate) level: AllocPriority,
 }
 
 /// The segment table.
 pub(crate) struct Segments {
     geometry: Geometry,
     slots: Vec<Option<Segment>>,
-    places: Vec<ColumnPlace>,
+    places: Vec<ColumnLocation>,
     live: Vec<u32>,
     /// Their sum.
     live_blocks: u64,
@@ -152,11 +152,11 @@ impl Segments {
     }
 
     /// Puts a new, open segment in a vacant slot.
-    pub(crate) fn open(&mut self, id: SegmentId, record: SegmentRecord, level: Privilege) {
+    pub(crate) fn open(&mut self, id: SegmentId, record: SegmentRecord, level: AllocPriority) {
         assert_eq!(record.state, SegmentState::Open);
         let segment = Segment {
             record,
-            life: Life::Open,
+            phase: SegmentPhase::Open,
             in_flight: 0,
             append: Row::new(0),
             applied: Row::new(0),
@@ -176,7 +176,7 @@ impl Segments {
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
             self.live.resize(index + 1, 0);
-            self.places.resize((index + 1) * self.width(), ColumnPlace::NOWHERE);
+            self.places.resize((index + 1) * self.width(), ColumnLocation::UNWRITTEN);
         }
         self.newest = self.newest.max(segment.record.incarnation.get());
         if segment.replay_from.is_some() {
@@ -186,7 +186,7 @@ impl Segments {
             assert!(place.is_none(), "segment {id} is taken");
             *place = Some(segment);
         }
-        self.place_columns(id);
+        self.update_locations(id);
     }
 
     /// The segment.
@@ -239,7 +239,7 @@ impl Segments {
     }
 
     /// An entry now points to a block (S1).
-    pub(crate) fn gained(&mut self, address: Address) {
+    pub(crate) fn add_reference(&mut self, address: Address) {
         match self.live.get_mut(slot(address.segment())) {
             Some(live) => *live += 1,
             None => panic!("S1: {address} does not exist"),
@@ -248,7 +248,7 @@ impl Segments {
     }
 
     /// An entry no longer points to a block (S1).
-    pub(crate) fn lost(&mut self, address: Address) {
+    pub(crate) fn drop_reference(&mut self, address: Address) {
         let id = address.segment();
         match self.live.get_mut(slot(id)) {
             Some(live) if *live > 0 => {
@@ -263,35 +263,35 @@ impl Segments {
     }
 
     /// `old` was replaced by `new` in the map.
-    pub(crate) fn replaced(&mut self, old: MapEntry, new: MapEntry) {
+    pub(crate) fn replace_reference(&mut self, old: MapEntry, new: MapEntry) {
         if let Some(address) = new.address() {
-            self.gained(address);
+            self.add_reference(address);
         }
         if let Some(address) = old.address() {
-            self.lost(address);
+            self.drop_reference(address);
         }
     }
 
     /// Room left in an open segment.
-    pub(crate) fn room(&self, id: SegmentId) -> Room {
+    pub(crate) fn room(&self, id: SegmentId) -> AppendRoom {
         let segment = self.get(id);
-        assert_eq!(segment.life, Life::Open, "only open segments have room");
+        assert_eq!(segment.phase, SegmentPhase::Open, "only open segments have room");
         let rows = self.geometry.rows() - segment.append.get();
-        Room { row: segment.append, rows, level: segment.level }
+        AppendRoom { row: segment.append, rows, level: segment.level }
     }
 
     /// A record of `rows` rows is being written at the end of the segment.
     pub(crate) fn append(&mut self, id: SegmentId, rows: u32) {
         let limit = self.geometry.rows();
         let segment = self.get_mut(id);
-        assert_eq!(segment.life, Life::Open, "records go to open segments");
+        assert_eq!(segment.phase, SegmentPhase::Open, "records go to open segments");
         segment.append = segment.append.plus(rows);
         segment.in_flight += 1;
         assert!(segment.append.get() <= limit, "a record passes the end of its segment");
     }
 
     /// The record that ends before `end` is in the map, or has failed for good.
-    pub(crate) fn landed(&mut self, id: SegmentId, end: Row) {
+    pub(crate) fn record_applied(&mut self, id: SegmentId, end: Row) {
         let segment = self.get_mut(id);
         assert!(segment.in_flight > 0 && end > segment.applied, "records of a segment land in order");
         segment.in_flight -= 1;
@@ -304,8 +304,8 @@ impl Segments {
     /// Ends a segment: nothing is appended any more.
     pub(crate) fn seal(&mut self, id: SegmentId) {
         let segment = self.get_mut(id);
-        assert_eq!(segment.life, Life::Open, "a segment is sealed once");
-        segment.life = Life::Sealed;
+        assert_eq!(segment.phase, SegmentPhase::Open, "a segment is sealed once");
+        segment.phase = SegmentPhase::Sealed;
         segment.record.state = SegmentState::Sealed;
         segment.record.rows = segment.append.get();
         self.emptied.push(id);
@@ -322,8 +322,8 @@ impl Segments {
             // During a replay: what is still to come may live, and what comes after all of it must stay.
             let ahead = replaying.is_some_and(|newest| segment.record.incarnation.get() > newest);
             let landed = segment.in_flight == 0 && segment.applied == segment.append && !ahead;
-            if segment.life == Life::Sealed && landed && live == 0 {
-                segment.life = Life::Freed { checkpoints };
+            if segment.phase == SegmentPhase::Sealed && landed && live == 0 {
+                segment.phase = SegmentPhase::Freed { checkpoints };
                 freed += 1;
             }
         }
@@ -374,7 +374,7 @@ impl Segments {
         for id in self.recent.clone() {
             let segment = self.get_mut(id);
             let (flushed, sealed_whole) =
-                (segment.flushed, segment.life != Life::Open && segment.flushed == segment.append);
+                (segment.flushed, segment.phase != SegmentPhase::Open && segment.flushed == segment.append);
             let columns = segment.record.columns.iter_mut();
             for column in columns.filter(|column| column.zone.is_some_and(|(on, _)| on == drive)) {
                 if !sealed_whole && column.missing_from > flushed {
@@ -382,7 +382,7 @@ impl Segments {
                     changed += 1;
                 }
             }
-            self.place_columns(id);
+            self.update_locations(id);
         }
         self.version += 1;
         changed

@@ -119,7 +119,7 @@ impl AttachedVolume {
     /// `Invalid` beyond the end; `Corrupt` for what cannot be read; nothing is known of `into` then.
     pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
         self.check(offset, into.len() as u64)?;
-        if self.shared.meter.is_limited() {
+        if self.shared.rate_limiter.is_limited() {
             Box::pin(self.wait_for_limits(into.len() as u64)).await;
             // The volume may have become smaller, or have been deleted (F5).
             self.check(offset, into.len() as u64)?;
@@ -159,7 +159,7 @@ impl AttachedVolume {
     /// Waits until the volume may take this much more.
     async fn wait_for_limits(&self, bytes: u64) {
         let reactor = Reactor::current();
-        let wait = self.shared.meter.wait(bytes, reactor.now().as_nanos());
+        let wait = self.shared.rate_limiter.delay(bytes, reactor.now().as_nanos());
         if !wait.is_zero() {
             reactor.sleep(wait).await;
         }
@@ -206,7 +206,7 @@ impl AttachedVolume {
     /// `Invalid` beyond the end; `NoSpace` in a full pool; `PoolFailed` when too many drives are lost.
     pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
         self.check_write(offset, data.len() as u64)?;
-        if self.shared.meter.is_limited() {
+        if self.shared.rate_limiter.is_limited() {
             Box::pin(self.wait_for_limits(data.len() as u64)).await;
             self.check_write(offset, data.len() as u64)?;
         }

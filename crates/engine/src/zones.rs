@@ -10,66 +10,66 @@ use format::{DriveIndex, Scheme, SegmentColumn, ZoneIndex};
 pub(crate) struct Zones {
     drives: Vec<DriveZones>,
     /// Segments and columns allocated: rotates the columns over the drives, so that parity lies on each in turn.
-    turn: usize,
+    rotation: usize,
     /// Columns that a segment may do without if the drives have no room for all.
     holes: u32,
 }
 
 struct DriveZones {
     /// Free, and nothing of the drive's is held for them: discarded, or never used.
-    clean: Bits,
+    discarded: ZoneSet,
     /// Free, and still as they were left: taken first, because their space is there already.
-    warm: Bits,
-    /// Those of `warm` that are to be discarded next unless they are taken before.
-    cooling: Bits,
+    backed: ZoneSet,
+    /// Those of `backed` that are to be discarded next unless they are taken before.
+    aging: ZoneSet,
     zones: u32,
     online: bool,
     /// It counts as lost, though it may be written again: nothing that is new may be there alone.
     lost: bool,
-    /// Columns that it has earned and not taken, in parts of [`COLUMN`].
-    earned: i64,
+    /// Columns that it has earned and not taken, in parts of [`COLUMN_COST`].
+    credit: i64,
 }
 
 /// What a drive pays for a column.
-const COLUMN: i64 = 1 << 32;
+const COLUMN_COST: i64 = 1 << 32;
 /// What it can have earned at most.
-const EARNED_MAX: i64 = 4 * COLUMN;
+const CREDIT_MAX: i64 = 4 * COLUMN_COST;
 
 impl DriveZones {
     fn new(zones: u32, online: bool) -> Self {
-        let none = Bits::new(zones);
-        let mut clean = none.clone();
-        (0..zones).for_each(|zone| assert!(clean.set(zone, true), "Z1: zone {zone} is free twice"));
-        Self { clean, warm: none.clone(), cooling: none, zones, online, lost: false, earned: 0 }
+        let none = ZoneSet::new(zones);
+        let mut discarded = none.clone();
+        (0..zones).for_each(|zone| assert!(discarded.set(zone, true), "Z1: zone {zone} is free twice"));
+        Self { discarded, backed: none.clone(), aging: none, zones, online, lost: false, credit: 0 }
     }
 
     fn free(&self) -> u32 {
-        self.clean.count + self.warm.count
+        self.discarded.count + self.backed.count
     }
 
     /// A free zone, and whether its space is there.
     fn take(&mut self) -> Option<(ZoneIndex, bool)> {
-        let (zone, warm) = match self.warm.first() {
+        let (zone, backed) = match self.backed.first() {
             Some(zone) => (zone, true),
-            None => (self.clean.first()?, false),
+            None => (self.discarded.first()?, false),
         };
         self.remove(zone);
-        Some((ZoneIndex::new(zone), warm))
+        Some((ZoneIndex::new(zone), backed))
     }
 
     /// Takes a zone out of those that are free; false if it is not among them.
     fn remove(&mut self, zone: u32) -> bool {
-        self.cooling.set(zone, false);
-        self.clean.set(zone, false) || self.warm.set(zone, false)
+        self.aging.set(zone, false);
+        self.discarded.set(zone, false) || self.backed.set(zone, false)
     }
 
     fn is_free(&self, zone: u32) -> bool {
-        self.clean.has(zone) || self.warm.has(zone)
+        self.discarded.has(zone) || self.backed.has(zone)
     }
 }
 
 /// The same number for the same turn and drive, and no pattern in sight (splitmix64, Steele and others, 2014).
-fn scatter(number: u64) -> u64 {
+fn splitmix64(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -78,7 +78,7 @@ fn scatter(number: u64) -> u64 {
 
 /// A set of zones.
 #[derive(Clone)]
-struct Bits {
+struct ZoneSet {
     words: Vec<u64>,
     count: u32,
     zones: u32,
@@ -86,7 +86,7 @@ struct Bits {
     hint: usize,
 }
 
-impl Bits {
+impl ZoneSet {
     fn new(zones: u32) -> Self {
         Self { words: vec![0; (zones as usize).div_ceil(64)], count: 0, zones, hint: 0 }
     }
@@ -129,10 +129,10 @@ impl Bits {
 
 /// Zones of a new segment.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Allocated {
+pub(crate) struct AllocatedZones {
     pub(crate) columns: Vec<SegmentColumn>,
     /// Those whose space is not there yet, where drives take it as they are written.
-    pub(crate) unreserved: Vec<(DriveIndex, ZoneIndex)>,
+    pub(crate) unbacked: Vec<(DriveIndex, ZoneIndex)>,
 }
 
 /// Zones of one drive that follow one another.
@@ -154,7 +154,7 @@ impl Zones {
     pub(crate) fn new(drives: impl Iterator<Item = (u32, bool)>) -> Self {
         Self {
             drives: drives.map(|(zones, online)| DriveZones::new(zones, online)).collect(),
-            turn: 0,
+            rotation: 0,
             holes: 0,
         }
     }
@@ -170,20 +170,20 @@ impl Zones {
     /// # Panics
     /// If it is free already (Z1).
     pub(crate) fn free(&mut self, drive: DriveIndex, zone: ZoneIndex) {
-        let free = |zones: &mut DriveZones| !zones.is_free(zone.get()) && zones.warm.set(zone.get(), true);
+        let free = |zones: &mut DriveZones| !zones.is_free(zone.get()) && zones.backed.set(zone.get(), true);
         let freed = self.drives.get_mut(drive.index()).is_some_and(free);
         assert!(freed, "Z1: zone {zone} of drive {drive} was freed twice");
     }
 
-    /// Gives back zones that were allocated and not used; no space is known to be held for those in `unreserved`.
-    pub(crate) fn give_back(
+    /// Gives back zones that were allocated and not used; no space is known to be held for those in `unbacked`.
+    pub(crate) fn return_unused(
         &mut self,
         zones: impl Iterator<Item = (DriveIndex, ZoneIndex)>,
-        unreserved: &[(DriveIndex, ZoneIndex)],
+        unbacked: &[(DriveIndex, ZoneIndex)],
     ) {
         for (drive, zone) in zones {
-            if unreserved.contains(&(drive, zone)) {
-                self.discarded(ZoneRun { drive, first: zone, count: 1 });
+            if unbacked.contains(&(drive, zone)) {
+                self.finish_discard(ZoneRun { drive, first: zone, count: 1 });
             } else {
                 self.free(drive, zone);
             }
@@ -191,36 +191,36 @@ impl Zones {
     }
 
     /// The zones after this one that no space is held for, as far as they follow one another; at most `most`.
-    pub(crate) fn clean_after(&self, drive: DriveIndex, zone: ZoneIndex, most: u32) -> ZoneRun {
+    pub(crate) fn discarded_after(&self, drive: DriveIndex, zone: ZoneIndex, most: u32) -> ZoneRun {
         let first = ZoneIndex::new(zone.get() + 1);
-        let count = self.drives.get(drive.index()).map_or(0, |zones| zones.clean.run(first.get(), most));
+        let count = self.drives.get(drive.index()).map_or(0, |zones| zones.discarded.run(first.get(), most));
         ZoneRun { drive, first, count }
     }
 
     /// Space is held for these zones now: those that are still free are to be used before others.
-    pub(crate) fn warm_up(&mut self, run: ZoneRun) {
+    pub(crate) fn mark_backed(&mut self, run: ZoneRun) {
         let Some(zones) = self.drives.get_mut(run.drive.index()) else { return };
         for zone in run.zones() {
-            if zones.clean.set(zone, false) {
-                zones.warm.set(zone, true);
+            if zones.discarded.set(zone, false) {
+                zones.backed.set(zone, true);
             }
         }
     }
 
     /// Marks every zone that is warm now to be discarded next time. True if there are any.
-    pub(crate) fn cool(&mut self) -> bool {
-        self.drives.iter_mut().for_each(|zones| zones.cooling = zones.warm.clone());
-        self.drives.iter().any(|zones| zones.online && zones.warm.count > 0)
+    pub(crate) fn age_backed(&mut self) -> bool {
+        self.drives.iter_mut().for_each(|zones| zones.aging = zones.backed.clone());
+        self.drives.iter().any(|zones| zones.online && zones.backed.count > 0)
     }
 
     /// Takes out, for discarding, up to `most` zones of each drive that have been free for a while.
-    pub(crate) fn take_cooled(&mut self, most: u32) -> Vec<ZoneRun> {
+    pub(crate) fn take_aged(&mut self, most: u32) -> Vec<ZoneRun> {
         let cooled = |(index, zones): (usize, &mut DriveZones)| {
-            let first = zones.cooling.first().filter(|_| zones.online)?;
+            let first = zones.aging.first().filter(|_| zones.online)?;
             let run = ZoneRun {
                 drive: DriveIndex::new(u16::try_from(index).ok()?),
                 first: ZoneIndex::new(first),
-                count: zones.cooling.run(first, most),
+                count: zones.aging.run(first, most),
             };
             run.zones().for_each(|zone| assert!(zones.remove(zone), "Z1: zone {zone} cools but is not free"));
             Some(run)
@@ -228,17 +228,17 @@ impl Zones {
         self.drives.iter_mut().enumerate().filter_map(cooled).collect()
     }
 
-    /// Gives back what [`Zones::take_cooled`] took out.
-    pub(crate) fn discarded(&mut self, run: ZoneRun) {
+    /// Gives back what [`Zones::take_aged`] took out.
+    pub(crate) fn finish_discard(&mut self, run: ZoneRun) {
         let Some(zones) = self.drives.get_mut(run.drive.index()) else { return };
         for zone in run.zones() {
-            let free = !zones.is_free(zone) && zones.clean.set(zone, true);
+            let free = !zones.is_free(zone) && zones.discarded.set(zone, true);
             assert!(free, "Z1: zone {zone} of drive {} was free while it was discarded", run.drive);
         }
     }
 
     /// A drive with this many zones, all free, joins; new segments may not use it yet.
-    pub(crate) fn join(&mut self, drive: DriveIndex, zones: u32) {
+    pub(crate) fn add_drive(&mut self, drive: DriveIndex, zones: u32) {
         assert_eq!(
             drive.index(),
             self.drives.len(),
@@ -258,34 +258,34 @@ impl Zones {
     /// With too few drives in use the last parity columns stay holes, so that reads need no decoding. With too little room on
     /// them there is no segment, because one with fewer columns than it could have would be worse protected; unless drives are lost:
     /// then it may miss as many columns as every other may, those counted that lie on drives which count as lost.
-    pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<Allocated> {
+    pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<AllocatedZones> {
         let drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
         let width = usize::from(scheme.width());
         if drives.len() < self.columns(scheme) as usize {
-            let relied_on = drives.iter().filter(|drive| self.is_relied_on(**drive)).count();
-            if self.holes == 0 || relied_on < self.least(scheme, self.holes) as usize {
+            let counted = drives.iter().filter(|drive| self.counts_as_present(**drive)).count();
+            if self.holes == 0 || counted < self.least(scheme, self.holes) as usize {
                 return None;
             }
         }
-        self.turn = self.turn.wrapping_add(1);
+        self.rotation = self.rotation.wrapping_add(1);
         let mut drives = self.choose(drives, width, scheme);
         drives.sort_unstable();
-        let turn = self.turn % drives.len();
-        drives.rotate_left(turn);
-        let mut unreserved = Vec::new();
+        let rotation = self.rotation % drives.len();
+        drives.rotate_left(rotation);
+        let mut unbacked = Vec::new();
         let mut take = |drive: usize| {
             let taken = self.drives.get_mut(drive).and_then(DriveZones::take);
-            let (Some((zone, warm)), Ok(drive)) = (taken, u16::try_from(drive).map(DriveIndex::new)) else {
+            let (Some((zone, backed)), Ok(drive)) = (taken, u16::try_from(drive).map(DriveIndex::new)) else {
                 panic!("Z1: drive {drive} was said to have room")
             };
-            if !warm {
-                unreserved.push((drive, zone));
+            if !backed {
+                unbacked.push((drive, zone));
             }
             SegmentColumn::whole(drive, zone)
         };
         let mut columns: Vec<_> = drives.into_iter().map(&mut take).collect();
         columns.resize(width, SegmentColumn::hole());
-        Some(Allocated { columns, unreserved })
+        Some(AllocatedZones { columns, unbacked })
     }
 
     /// At most `count` of `drives`, all of which have room, for a segment of `scheme`: those without which fewer segments would fit
@@ -295,36 +295,36 @@ impl Zones {
         if drives.len() <= count {
             return drives;
         }
-        let remaining = self.whole(scheme);
+        let remaining = self.full_width(scheme);
         let (mut chosen, others): (Vec<_>, Vec<_>) =
             drives.into_iter().partition(|drive| self.room(*drive) >= remaining);
         if chosen.len() > count {
-            return self.choose_fairly(chosen, count);
+            return self.choose_weighted(chosen, count);
         }
-        let rest = self.choose_fairly(others, count - chosen.len());
+        let rest = self.choose_weighted(others, count - chosen.len());
         chosen.extend(rest);
         chosen
     }
 
     /// `count` of `drives`, in proportion to what is left on each: every drive earns its share of each segment, and pays for the
     /// one that it takes part in.
-    fn choose_fairly(&mut self, mut drives: Vec<usize>, count: usize) -> Vec<usize> {
+    fn choose_weighted(&mut self, mut drives: Vec<usize>, count: usize) -> Vec<usize> {
         let all: i64 = drives.iter().map(|drive| i64::from(self.room(*drive))).sum();
         let columns = i64::try_from(count).unwrap_or(i64::MAX);
-        let turn = self.turn as u64;
-        let mut wishes: Vec<(i64, usize)> = Vec::with_capacity(drives.len());
+        let rotation = self.rotation as u64;
+        let mut ranking: Vec<(i64, usize)> = Vec::with_capacity(drives.len());
         for drive in drives.iter().copied() {
             let room = i64::from(self.room(drive));
             let Some(zones) = self.drives.get_mut(drive) else { continue };
-            zones.earned = (zones.earned + COLUMN * columns * room / all.max(1)).min(EARNED_MAX);
-            let chance = scatter(turn << 16 | drive as u64) % COLUMN.unsigned_abs();
-            wishes.push((zones.earned + i64::try_from(chance).unwrap_or(0), drive));
+            zones.credit = (zones.credit + COLUMN_COST * columns * room / all.max(1)).min(CREDIT_MAX);
+            let chance = splitmix64(rotation << 16 | drive as u64) % COLUMN_COST.unsigned_abs();
+            ranking.push((zones.credit + i64::try_from(chance).unwrap_or(0), drive));
         }
-        wishes.sort_unstable_by(|a, b| b.cmp(a));
-        drives = wishes.into_iter().take(count).map(|(_, drive)| drive).collect();
+        ranking.sort_unstable_by(|a, b| b.cmp(a));
+        drives = ranking.into_iter().take(count).map(|(_, drive)| drive).collect();
         for drive in &drives {
             if let Some(zones) = self.drives.get_mut(*drive) {
-                zones.earned -= COLUMN;
+                zones.credit -= COLUMN_COST;
             }
         }
         drives
@@ -341,18 +341,18 @@ impl Zones {
     ) -> Option<((DriveIndex, ZoneIndex), bool)> {
         let numbers = self.others(avoid).map(DriveIndex::index);
         let drives: Vec<usize> = numbers.filter(|drive| self.room(*drive) > 0).collect();
-        let remaining = self.whole(scheme);
+        let remaining = self.full_width(scheme);
         let most = drives.iter().copied().max_by_key(|drive| self.room(*drive))?;
-        self.turn = self.turn.wrapping_add(1);
+        self.rotation = self.rotation.wrapping_add(1);
         let drive = if self.room(most) > remaining {
             most
         } else if only_unused {
             return None;
         } else {
-            self.choose_fairly(drives, 1).first().copied()?
+            self.choose_weighted(drives, 1).first().copied()?
         };
-        let (zone, warm) = self.drives.get_mut(drive)?.take()?;
-        Some(((DriveIndex::new(u16::try_from(drive).ok()?), zone), warm))
+        let (zone, backed) = self.drives.get_mut(drive)?.take()?;
+        Some(((DriveIndex::new(u16::try_from(drive).ok()?), zone), backed))
     }
 
     /// True if there is a drive in use that is none of `avoid`.
@@ -385,13 +385,13 @@ impl Zones {
         self.available_if(scheme, lost, |_| true)
     }
 
-    fn available_if(&self, scheme: Scheme, holes: u32, relied_on: impl Fn(&DriveZones) -> bool) -> u32 {
-        let whole = self.whole(scheme);
+    fn available_if(&self, scheme: Scheme, holes: u32, counted: impl Fn(&DriveZones) -> bool) -> u32 {
+        let whole = self.full_width(scheme);
         if holes == 0 {
             return whole;
         }
         // Those that miss columns take one on every drive that has room, as long as enough have.
-        let rest = self.drives.iter().filter(|drive| drive.online && relied_on(drive));
+        let rest = self.drives.iter().filter(|drive| drive.online && counted(drive));
         let mut rooms: Vec<u32> = rest.map(|drive| drive.free().saturating_sub(whole)).collect();
         rooms.sort_unstable_by(|a, b| b.cmp(a));
         let last = self.least(scheme, holes).saturating_sub(1) as usize;
@@ -406,8 +406,8 @@ impl Zones {
 
     /// Segments of `scheme` that could still be allocated with all columns for which there are drives: the most for which those
     /// together have room, when none holds two columns of one segment.
-    pub(crate) fn whole(&self, scheme: Scheme) -> u32 {
-        fit(self.rooms(), self.columns(scheme))
+    pub(crate) fn full_width(&self, scheme: Scheme) -> u32 {
+        segments_that_fit(self.rooms(), self.columns(scheme))
     }
 
     fn rooms(&self) -> impl Iterator<Item = u32> {
@@ -419,14 +419,14 @@ impl Zones {
     pub(crate) fn capacity(&self, scheme: Scheme) -> u32 {
         let (all, free) = self.totals();
         let width = u64::from(self.columns(scheme));
-        let unused = free - u64::from(self.whole(scheme)) * width;
+        let unused = free - u64::from(self.full_width(scheme)) * width;
         u32::try_from((all - unused).div_ceil(width)).unwrap_or(u32::MAX)
     }
 
     /// Segments of `scheme` that there could be in all if everything were written anew.
-    pub(crate) fn capacity_anew(&self, scheme: Scheme) -> u32 {
+    pub(crate) fn capacity_if_rewritten(&self, scheme: Scheme) -> u32 {
         let zones = self.drives.iter().filter(|drive| drive.online).map(|drive| drive.zones);
-        fit(zones, self.columns(scheme))
+        segments_that_fit(zones, self.columns(scheme))
     }
 
     /// Columns of a segment of `scheme` that are not holes.
@@ -455,7 +455,7 @@ impl Zones {
         self.drives.get(drive).is_some_and(|drive| drive.online)
     }
 
-    fn is_relied_on(&self, drive: usize) -> bool {
+    fn counts_as_present(&self, drive: usize) -> bool {
         self.drives.get(drive).is_some_and(|drive| !drive.lost)
     }
 
@@ -466,7 +466,7 @@ impl Zones {
 }
 
 /// Segments of so many columns that fit into drives with so much room.
-fn fit(rooms: impl Iterator<Item = u32>, width: u32) -> u32 {
+fn segments_that_fit(rooms: impl Iterator<Item = u32>, width: u32) -> u32 {
     let rooms: Vec<u32> = rooms.collect();
     let fits = |segments: u32| {
         let columns: u64 = rooms.iter().map(|room| u64::from(segments.min(*room))).sum();

@@ -55,9 +55,9 @@ fn a_wider_pool_fills_evenly_and_counts_exactly() {
 #[test]
 fn columns_that_find_no_room_are_left_out_while_drives_are_lost() {
     let mut zones = Zones::new([(20, true), (20, false), (20, true), (3, true), (20, true)].into_iter());
-    assert_eq!((zones.available(scheme("3+1")), zones.whole(scheme("3+1"))), (3, 3));
+    assert_eq!((zones.available(scheme("3+1")), zones.full_width(scheme("3+1"))), (3, 3));
     zones.allow_holes([false, true, false, false, false].into_iter());
-    assert_eq!((zones.available(scheme("3+1")), zones.whole(scheme("3+1"))), (20, 3));
+    assert_eq!((zones.available(scheme("3+1")), zones.full_width(scheme("3+1"))), (20, 3));
     for number in 0..20 {
         let columns = zones.allocate(scheme("3+1")).unwrap().columns;
         let holes = columns.iter().filter(|column| column.zone.is_none()).count();
@@ -227,29 +227,32 @@ fn zones_that_come_back_are_taken_first_and_discarded_when_nobody_wants_them() {
     let mut zones = Zones::new([(100, true)].into_iter());
     let take = |zones: &mut Zones| {
         let allocated = zones.allocate(scheme("1+0")).unwrap();
-        (allocated.columns[0].zone.unwrap().1.get(), allocated.unreserved.len())
+        (allocated.columns[0].zone.unwrap().1.get(), allocated.unbacked.len())
     };
     assert_eq!([take(&mut zones), take(&mut zones), take(&mut zones)], [(0, 1), (1, 1), (2, 1)]);
-    assert_eq!(zones.clean_after(drive, ZoneIndex::new(2), 4), run(3, 4));
-    zones.warm_up(run(3, 4));
-    assert_eq!((take(&mut zones), zones.clean_after(drive, ZoneIndex::new(96), 64)), ((3, 0), run(97, 3)));
+    assert_eq!(zones.discarded_after(drive, ZoneIndex::new(2), 4), run(3, 4));
+    zones.mark_backed(run(3, 4));
+    assert_eq!(
+        (take(&mut zones), zones.discarded_after(drive, ZoneIndex::new(96), 64)),
+        ((3, 0), run(97, 3))
+    );
     zones.free(drive, ZoneIndex::new(0));
     zones.free(drive, ZoneIndex::new(2));
-    assert!(zones.cool());
+    assert!(zones.age_backed());
     zones.free(drive, ZoneIndex::new(1));
     assert_eq!(take(&mut zones), (0, 0));
-    assert_eq!(zones.take_cooled(2), [run(2, 1)]);
+    assert_eq!(zones.take_aged(2), [run(2, 1)]);
     assert_eq!(zones.totals(), (100, 97), "what is being discarded is not free");
-    assert_eq!(zones.take_cooled(2), [run(4, 2)]);
-    zones.discarded(run(2, 1));
-    zones.discarded(run(4, 2));
-    assert_eq!(zones.take_cooled(2), [run(6, 1)]);
-    assert_eq!(zones.take_cooled(2), []);
-    zones.discarded(run(6, 1));
+    assert_eq!(zones.take_aged(2), [run(4, 2)]);
+    zones.finish_discard(run(2, 1));
+    zones.finish_discard(run(4, 2));
+    assert_eq!(zones.take_aged(2), [run(6, 1)]);
+    assert_eq!(zones.take_aged(2), []);
+    zones.finish_discard(run(6, 1));
     assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)]);
     let taken = |zone| (drive, ZoneIndex::new(zone));
-    zones.give_back([taken(1), taken(2)].into_iter(), &[taken(2)]);
+    zones.return_unused([taken(1), taken(2)].into_iter(), &[taken(2)]);
     assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)], "2 was never reserved");
-    assert!(!zones.cool());
+    assert!(!zones.age_backed());
     assert_eq!(zones.totals(), (100, 96));
 }

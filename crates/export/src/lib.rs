@@ -8,8 +8,14 @@
 //! Must not know: pools, drives, how a volume stores.
 
 mod at_once;
+mod context;
+mod error;
+mod exported_volume;
 mod exports;
+mod fnv;
+mod frontend;
 pub mod fuse;
+mod listen;
 mod memory;
 pub mod nbd;
 mod race;
@@ -19,7 +25,13 @@ pub mod ublk;
 pub mod vhost;
 mod volume;
 
+pub use context::{FrontendContext, ReactorSet};
+pub use error::{ExportError, ExportErrorKind};
 pub use exports::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};
+pub use frontend::{
+    ControlFuture, ExportConfig, ExportName, ExportStatus, Frontend, RunningExport, StopMode, VolumeSource,
+};
+pub use listen::{ListenLabel, accept_loop, listen_tcp, listen_unix};
 pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemoryVolume};
 pub use stop::Stop;
 pub use volume::{Extent, Volume, VolumeError, VolumeErrorKind};

@@ -1,23 +1,23 @@
-//! Where a block lies, and what a map entry says of it.
+//! Block addresses and map entries.
 
 use std::fmt;
 
 use crate::{Column, Row, SegmentId};
 
-/// A block's place in its shard: segment, column and row.
+/// The address of a block in its shard: segment, column and row.
 ///
-/// As a number: segment in bits 32..64, column in 24..32, row in 0..24. Segments count from 1, so no address is below
-/// 2^32: the small numbers mark entries that are not addresses.
+/// As a number: the segment in bits 32..64, the column in 24..32, the row in 0..24. Segments are
+/// numbered from 1, so no address is below 2^32; smaller numbers encode entries without an address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(u64);
 
 impl Address {
-    /// The place (`segment`, `column`, `row`).
+    /// Returns the address (`segment`, `column`, `row`).
     ///
     /// # Panics
-    /// If the segment is 0 or the row does not fit 24 bits: no segment has either.
+    /// If the segment is 0 or the row does not fit into 24 bits.
     pub fn new(segment: SegmentId, column: Column, row: Row) -> Self {
-        assert!(segment.get() != 0 && row.get() < 1 << 24, "no such place: {segment:?} {row:?}");
+        assert!(segment.get() != 0 && row.get() < 1 << 24, "invalid address: {segment:?} {row:?}");
         Self(u64::from(segment.get()) << 32 | u64::from(column.get()) << 24 | u64::from(row.get()))
     }
 
@@ -39,19 +39,19 @@ impl Address {
         Row::new(self.0 as u32 & 0x00FF_FFFF)
     }
 
-    /// The address as it is stored.
+    /// Returns the address in its stored form.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The address with these bits; `None` if they are not an address.
+    /// Returns the address stored as `bits`; `None` if they are not an address.
     pub const fn from_bits(bits: u64) -> Option<Self> {
         if bits >> 32 == 0 { None } else { Some(Self(bits)) }
     }
 
-    /// The block `rows` further down the same column.
+    /// Returns the address `rows` rows further in the same column.
     #[must_use]
-    pub const fn down(self, rows: u32) -> Self {
+    pub const fn plus_rows(self, rows: u32) -> Self {
         Self(self.0 + rows as u64)
     }
 }
@@ -68,7 +68,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// One entry of the map, as it is stored: 16 bytes. Also the pointer to a map node or table block.
+/// A map entry in its stored form: 16 bytes. Also serves as the pointer to a map node or table
+/// block.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct MapEntry {
@@ -79,18 +80,18 @@ pub struct MapEntry {
 
 const _: () = assert!(size_of::<MapEntry>() == 16);
 
-/// What an entry says.
+/// The decoded form of a map entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// Nothing here: look in the layer below, or it reads as zeros.
+pub enum Mapping {
+    /// No mapping: the block is looked up in the parent layer, or reads as zeros if there is none.
     Absent,
-    /// Reads as zeros, whatever lies below.
+    /// Reads as zeros, regardless of the parent layer.
     Zero,
-    /// Not known, because the map node that holds the entry cannot be read. In memory only.
+    /// Unknown, because the map node with the entry is unreadable. In memory only.
     Unknown,
     /// Stored at `address`, with CRC32C `crc`.
     Block {
-        /// Where it lies.
+        /// The address of the block.
         address: Address,
         /// CRC32C of its 4096 bytes.
         crc: u32,
@@ -100,46 +101,46 @@ pub enum Slot {
 impl MapEntry {
     const ZERO_BITS: u64 = 1;
     const UNKNOWN_BITS: u64 = 2;
-    /// Nothing here.
+    /// An entry without a mapping.
     pub const ABSENT: Self = Self { bits: 0, crc: 0, spare: 0 };
-    /// Reads as zeros.
+    /// An entry that reads as zeros.
     pub const ZERO: Self = Self { bits: Self::ZERO_BITS, crc: 0, spare: 0 };
-    /// Not known, because the map node that holds the entry cannot be read. In memory only: decoding refuses it.
+    /// An unknown entry, because its map node is unreadable. In memory only: decoding refuses it.
     pub const UNKNOWN: Self = Self { bits: Self::UNKNOWN_BITS, crc: 0, spare: 0 };
     /// Bytes of a stored entry.
     pub const BYTES: usize = 16;
 
-    /// An entry for a stored block.
+    /// Returns the entry of a stored block.
     pub const fn block(address: Address, crc: u32) -> Self {
         Self { bits: address.0, crc, spare: 0 }
     }
 
-    /// What the entry says. Bits that mean nothing read as absent: decoding refused them.
-    pub const fn slot(self) -> Slot {
+    /// Decodes the entry. Invalid bits, which [`MapEntry::from_bytes`] refuses, read as absent.
+    pub const fn mapping(self) -> Mapping {
         match Address::from_bits(self.bits) {
-            Some(address) => Slot::Block { address, crc: self.crc },
-            None if self.bits == Self::ZERO_BITS => Slot::Zero,
-            None if self.bits == Self::UNKNOWN_BITS => Slot::Unknown,
-            None => Slot::Absent,
+            Some(address) => Mapping::Block { address, crc: self.crc },
+            None if self.bits == Self::ZERO_BITS => Mapping::Zero,
+            None if self.bits == Self::UNKNOWN_BITS => Mapping::Unknown,
+            None => Mapping::Absent,
         }
     }
 
-    /// The address, if a block is stored.
+    /// Returns the address, if the entry has one.
     pub const fn address(self) -> Option<Address> {
         Address::from_bits(self.bits)
     }
 
-    /// True if nothing is here.
+    /// Returns true if the entry has no mapping.
     pub const fn is_absent(self) -> bool {
         self.bits == 0
     }
 
-    /// True if the entry is [`MapEntry::UNKNOWN`].
+    /// Returns true if the entry is [`MapEntry::UNKNOWN`].
     pub const fn is_unknown(self) -> bool {
         self.bits == Self::UNKNOWN_BITS
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     ///
     /// # Panics
     /// If the entry is unknown.
@@ -149,19 +150,19 @@ impl MapEntry {
         number.to_le_bytes()
     }
 
-    /// The entry stored in `bytes`; `None` if no writer stores such bytes.
+    /// Decodes a stored entry; returns `None` for bytes that no writer stores.
     #[allow(clippy::cast_possible_truncation)]
     pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         let number = u128::from_le_bytes(bytes);
         let entry = Self { bits: number as u64, crc: (number >> 64) as u32, spare: (number >> 96) as u32 };
-        let meant = entry.bits <= Self::ZERO_BITS || entry.bits >> 32 != 0;
-        (meant && entry.spare == 0).then_some(entry)
+        let is_valid = entry.bits <= Self::ZERO_BITS || entry.bits >> 32 != 0;
+        (is_valid && entry.spare == 0).then_some(entry)
     }
 }
 
 impl fmt::Debug for MapEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.slot(), f)
+        fmt::Debug::fmt(&self.mapping(), f)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Addresses and entries: what they mean, and how they are shown.
+//! Addresses and map entries: encoding and display.
 
 use super::*;
 
@@ -7,57 +7,57 @@ fn address() -> Address {
 }
 
 #[test]
-fn blocks_below_are_in_the_same_column() {
-    let below = address().down(1000);
+fn plus_rows_stays_in_the_same_column() {
+    let below = address().plus_rows(1000);
     assert_eq!(
         (below.segment(), below.column(), below.row()),
         (SegmentId::new(7), Column::new(3), Row::new(1100))
     );
-    assert_eq!(address().down(0), address());
+    assert_eq!(address().plus_rows(0), address());
 }
 
 #[test]
-fn entries_say_absent_zero_or_where() {
+fn entries_are_absent_zero_or_a_block() {
     let block = MapEntry::block(address(), 9);
-    for (entry, slot, absent) in [
-        (MapEntry::ABSENT, Slot::Absent, true),
-        (MapEntry::ZERO, Slot::Zero, false),
-        (block, Slot::Block { address: address(), crc: 9 }, false),
+    for (entry, mapping, absent) in [
+        (MapEntry::ABSENT, Mapping::Absent, true),
+        (MapEntry::ZERO, Mapping::Zero, false),
+        (block, Mapping::Block { address: address(), crc: 9 }, false),
     ] {
-        assert_eq!((entry.slot(), entry.is_absent()), (slot, absent));
+        assert_eq!((entry.mapping(), entry.is_absent()), (mapping, absent));
         assert_eq!(entry.address().is_some(), entry == block);
         assert_eq!(MapEntry::from_bytes(entry.to_bytes()), Some(entry));
     }
 }
 
 #[test]
-fn numbers_that_mean_nothing_are_refused() {
+fn invalid_entries_are_refused() {
     let with = |at: usize, value: u8| {
         let mut bytes = MapEntry::ZERO.to_bytes();
         bytes[at] = value;
         MapEntry::from_bytes(bytes).is_some()
     };
-    // Bits of the address: 0 and 1 mean something, and what has a segment.
+    // As addresses, 0 and 1 are valid, and any number with a segment.
     assert!(with(0, 0) && with(0, 1) && !with(0, 2));
     assert!(!with(3, 1) && with(4, 1) && with(7, 1));
-    // The CRC is any, the rest zero.
+    // Any CRC is valid; the reserved bytes must be zero.
     assert!(with(8, 1) && with(11, 1) && !with(12, 1) && !with(15, 1));
 }
 
 #[test]
-#[should_panic(expected = "no such place")]
-fn segment_0_has_no_addresses() {
+#[should_panic(expected = "invalid address")]
+fn an_address_in_segment_0_panics() {
     Address::new(SegmentId::new(0), Column::new(0), Row::new(0));
 }
 
 #[test]
-#[should_panic(expected = "no such place")]
-fn rows_fit_their_bits() {
+#[should_panic(expected = "invalid address")]
+fn a_row_beyond_24_bits_panics() {
     Address::new(SegmentId::new(1), Column::new(0), Row::new(1 << 24));
 }
 
 #[test]
-fn places_are_shown_in_words() {
+fn addresses_are_displayed_as_text() {
     let shown = "segment 7 column 3 row 100";
     assert_eq!((format!("{}", address()), format!("{:?}", address())), (shown.into(), shown.into()));
     assert_eq!(format!("{:?}", MapEntry::ZERO), "Zero");

@@ -1,24 +1,25 @@
-//! A drive's record in the superblock: what the pool knows of it. Layout in docs/format.md.
+//! The record of a drive in the superblock. Layout in docs/format.md.
 
 use crate::error::assert_storable;
 use crate::limits::{DRIVE_PATH_MAX, DRIVE_ZONES_MIN};
 use crate::wire::{Reader, Writer};
 use crate::{DriveId, FormatError, Generation, StateStamp};
 
-/// How the pool sees one of its drives.
+/// The state of a drive in its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriveState {
     /// In use.
     Online,
-    /// Not there when the pool was opened, or gone while it ran. What it missed is in the segments' columns.
+    /// Not present when the pool was opened, or lost while it was open. Segment columns record the
+    /// writes that it missed.
     Missing,
     /// It failed a write or a flush, or was taken out of use: nothing is written to it.
     Failed,
-    /// Taken out of the pool; its index stays unused.
+    /// Removed from the pool; its index stays unused.
     Removed,
-    /// In use, and to be taken out of the pool when what it holds lies elsewhere.
-    Leaving,
-    /// In use again after it was lost: segments may miss what it missed.
+    /// In use, but being emptied: removed from the pool once its data is on other drives.
+    Draining,
+    /// In use again after a loss: segments may still lack the rows that it missed.
     Returning,
 }
 
@@ -28,26 +29,26 @@ impl DriveState {
         (2, Self::Missing),
         (3, Self::Failed),
         (4, Self::Removed),
-        (5, Self::Leaving),
+        (5, Self::Draining),
         (6, Self::Returning),
     ];
 
-    /// True if the drive is read and written, and has every superblock.
+    /// Returns true if the drive is read and written and receives every superblock.
     pub fn is_in_use(self) -> bool {
-        matches!(self, Self::Online | Self::Leaving | Self::Returning)
+        matches!(self, Self::Online | Self::Draining | Self::Returning)
     }
 
-    /// True if new segments may lie on it.
-    pub fn takes_segments(self) -> bool {
+    /// Returns true if new segments may be allocated on the drive.
+    pub fn accepts_segments(self) -> bool {
         matches!(self, Self::Online | Self::Returning)
     }
 
-    /// True if it is not in use and may come back.
+    /// Returns true if the drive is not in use but may return.
     pub fn is_lost(self) -> bool {
         matches!(self, Self::Missing | Self::Failed)
     }
 
-    /// True if segments may miss a column for it.
+    /// Returns true if segments may lack a column because of this drive.
     pub fn counts_as_lost(self) -> bool {
         self.is_lost() || self == Self::Returning
     }
@@ -57,23 +58,23 @@ impl DriveState {
     }
 
     fn from_byte(byte: u8) -> Result<Self, FormatError> {
-        let found = Self::ALL.iter().find(|(known, _)| *known == byte);
-        found.map(|(_, state)| *state).ok_or(FormatError::Invalid("drive state"))
+        let entry = Self::ALL.iter().find(|(value, _)| *value == byte);
+        entry.map(|(_, state)| *state).ok_or(FormatError::Invalid("drive state"))
     }
 }
 
-/// Reads that a drive did not answer as it should, in the life of the pool.
+/// Counters of a drive's read errors, over the life of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriveErrors {
-    /// Reads that it failed.
+    /// Reads that failed.
     pub unreadable: u64,
-    /// Reads that it answered with other bytes than were written.
+    /// Reads that returned different bytes than were written.
     pub wrong: u64,
-    /// The newest of them, in seconds since 1970; 0 if there was none.
+    /// Time of the newest error, in seconds since 1970; 0 if there was none.
     pub last: u64,
-    /// Since when zones are counted, in seconds since 1970.
+    /// Start of the period in which zones with errors are counted, in seconds since 1970.
     pub counting_since: u64,
-    /// Zones with such reads since then.
+    /// Zones with read errors in that period.
     pub zones: u32,
 }
 
@@ -86,28 +87,30 @@ pub struct DriveRecord {
     pub size: u64,
     /// Zones.
     pub zones: u32,
-    /// How the pool sees it.
+    /// Its state.
     pub state: DriveState,
-    /// The generation at which it took this state.
+    /// The generation in which the drive entered this state.
     pub since: Generation,
-    /// The newest state of the pool that the drive is known to hold: everything durable at that time that belongs on it was
-    /// there. Zero for a drive that has just joined. A drive that shows an older state is an old copy of itself.
+    /// The newest state of the pool that the drive is known to hold: everything durable in that
+    /// state that belongs on the drive was written to it. Zero for a drive that was just added. A
+    /// drive with an older state is an old copy of itself.
     pub confirmed: StateStamp,
-    /// The newest state that called the drive in use when it was lost or removed; zero before. With `confirmed`, it names the
-    /// openings that the drive took part in last, however many openings later it shows up again.
+    /// The newest state that listed the drive as in use, when it was lost or removed; zero before.
+    /// Together with `confirmed`, it identifies the last openings that the drive took part in, no
+    /// matter how many openings later it returns.
     pub left_at: StateStamp,
-    /// What it did not answer as it should.
+    /// Its read errors.
     pub errors: DriveErrors,
-    /// The path by which it was last opened, for messages and as the first place to look.
+    /// The path by which it was last opened: shown in messages, and tried first.
     pub path: String,
 }
 
 impl DriveRecord {
-    /// Checks the demands of the format on a record: encoding asserts them, decoding refuses what
-    /// breaks them. That the path is short enough, writing and reading see to.
+    /// Checks that the record is valid: encoding asserts this, decoding refuses invalid records.
+    /// The length of the path is checked by reading and writing the text.
     fn check(&self) -> Result<(), FormatError> {
-        let few = u64::from(self.zones) < DRIVE_ZONES_MIN;
-        if few { Err(FormatError::Invalid("zones of a drive")) } else { Ok(()) }
+        let too_few = u64::from(self.zones) < DRIVE_ZONES_MIN;
+        if too_few { Err(FormatError::Invalid("zones of a drive")) } else { Ok(()) }
     }
 
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {

@@ -1,15 +1,16 @@
-//! Why bytes are not what they should be.
+//! Errors of decoding.
 
-/// What is wrong with an on-disk structure. Callers match on it to tell "nothing of ours" from "ours, but damaged".
+/// The reason why bytes are not a valid on-disk structure. Callers match on it to distinguish
+/// foreign bytes from a damaged structure of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// The magic number is missing: these bytes were never this structure (or their start is damaged).
-    #[error("no magic number")]
-    NotOurs,
-    /// Written by another version of the format.
-    #[error("format version {found}, this release reads version {}", crate::FORMAT_VERSION)]
+    /// The magic number is wrong: the bytes are not this structure, or their start is damaged.
+    #[error("bad magic number")]
+    BadMagic,
+    /// The bytes were written by another version of the format.
+    #[error("format version {found}; this release reads version {}", crate::FORMAT_VERSION)]
     Version {
-        /// The version that the bytes claim.
+        /// The version in the bytes.
         found: u32,
     },
     /// The checksum or MAC does not match the bytes.
@@ -21,15 +22,15 @@ pub enum FormatError {
     /// A field has a value that no correct writer stores.
     #[error("invalid {0}")]
     Invalid(&'static str),
-    /// Intact, but it belongs somewhere else (another pool, segment, row or life of the segment).
-    #[error("belongs elsewhere: wrong {0}")]
-    Elsewhere(&'static str),
+    /// The structure is intact but belongs to another pool, segment, row or incarnation.
+    #[error("misplaced: wrong {0}")]
+    Misplaced(&'static str),
 }
 
-/// Asserts that what is about to be stored meets the demands by which decoding judges it.
+/// Unwraps the result of a validity check before encoding.
 ///
 /// # Panics
-/// If it does not: a writer would store what no reader accepts.
+/// If the check failed: the bytes would be stored, and no reader would accept them.
 #[track_caller]
 pub(crate) fn assert_storable<T>(checked: Result<T, FormatError>) -> T {
     match checked {

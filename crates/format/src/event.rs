@@ -1,7 +1,9 @@
-//! The pool's event log: what happened to it, for people. Blocks of a layer of its own, used in turn.
+//! The pool's event log, a history for the administrator. Stored in the blocks of a layer reserved
+//! for it, used as a ring.
 //!
-//! Block n holds the events that follow those of block n - 1, the first block those that follow the last one's; the block with the
-//! highest numbers is the newest. Nothing depends on what they say: a pool whose log is damaged has lost no more than that.
+//! Block n contains the events that follow the events of block n - 1, and the first block those
+//! that follow the last block's. The block with the highest event numbers is the newest. Nothing
+//! depends on the log's contents: damage to it loses only history.
 
 use crate::error::assert_storable;
 use crate::limits::{BLOCK, EVENT_TEXT_MAX};
@@ -10,24 +12,24 @@ use crate::{FORMAT_VERSION, FormatError};
 
 macro_rules! kinds {
     ($($(#[$about:meta])* $name:ident = $value:literal),* $(,)?) => {
-        /// What happened.
+        /// The kind of an event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum EventKind {
             $($(#[$about])* $name),*
         }
 
         impl EventKind {
-            /// Every kind, in the order of their values.
+            /// All kinds, in the order of their values.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// What it is stored as.
+            /// Returns the stored value.
             pub const fn value(self) -> u16 {
                 match self {
                     $(Self::$name => $value),*
                 }
             }
 
-            fn of(value: u16) -> Result<Self, FormatError> {
+            fn from_value(value: u16) -> Result<Self, FormatError> {
                 match value {
                     $($value => Ok(Self::$name),)*
                     _ => Err(FormatError::Invalid("event kind")),
@@ -38,93 +40,99 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The pool was opened after it had been closed in order.
+    /// The pool was opened after a clean shutdown.
     Opened = 1,
-    /// The pool was opened after a crash; the amount is the records that were replayed.
+    /// The pool was opened after a crash; the amount is the number of records that were replayed.
     Recovered = 2,
-    /// The pool was closed in order.
+    /// The pool was closed cleanly.
     Closed = 3,
-    /// The subject is a drive: it was taken into the pool.
+    /// The drive was added to the pool.
     DriveAdded = 10,
-    /// A drive is gone, and may come back; the text says what it did not answer, and how.
+    /// The drive is missing and may return; the text is the failed operation and the error.
     DriveLost = 11,
-    /// A drive was taken out of use for good; the text says why.
+    /// The drive was taken out of use permanently; the text is the reason.
     DriveFailed = 12,
-    /// A drive that was gone is back; what it missed is not there yet.
+    /// A missing drive returned; the data that it missed is not rebuilt yet.
     DriveReturned = 13,
-    /// A drive that was back has all that it missed.
-    DriveWhole = 14,
-    /// A drive is to be emptied.
-    DriveLeaving = 15,
-    /// A drive that was to be emptied stays.
-    DriveKept = 16,
-    /// Nothing lies on a drive any more: it belongs to the pool no longer.
+    /// The rebuild of a returned drive is complete.
+    DriveResynced = 14,
+    /// The drive is being drained.
+    DriveDraining = 15,
+    /// Draining was cancelled; the drive stays in the pool.
+    DriveDrainCancelled = 16,
+    /// The drive was removed from the pool; no data is left on it.
     DriveRemoved = 17,
-    /// A drive failed reads, or answered them wrongly; the text says which, the amount is how many since that was last said.
-    DriveErrs = 18,
-    /// A drive errs in so many places that it is to go; the amount is the zones.
+    /// The drive failed reads or returned wrong data. The text is the list of errors, the amount is
+    /// their number since the last event of this kind.
+    DriveReadErrors = 18,
+    /// The drive has errors in so many zones that it must be replaced; the amount is the number of
+    /// zones.
     DriveFailing = 19,
-    /// A drive holds something else than was written, or does not give it; the text says where, the amount is the blocks.
+    /// Blocks on the drive are corrupt or unreadable; the text is their location, the amount is
+    /// their number.
     Damaged = 20,
-    /// A drive shows an older state than it was given, as an old copy of it would: nothing on it is believed, and all of it is
-    /// rebuilt; the text is its path.
+    /// The drive's state is older than its last confirmed state, so it is an old copy of the drive:
+    /// its contents are not used and are rebuilt. The text is its path.
     DriveStale = 21,
-    /// A copy of the superblock on a drive is damaged, and rewritten; the text is its path.
+    /// A copy of the superblock on the drive is damaged and is rewritten; the text is the drive's
+    /// path.
     SuperblockDamaged = 22,
-    /// Every drive in use shows a damaged copy beside the superblock that was used: a newer state may have been lost.
+    /// Every drive in use has a damaged copy next to the superblock that was used: a newer state
+    /// may have been lost.
     StateUncertain = 23,
-    /// Blocks of volumes are unreadable, and no other column gives them back; the amount is how many more.
+    /// Blocks of volumes are unreadable and cannot be reconstructed; the amount is the number of
+    /// additional blocks.
     BlocksLost = 24,
-    /// A scrub began.
+    /// A scrub started.
     ScrubStarted = 25,
-    /// A scrub came to its end; the amount is the damaged blocks, the text what else there is to say.
+    /// A scrub completed; the amount is the number of damaged blocks, the text has details.
     ScrubFinished = 26,
-    /// A scrub was called off.
+    /// A scrub was cancelled.
     ScrubCancelled = 27,
-    /// The text is a volume's name: it was created; the amount is its size in bytes.
+    /// A volume was created; the text is its name, the amount is its size in bytes.
     VolumeCreated = 30,
-    /// A volume has another size; the amount is the new one in bytes.
+    /// A volume was resized; the amount is the new size in bytes.
     VolumeResized = 31,
     /// A volume or snapshot was deleted.
     VolumeDeleted = 32,
-    /// The text is a snapshot's name: it was taken.
+    /// A snapshot was taken; the text is its name.
     SnapshotTaken = 33,
-    /// A volume was made of a snapshot: both names, with ` of ` between them.
+    /// A volume was cloned from a snapshot; the text is both names, separated by ` of `.
     VolumeCloned = 34,
-    /// A volume was made what its snapshot is.
+    /// A volume was rolled back to a snapshot.
     VolumeRolledBack = 35,
-    /// More of the pool is in use than a threshold allows; the amount is the threshold, in percent.
-    Filling = 50,
-    /// The pool takes no more data.
+    /// Space usage exceeds a threshold; the amount is the threshold in percent.
+    SpaceLow = 50,
+    /// The pool accepts no more data.
     Full = 51,
-    /// There is room again.
-    RoomAgain = 52,
+    /// Space is available again.
+    SpaceAvailable = 52,
 }
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Seconds since 1970 when it happened.
+    /// Time of the event, in seconds since 1970.
     pub seconds: u64,
-    /// What happened.
+    /// The kind.
     pub kind: EventKind,
-    /// The number of the drive that it happened to, if it is of a drive.
+    /// Index of the drive, for events of a drive.
     pub drive: Option<u16>,
-    /// How much, where the kind has an amount.
+    /// The amount, for kinds that have one; otherwise 0.
     pub amount: u64,
-    /// Name, path or reason; at most [`EVENT_TEXT_MAX`] bytes.
+    /// Name, path or reason; up to [`EVENT_TEXT_MAX`] bytes.
     pub text: String,
 }
 
-/// What stands for no drive.
+/// Stored in place of a drive index for events without a drive.
 const NO_DRIVE: u16 = u16::MAX;
 
-/// Events that follow one another, as a block of the log.
+/// Consecutive events, as a block of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventBlock {
-    /// Number of the first of them, counted from 1 in the life of the pool.
+    /// Number of the first event, counted from 1 over the life of the pool.
     pub first: u64,
-    /// They, in the order in which they happened.
+    /// The events, oldest first.
     pub events: Vec<Event>,
 }
 
@@ -135,19 +143,19 @@ impl EventBlock {
     /// Bytes of an event without its text.
     const EVENT: usize = 22;
 
-    /// True if one more with a text of so many bytes fits.
+    /// Returns true if another event with a text of `text` bytes fits.
     pub fn has_room(&self, text: usize) -> bool {
         let used: usize = self.events.iter().map(|event| Self::EVENT + event.text.len()).sum();
         Self::FRONT + used + Self::EVENT + text <= BLOCK
     }
 
-    /// Number of the event that follows the last one.
+    /// Returns the number of the event that follows the last one.
     pub fn next(&self) -> u64 {
         self.first + self.events.len() as u64
     }
 
-    /// Checks the demands of the format on a block: encoding asserts them, decoding refuses what
-    /// breaks them. That texts are short enough and events fit a block, writing and reading see to.
+    /// Checks that the block is valid: encoding asserts this, decoding refuses invalid blocks. The
+    /// lengths of the texts and of the block are checked by reading and writing them.
     fn check(&self) -> Result<(), FormatError> {
         let events = self.events.len() as u64;
         if self.first == 0 || self.first.checked_add(events).is_none() {
@@ -159,10 +167,10 @@ impl EventBlock {
         Ok(())
     }
 
-    /// The events as a block.
+    /// Encodes the events as a block.
     ///
     /// # Panics
-    /// If they break a demand of the format or do not fit: see [`EventBlock::has_room`].
+    /// If an event is invalid, or the events do not fit: see [`EventBlock::has_room`].
     pub fn encode(&self) -> Vec<u8> {
         assert_storable(self.check());
         self.write()
@@ -187,12 +195,12 @@ impl EventBlock {
         bytes
     }
 
-    /// The events of a block whose CRC was verified.
+    /// Decodes the events of a block with a verified CRC.
     ///
     /// # Errors
-    /// When it is not one that a writer stores.
+    /// If a field has a value that no writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::of_block_with(block, Self::MAGIC)?;
+        let mut input = Reader::for_block_with_magic(block, Self::MAGIC)?;
         let first = input.u64()?;
         let count = input.u16()?;
         input.raw(6)?;
@@ -200,7 +208,7 @@ impl EventBlock {
         for _ in 0..count {
             events.push(Event {
                 seconds: input.u64()?,
-                kind: EventKind::of(input.u16()?)?,
+                kind: EventKind::from_value(input.u16()?)?,
                 drive: Some(input.u16()?).filter(|drive| *drive != NO_DRIVE),
                 amount: input.u64()?,
                 text: input.text(EVENT_TEXT_MAX)?,

@@ -1,4 +1,4 @@
-//! Blocks of events: there and back, full ones too, and what no writer stores is refused.
+//! Event blocks: round trips, full blocks, and refusal of invalid blocks.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn event(kind: EventKind, drive: Option<u16>, text: &str) -> Event {
 }
 
 #[test]
-fn what_is_encoded_is_decoded() {
+fn blocks_round_trip() {
     let events = EventKind::ALL.iter().map(|kind| event(*kind, Some(3), "vm01"));
     let block = EventBlock { first: 5, events: events.chain([event(EventKind::Closed, None, "")]).collect() };
     assert_eq!(EventBlock::decode(&block.encode()), Ok(block.clone()));
@@ -18,7 +18,7 @@ fn what_is_encoded_is_decoded() {
 }
 
 #[test]
-fn a_block_takes_what_has_room_in_it() {
+fn a_block_filled_up_to_has_room_round_trips() {
     for length in [0, 1, EVENT_TEXT_MAX] {
         let mut block = EventBlock { first: 1, events: Vec::new() };
         while block.has_room(length) {
@@ -30,7 +30,7 @@ fn a_block_takes_what_has_room_in_it() {
 }
 
 #[test]
-fn what_no_writer_stores_is_refused() {
+fn invalid_blocks_are_refused() {
     let block = EventBlock { first: 1, events: vec![event(EventKind::Opened, None, "")] };
     let bytes = block.encode();
     let with = |at: usize, value: u8| {
@@ -38,20 +38,20 @@ fn what_no_writer_stores_is_refused() {
         bytes[at] = value;
         EventBlock::decode(&bytes)
     };
-    assert_eq!(with(0, 0), Err(FormatError::NotOurs));
+    assert_eq!(with(0, 0), Err(FormatError::BadMagic));
     assert_eq!(with(4, 9), Err(FormatError::Version { found: 9 }));
     assert_eq!(with(8, 0), Err(FormatError::Invalid("number of an event")));
     assert_eq!(with(32, 0), Err(FormatError::Invalid("event kind")));
 }
 
-/// Asserts that encoder and decoder agree over a block.
+/// Asserts that encoder and decoder agree on a block.
 #[track_caller]
 fn check(accepted: bool, block: &EventBlock) {
     assert_both(accepted, block, &block.write(), || block.encode(), EventBlock::decode);
 }
 
 #[test]
-fn events_are_counted_from_1_to_the_last_number() {
+fn event_numbers_must_not_be_0_or_overflow() {
     let of = |first, count| {
         let events = std::iter::repeat_with(|| event(EventKind::Full, Some(0), "")).take(count).collect();
         EventBlock { first, events }
@@ -70,16 +70,16 @@ fn events_are_counted_from_1_to_the_last_number() {
 }
 
 #[test]
-fn a_drive_has_a_number_of_its_own() {
+fn the_index_that_stands_for_no_drive_is_refused() {
     let of = |drive| EventBlock { first: 1, events: vec![event(EventKind::DriveLost, drive, "")] };
     check(true, &of(Some(u16::MAX - 1)));
     check(true, &of(None));
-    // The number that stands for none.
+    // This index is stored for events without a drive.
     assert!(encoded(|| of(Some(u16::MAX)).encode()).is_none());
 }
 
 #[test]
-fn texts_and_blocks_are_as_long_as_they_may_be() {
+fn texts_and_blocks_beyond_their_limits_are_refused() {
     let of = |length: usize| EventBlock {
         first: 1,
         events: vec![event(EventKind::Full, None, &"x".repeat(length))],
@@ -90,8 +90,8 @@ fn texts_and_blocks_are_as_long_as_they_may_be() {
     bytes[44..46].copy_from_slice(&(EVENT_TEXT_MAX as u16 + 1).to_le_bytes());
     assert_eq!(EventBlock::decode(&bytes), Err(FormatError::Invalid("text length")));
 
-    // 24 bytes in front, 22 for each event: 14 with the longest text leave 194, which one of 172
-    // bytes fills.
+    // 24 bytes for the fixed part, 22 for each event: 14 events with the longest text leave 194
+    // bytes, which one event with a text of 172 bytes fills.
     let mut full =
         EventBlock { first: 1, events: vec![event(EventKind::Full, None, &"x".repeat(EVENT_TEXT_MAX)); 14] };
     assert!(full.has_room(172) && !full.has_room(173));
@@ -107,7 +107,7 @@ fn texts_and_blocks_are_as_long_as_they_may_be() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn decoding_arbitrary_bytes_does_not_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = EventBlock::decode(&bytes);
         bytes.resize(BLOCK, 0);
         let _ = EventBlock::decode(&bytes);

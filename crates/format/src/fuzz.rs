@@ -1,15 +1,15 @@
-//! Fuzz targets: every decoder of bytes from a drive, on bytes as they come and on such as have a
-//! MAC that verifies.
+//! Fuzz targets for every decoder of on-disk bytes, with raw input and with input that has a valid
+//! MAC.
 //!
-//! What decodes may be stored, and is the same when it is read again; decoding takes memory by the
-//! length of its input.
+//! A decoded value can be encoded and decodes to the same value again; decoding allocates
+//! memory in proportion to the length of its input.
 
 use ::fuzz::within;
 
 use crate::item::Item;
 use crate::limits::{BLOCK, SUPERBLOCK_SLOT};
 use crate::mac::MAC_BYTES;
-use crate::record::tests::{KEY, assert_agree, place};
+use crate::record::tests::{KEY, assert_agree, location};
 use crate::wire::Reader;
 use crate::{
     CheckpointRoot, DriveId, EventBlock, FORMAT_VERSION, FormatError, Header, PoolKey, Scheme, Superblock,
@@ -27,7 +27,7 @@ use crate::{
     }
 });
 
-/// Makes the front of a superblock, which these bytes are to be, what it must be.
+/// Turns the bytes into a superblock with valid magic number, version, length and MAC.
 fn seal_superblock(bytes: &mut [u8]) {
     let length = (bytes.len() as u32).to_le_bytes();
     bytes[..16].copy_from_slice(&[b"GABIONSB".as_slice(), &FORMAT_VERSION.to_le_bytes(), &length].concat());
@@ -41,7 +41,7 @@ fn read_superblock(slot: &[u8]) -> Result<(Superblock, DriveId), FormatError> {
 }
 
 fn check_superblock(slot: &[u8]) {
-    // Room for a drive or a segment takes a few bytes of each.
+    // Drives and segments take only a few bytes on disk each, but more in memory.
     let read = within(64 * slot.len() + (64 << 10), || read_superblock(slot));
     if let Ok((superblock, drive)) = read {
         assert_eq!(read_superblock(&superblock.encode(drive)), Ok((superblock, drive)));
@@ -56,13 +56,13 @@ fn check_superblock(slot: &[u8]) {
     check_items(bytes);
 });
 
-/// A header of these bytes whose magic number, version and MAC are what they must be, in whole
+/// Returns a header of these bytes with valid magic number, version and MAC, padded to whole
 /// blocks.
 fn sealed_header(bytes: &[u8]) -> Vec<u8> {
     let mut header = bytes.to_vec();
     header[..8].copy_from_slice(&[b"GREC".as_slice(), &FORMAT_VERSION.to_le_bytes()].concat());
-    let said = u32::from_le_bytes(header[84..88].try_into().unwrap()) as usize;
-    let used = if (96..=header.len()).contains(&said) { said } else { header.len() };
+    let claimed = u32::from_le_bytes(header[84..88].try_into().unwrap()) as usize;
+    let used = if (96..=header.len()).contains(&claimed) { claimed } else { header.len() };
     header.truncate(used);
     header[84..88].copy_from_slice(&(used as u32).to_le_bytes());
     header[12..12 + MAC_BYTES].fill(0);
@@ -77,8 +77,8 @@ fn check_header(bytes: &[u8]) {
     let Some(blocks) = bytes.get(..usize::from(unverified.blocks()) * BLOCK) else { return };
     let Ok(header) = within(128 << 10, || unverified.verify(blocks, &KEY)) else { return };
     let mut stored = vec![0xFF; blocks.len()];
-    Header::encode(&header.place, &header.items, &header.crcs, &KEY, &mut stored);
-    // But for what is reserved, and the MAC of that.
+    Header::encode(&header.location, &header.items, &header.crcs, &KEY, &mut stored);
+    // All bytes except reserved fields and the MAC.
     let plain = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes[9] = 0;
@@ -90,14 +90,14 @@ fn check_header(bytes: &[u8]) {
     assert_eq!(UnverifiedHeader::parse(&stored).unwrap().verify(&stored, &KEY), Ok(header));
 }
 
-/// Items of any contents: the encoder takes them if, and only if, the decoder does.
+/// Checks that the encoder accepts arbitrary items if and only if the decoder does.
 fn check_items(bytes: &[u8]) {
     let mut input = Reader::new(bytes);
     let items: Vec<Item> =
         std::iter::from_fn(|| Item::read(&mut input).ok()).map(|(item, _)| item).take(1025).collect();
     let payload = items.iter().map(|item| item.payload() as usize).sum();
     if payload <= 1025 {
-        assert_agree(&place(), &items, payload);
+        assert_agree(&location(), &items, payload);
     }
 }
 
@@ -105,15 +105,19 @@ fn check_items(bytes: &[u8]) {
     let [kind, width, rest @ ..] = bytes else { return };
     let block = block_of(rest);
     match kind % 5 {
-        0 => again(&block, |bytes| decode_segments(bytes, *width), |them| encode_segments(them, *width)),
-        1 => again(&block, decode_live, |counts| encode_live(counts)),
-        2 => again(&block, decode_layers, |them| encode_layers(them)),
-        3 => again(&block, decode_entries, |entries| {
+        0 => check_round_trip(
+            &block,
+            |bytes| decode_segments(bytes, *width),
+            |them| encode_segments(them, *width),
+        ),
+        1 => check_round_trip(&block, decode_live, |counts| encode_live(counts)),
+        2 => check_round_trip(&block, decode_layers, |them| encode_layers(them)),
+        3 => check_round_trip(&block, decode_entries, |entries| {
             let mut stored = vec![0xFF; BLOCK];
             encode_entries(entries, &mut stored);
             stored
         }),
-        _ => again(&sealed_block(&block, b"GCKP"), CheckpointRoot::decode, CheckpointRoot::encode),
+        _ => check_round_trip(&sealed_block(&block, b"GCKP"), CheckpointRoot::decode, CheckpointRoot::encode),
     }
 });
 
@@ -121,9 +125,9 @@ fn check_items(bytes: &[u8]) {
     let [kind, rest @ ..] = bytes else { return };
     let block = block_of(rest);
     match kind % 4 {
-        0 => again(&sealed_block(&block, b"GVOL"), VolumeRecord::decode, VolumeRecord::encode),
-        1 => again(&sealed_block(&block, b"GEVT"), EventBlock::decode, EventBlock::encode),
-        3 => again(&sealed_block(&block, b"GLST"), decode_lost, |lost| encode_lost(lost)),
+        0 => check_round_trip(&sealed_block(&block, b"GVOL"), VolumeRecord::decode, VolumeRecord::encode),
+        1 => check_round_trip(&sealed_block(&block, b"GEVT"), EventBlock::decode, EventBlock::encode),
+        3 => check_round_trip(&sealed_block(&block, b"GLST"), decode_lost, |lost| encode_lost(lost)),
         _ => {
             let _ = VolumeRecord::decode(rest);
             let _ = EventBlock::decode(rest);
@@ -136,20 +140,20 @@ fn check_items(bytes: &[u8]) {
     }
 });
 
-/// A block that begins with these bytes.
+/// Returns a block that starts with these bytes.
 fn block_of(bytes: &[u8]) -> Vec<u8> {
     let mut block = bytes.to_vec();
     block.resize(BLOCK, 0);
     block
 }
 
-/// The same with a magic number and the version in front.
+/// Returns the block with this magic number and the version in front.
 fn sealed_block(block: &[u8], magic: &[u8; 4]) -> Vec<u8> {
     [magic.as_slice(), &FORMAT_VERSION.to_le_bytes(), &block[8..]].concat()
 }
 
-/// What decodes is encoded, and decodes to the same.
-fn again<T: PartialEq + std::fmt::Debug>(
+/// Checks that a decoded value is encoded and decodes to the same value again.
+fn check_round_trip<T: PartialEq + std::fmt::Debug>(
     block: &[u8],
     decode: impl Fn(&[u8]) -> Result<T, FormatError>,
     encode: impl Fn(&T) -> Vec<u8>,

@@ -1,4 +1,4 @@
-//! Names for numbers: no two kinds of index, count or id can be mistaken for one another.
+//! Newtypes for ids, indexes and counts, so that no two kinds can be confused.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ macro_rules! number {
         pub struct $name($inner);
 
         impl $name {
-            /// The number as this kind.
+            /// Wraps a number.
             pub const fn new(number: $inner) -> Self {
                 Self(number)
             }
 
-            /// The bare number.
+            /// Returns the number.
             pub const fn get(self) -> $inner {
                 self.0
             }
 
-            /// The number as an index into memory.
+            /// Returns the number as an array index.
             #[allow(clippy::cast_possible_truncation)]
             pub const fn index(self) -> usize {
                 self.0 as usize
@@ -49,15 +49,17 @@ number!(
     ShardIndex(u16)
 );
 number!(
-    /// A segment of a shard: its slot in the shard's segment table, from 1. Reused after the segment is freed.
+    /// A segment of a shard: its slot in the shard's segment table, counted from 1. Reused after
+    /// the segment is freed.
     SegmentId(u32)
 );
 number!(
-    /// One life of a segment; unique within the pool and rising.
+    /// One use of a segment slot, from allocation to release; unique within the pool and
+    /// increasing.
     Incarnation(u64)
 );
 number!(
-    /// Position of a record in its shard's history, from 1, without gaps.
+    /// Position of a record in its shard's log, from 1, without gaps.
     Sequence(u64)
 );
 number!(
@@ -65,7 +67,7 @@ number!(
     Generation(u64)
 );
 number!(
-    /// A layer of the map; never reused.
+    /// A layer of the map. Never reused.
     LayerId(u32)
 );
 number!(
@@ -90,18 +92,18 @@ number!(
 );
 
 impl LayerId {
-    /// The layer that holds the pool's catalogue.
+    /// The layer of the pool's catalogue.
     pub const SYSTEM: Self = Self(1);
-    /// The layer that holds the pool's event log.
+    /// The layer of the pool's event log.
     pub const EVENTS: Self = Self(2);
-    /// The layer that holds, in each shard, the list of its lost blocks.
+    /// The layer that stores, in each shard, the list of that shard's lost blocks.
     pub const LOST: Self = Self(3);
     /// The first layer of a volume.
     pub const FIRST_USER: Self = Self(16);
 }
 
 impl Sequence {
-    /// The record after this one.
+    /// Returns the sequence of the following record.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -109,7 +111,7 @@ impl Sequence {
 }
 
 impl Row {
-    /// The row `count` further on.
+    /// Returns the row `count` rows after this one.
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0 + count)
@@ -117,7 +119,7 @@ impl Row {
 }
 
 impl LayerBlock {
-    /// The block `count` further on.
+    /// Returns the block `count` blocks after this one.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0 + count)
@@ -159,7 +161,7 @@ identity!(
     PoolId
 );
 identity!(
-    /// Identity of a drive within its pool, random, given when it joins.
+    /// Identity of a drive within its pool, random, assigned when the drive is added.
     DriveId
 );
 

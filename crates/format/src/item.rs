@@ -1,7 +1,7 @@
-//! One statement of a record: what it stores, moves, forgets or merges.
+//! The items of a record: each one describes a write, move, unmap or merge.
 //!
-//! Layout in docs/format.md. Always true: an item that is written meets the demands by which
-//! decoding judges it, because both ask [`Item::check`].
+//! Layout in docs/format.md. Always true: every stored item can be decoded, because encoder and
+//! decoder both use [`Item::check`].
 
 use crate::limits::{
     COLUMNS_MAX, HEIGHT_MAX, LAYER_BLOCKS_MAX, ROOT_POINTERS_MAX, ROWS_MAX, TABLE_BLOCKS_MAX,
@@ -9,33 +9,33 @@ use crate::limits::{
 use crate::wire::{Reader, Writer};
 use crate::{Address, FormatError, LayerBlock, LayerId};
 
-/// Highest number of a checkpoint's block: the root follows the index blocks, which follow the
-/// table blocks.
+/// Highest number of a block of a checkpoint: the table blocks come first, then the index blocks,
+/// then the root.
 const TABLE_INDEX_MAX: usize = TABLE_BLOCKS_MAX + ROOT_POINTERS_MAX;
 
-/// What a trimmed range reads as when a layer lies below.
+/// The contents of a trimmed range of a layer that has a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmapMode {
-    /// What the layer below holds (there is none: zeros).
+    /// The contents of the parent layer, or zeros if there is none.
     Absent,
     /// Zeros.
     Zero,
 }
 
-/// One thing that a record says.
+/// One item of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// The next `count` payload blocks are blocks `block..` of `layer`.
     Write {
-        /// The layer written to.
+        /// The target layer.
         layer: LayerId,
         /// The first block.
         block: LayerBlock,
         /// Number of blocks, at least 1.
         count: u16,
     },
-    /// The next `count` payload blocks are copies of what lay at `from` and the rows below it, and
-    /// count only where the map still points there.
+    /// The next `count` payload blocks are copies of the blocks at `from` and in the rows below it.
+    /// A copy takes effect only if the map still points to the original.
     Move {
         /// The layer that owns the blocks.
         layer: LayerId,
@@ -43,46 +43,46 @@ pub enum Item {
         block: LayerBlock,
         /// Number of blocks, at least 1.
         count: u16,
-        /// Where the first block lay; the others in the rows below.
+        /// The old address of the first block; the other blocks were in the rows below it.
         from: Address,
     },
-    /// Blocks `block..block + count` of `layer` are gone. No payload.
+    /// Blocks `block..block + count` of `layer` are unmapped. No payload.
     Unmap {
-        /// The layer trimmed.
+        /// The trimmed layer.
         layer: LayerId,
         /// The first block.
         block: LayerBlock,
         /// Number of blocks, at least 1.
         count: u64,
-        /// What the range reads as.
+        /// The contents that reads of the range return.
         mode: UnmapMode,
     },
-    /// The next payload block is a node of a layer's map. Means nothing to replay: checkpoints
-    /// point to it.
+    /// The next payload block is a map node of a layer. Ignored by replay: checkpoints point to the
+    /// node.
     Node {
-        /// The layer whose map it is.
+        /// The layer of the map.
         layer: LayerId,
         /// 0 for a leaf.
         level: u8,
         /// Number of the node within its level.
         index: u64,
     },
-    /// The next payload block is block `index` of a checkpoint's tables. Means nothing to replay.
+    /// The next payload block is block `index` of a checkpoint's tables. Ignored by replay.
     Table {
         /// Number of the table block.
         index: u32,
     },
-    /// The layer, empty by now, is gone.
+    /// The layer, already empty, is dropped.
     DropLayer {
         /// The layer.
         layer: LayerId,
     },
-    /// What `from` has in blocks `block..block + count` goes to `into`, except where that has
-    /// something itself. No payload.
+    /// The entries of `from` in blocks `block..block + count` move to `into`, except where `into`
+    /// has an entry of its own. No payload.
     Merge {
-        /// The layer that is given up.
+        /// The layer that is merged into its child.
         from: LayerId,
-        /// The layer above it.
+        /// The child layer.
         into: LayerId,
         /// The first block.
         block: LayerBlock,
@@ -100,7 +100,7 @@ impl Item {
     const DROP_LAYER: u8 = 6;
     const MERGE: u8 = 7;
 
-    /// Payload blocks that belong to this item.
+    /// Returns the number of payload blocks of the item.
     pub const fn payload(&self) -> u32 {
         match *self {
             Self::Write { count, .. } | Self::Move { count, .. } => count as u32,
@@ -109,7 +109,7 @@ impl Item {
         }
     }
 
-    /// Bytes that the item takes in a header, without its CRCs.
+    /// Returns the size of the item in a header in bytes, without its CRCs.
     pub const fn encoded_bytes(&self) -> usize {
         match self {
             Self::Move { .. } | Self::Unmap { .. } | Self::Merge { .. } => 24,
@@ -117,11 +117,11 @@ impl Item {
         }
     }
 
-    /// Checks the demands of the format on an item. [`Header::encode`] asserts them and decoding
-    /// refuses items that break them, so that no record is written that a recovery refuses.
+    /// Checks that the item is valid. [`Header::encode`] asserts this and decoding refuses invalid
+    /// items, so no record is written that recovery would refuse.
     ///
     /// # Errors
-    /// `Invalid`, naming the demand.
+    /// `Invalid`, with the name of the invalid field.
     pub(crate) fn check(&self) -> Result<(), FormatError> {
         match *self {
             Self::Write { layer, block, count } => {
@@ -157,7 +157,7 @@ impl Item {
         }
     }
 
-    /// The fields that every item has, as they are stored.
+    /// Returns the fields common to all items, as stored.
     fn front(&self) -> ItemFront {
         let front = |kind, extra, count, layer: LayerId, number| ItemFront {
             kind,
@@ -201,7 +201,7 @@ impl Item {
         Ok(item)
     }
 
-    /// Reads an item whose demands are not checked, and its front as it was stored.
+    /// Reads an item without checking it, together with its stored front.
     pub(crate) fn read(input: &mut Reader<'_>) -> Result<(Self, ItemFront), FormatError> {
         let front = ItemFront::read(input)?;
         let ItemFront { kind, extra, count, layer, number } = front;
@@ -270,13 +270,13 @@ fn check_layer(layer: LayerId) -> Result<(), FormatError> {
     if layer.get() == 0 { Err(FormatError::Invalid("layer number")) } else { Ok(()) }
 }
 
-/// Checks a range of at least one block that ends within the layer.
+/// Checks that the range has at least one block and ends within the layer.
 fn check_range(block: LayerBlock, count: u64) -> Result<(), FormatError> {
     let end = block.get().checked_add(count).filter(|end| count > 0 && *end <= LAYER_BLOCKS_MAX);
     end.map(|_| ()).ok_or(FormatError::Invalid("item range"))
 }
 
-/// Checks that a segment has the cell `from` and those in the rows below it, `count` in all.
+/// Checks that the cell `from` and the `count - 1` cells below it are within a segment.
 fn check_cells(from: Address, count: u32) -> Result<(), FormatError> {
     let inside = from.column().index() < COLUMNS_MAX && from.row().get() + count <= ROWS_MAX;
     if inside { Ok(()) } else { Err(FormatError::Invalid("moved-from address")) }

@@ -1,9 +1,9 @@
-//! Items at the edges of what the format allows: encoder and decoder agree over each of them.
+//! Items at the limits of the format: encoder and decoder agree on each of them.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::tests::{assert_record, place};
+use crate::record::tests::{assert_record, location};
 use crate::{Column, Row, SegmentId};
 
 const LAYER: LayerId = LayerId::new(20);
@@ -36,12 +36,12 @@ fn node(layer: u32, level: u8, index: u64) -> Item {
 
 fn check(cases: &[(bool, Item)]) {
     for (accepted, item) in cases {
-        assert_record(*accepted, &place(), &[*item], item.payload() as usize);
+        assert_record(*accepted, &location(), &[*item], item.payload() as usize);
     }
 }
 
 #[test]
-fn ranges_end_within_the_layer() {
+fn ranges_beyond_the_layer_are_refused() {
     let (first, last) = (address(0, 0), END - 1);
     check(&[
         (true, write(20, last, 1)),
@@ -67,7 +67,7 @@ fn ranges_end_within_the_layer() {
 }
 
 #[test]
-fn layers_have_numbers_and_merge_into_others() {
+fn layer_0_and_self_merges_are_refused() {
     check(&[
         (true, write(1, 0, 1)),
         (false, write(0, 0, 1)),
@@ -95,7 +95,7 @@ fn layers_have_numbers_and_merge_into_others() {
 }
 
 #[test]
-fn what_is_moved_lay_in_a_segment() {
+fn moves_from_outside_a_segment_are_refused() {
     let (last_row, last_column) = (ROWS_MAX - 1, (COLUMNS_MAX - 1) as u8);
     check(&[
         (true, moved(0, 1, address(last_column, last_row))),
@@ -109,9 +109,9 @@ fn what_is_moved_lay_in_a_segment() {
 }
 
 #[test]
-fn nodes_are_those_of_the_largest_map() {
-    // 2^38 blocks: 2^30 leaves, 2^22 nodes above them, and so on; the root of the fifth level
-    // alone.
+fn nodes_beyond_the_largest_map_are_refused() {
+    // 2^38 blocks: 2^30 leaves, 2^22 nodes above them, and so on; the root is alone on the fifth
+    // level.
     check(&[
         (true, node(20, 0, (1 << 30) - 1)),
         (false, node(20, 0, 1 << 30)),
@@ -129,7 +129,7 @@ fn nodes_are_those_of_the_largest_map() {
 }
 
 #[test]
-fn table_blocks_are_those_of_the_largest_checkpoint() {
+fn table_blocks_beyond_the_largest_checkpoint_are_refused() {
     let last = (TABLE_BLOCKS_MAX + ROOT_POINTERS_MAX) as u32;
     check(&[
         (true, Item::Table { index: 0 }),
@@ -139,7 +139,7 @@ fn table_blocks_are_those_of_the_largest_checkpoint() {
     ]);
 }
 
-/// Bytes of an item, one of them changed.
+/// Returns the decoded item after one of its bytes was changed.
 fn changed(item: Item, at: usize, byte: u8) -> Result<Item, FormatError> {
     let mut bytes = Vec::new();
     item.write(&mut Writer::new(&mut bytes));
@@ -150,7 +150,7 @@ fn changed(item: Item, at: usize, byte: u8) -> Result<Item, FormatError> {
 }
 
 #[test]
-fn fields_that_a_kind_does_not_use_are_zero() {
+fn nonzero_unused_fields_are_refused() {
     let field = Err(FormatError::Invalid("item field"));
     for (item, used) in [
         (write(20, 5, 2), &[2, 3][..]),
@@ -176,7 +176,7 @@ fn fields_that_a_kind_does_not_use_are_zero() {
     }
 }
 
-/// Numbers near zero, near the limits, and any others.
+/// Generates numbers near zero, near the limits, and arbitrary ones.
 fn number() -> impl Strategy<Value = u64> {
     let near = |edge: u64| (0u64..4).prop_map(move |off| edge.wrapping_add(off).wrapping_sub(2));
     prop_oneof![
@@ -191,7 +191,7 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    /// Whatever is written: the encoder takes it if, and only if, the decoder does.
+    /// The encoder accepts an arbitrary item if and only if the decoder does.
     #[test]
     fn encoder_and_decoder_agree(kind in 0..7, layer in 0u32..3, number in number(), other in number()) {
         let (id, block) = (LayerId::new(layer), LayerBlock::new(number));
@@ -205,6 +205,6 @@ proptest! {
             5 => Item::Merge { from: id, into: LayerId::new(other as u32 % 3), block, count: other as u32 },
             _ => Item::DropLayer { layer: id },
         };
-        assert_record(item.check().is_ok(), &place(), &[item], item.payload() as usize);
+        assert_record(item.check().is_ok(), &location(), &[item], item.payload() as usize);
     }
 }

@@ -1,4 +1,4 @@
-//! The layer table of a checkpoint: which layers a shard has, and where the blocks of given-up ones went.
+//! The layer table of a checkpoint: the layers of a shard, and the targets of merged layers.
 
 use crate::error::assert_storable;
 use crate::limits::{BLOCK, HEIGHT_MAX};
@@ -11,27 +11,28 @@ pub const LAYERS_PER_BLOCK: usize = BLOCK / LAYER_BYTES;
 
 const LAYER_BYTES: usize = 32;
 
-/// A layer as it is stored.
+/// A layer, as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerRecord {
-    /// Which layer.
+    /// The layer's number.
     pub layer: LayerId,
-    /// Levels of its map: 0 for an empty one, 1 for a single leaf.
+    /// Levels of its map: 0 for an empty map, 1 for a single leaf.
     pub height: u8,
     /// Its root node; absent if the height is 0.
     pub root: MapEntry,
-    /// Blocks that it stores.
+    /// Blocks that the layer stores.
     pub stored: u64,
 }
 
-/// A layer whose blocks went to another one: headers of records still name it.
+/// A layer that was merged into another one. Record headers still contain its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergedRecord {
-    /// The layer that was given up.
+    /// The layer that was merged.
     pub layer: LayerId,
-    /// Where its blocks went.
+    /// The layer that received its blocks.
     pub into: LayerId,
-    /// The newest segment whose records may name it; `None` while blocks are still going over.
+    /// The newest segment whose records may contain the layer's number; `None` while the merge is
+    /// in progress.
     pub until: Option<Incarnation>,
 }
 
@@ -40,13 +41,12 @@ pub struct MergedRecord {
 pub enum LayerEntry {
     /// A layer.
     Layer(LayerRecord),
-    /// One that was merged into another.
+    /// A layer that was merged into another one.
     Merged(MergedRecord),
 }
 
 impl LayerEntry {
-    /// Checks the demands of the format on a record: encoding asserts them, decoding refuses what
-    /// breaks them.
+    /// Checks that the record is valid: encoding asserts this, decoding refuses invalid records.
     fn check(&self) -> Result<(), FormatError> {
         match self {
             Self::Layer(layer) => {
@@ -74,12 +74,12 @@ impl LayerEntry {
 const LAYER: u8 = 1;
 const MERGED: u8 = 2;
 
-/// A table block of layers. Give at most [`LAYERS_PER_BLOCK`].
+/// Encodes a table block of up to [`LAYERS_PER_BLOCK`] layers.
 ///
 /// # Panics
-/// If there are more, or one breaks a demand of the format.
+/// If there are more layers, or one is invalid.
 pub fn encode_layers(entries: &[LayerEntry]) -> Vec<u8> {
-    assert!(entries.len() <= LAYERS_PER_BLOCK, "layers of a table block");
+    assert!(entries.len() <= LAYERS_PER_BLOCK, "too many layers for a table block");
     entries.iter().for_each(|entry| assert_storable(entry.check()));
     write_layers(entries)
 }
@@ -111,12 +111,12 @@ fn write_layers(entries: &[LayerEntry]) -> Vec<u8> {
     bytes
 }
 
-/// The layers of a table block.
+/// Decodes the layers of a table block.
 ///
 /// # Errors
-/// When a record is not one that a writer stores.
+/// If a record has a value that no writer stores.
 pub fn decode_layers(block: &[u8]) -> Result<Vec<LayerEntry>, FormatError> {
-    let mut input = Reader::of_block(block)?;
+    let mut input = Reader::for_block(block)?;
     let mut entries = Vec::new();
     for _ in 0..LAYERS_PER_BLOCK {
         let layer = LayerId::new(input.u32()?);

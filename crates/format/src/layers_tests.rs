@@ -1,4 +1,4 @@
-//! The layer table: there and back, and what no writer stores is refused.
+//! The layer table: round trips, and refusal of invalid records.
 
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn layers_round_trip() {
 }
 
 #[test]
-fn records_that_no_writer_stores_are_refused() {
+fn invalid_records_are_refused() {
     let change = |entry: LayerEntry, at: usize, byte: u8| {
         let mut bytes = encode_layers(&[entry]);
         bytes[at] = byte;
@@ -44,7 +44,7 @@ fn records_that_no_writer_stores_are_refused() {
     assert_eq!(change(merged, 8, 30), Err(FormatError::Invalid("merged layer")));
 }
 
-/// Asserts that encoder and decoder agree over a record.
+/// Asserts that encoder and decoder agree on a record.
 #[track_caller]
 fn check(accepted: bool, entry: LayerEntry) {
     let entries = vec![entry];
@@ -52,7 +52,7 @@ fn check(accepted: bool, entry: LayerEntry) {
 }
 
 #[test]
-fn layers_are_as_high_as_they_may_be() {
+fn invalid_heights_are_refused() {
     let of = |height, root| LayerEntry::Layer(LayerRecord { height, root, ..layer(20) });
     let root = layer(20).root;
     check(true, of(HEIGHT_MAX, root));
@@ -64,12 +64,12 @@ fn layers_are_as_high_as_they_may_be() {
     check(false, of(1, MapEntry::ABSENT));
     check(false, of(1, MapEntry::ZERO));
     check(true, LayerEntry::Layer(layer(u32::MAX)));
-    // Layer 0 marks what is not used.
+    // Layer 0 marks an unused slot.
     assert!(encoded(|| encode_layers(&[LayerEntry::Layer(layer(0))])).is_none());
 }
 
 #[test]
-fn merged_layers_have_gone_to_another() {
+fn invalid_merges_are_refused() {
     let of = |layer, into, until: Option<u64>| {
         let (layer, into) = (LayerId::new(layer), LayerId::new(into));
         LayerEntry::Merged(MergedRecord { layer, into, until: until.map(Incarnation::new) })
@@ -84,16 +84,16 @@ fn merged_layers_have_gone_to_another() {
 }
 
 #[test]
-fn a_block_takes_as_many_layers_as_fit() {
-    let most: Vec<_> = (1..=LAYERS_PER_BLOCK as u32).map(|number| LayerEntry::Layer(layer(number))).collect();
-    assert_eq!(decode_layers(&encode_layers(&most)), Ok(most.clone()));
-    let more = [most, vec![LayerEntry::Layer(layer(1000))]].concat();
-    assert!(encoded(|| encode_layers(&more)).is_none());
+fn encoding_too_many_layers_panics() {
+    let full: Vec<_> = (1..=LAYERS_PER_BLOCK as u32).map(|number| LayerEntry::Layer(layer(number))).collect();
+    assert_eq!(decode_layers(&encode_layers(&full)), Ok(full.clone()));
+    let overfull = [full, vec![LayerEntry::Layer(layer(1000))]].concat();
+    assert!(encoded(|| encode_layers(&overfull)).is_none());
 }
 
 proptest! {
     #[test]
-    fn no_block_panics_the_decoder(bytes in prop::collection::vec(any::<u8>(), 0..=BLOCK)) {
+    fn decoding_arbitrary_bytes_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..=BLOCK)) {
         let _ = decode_layers(&bytes);
     }
 }

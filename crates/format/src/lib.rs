@@ -1,13 +1,14 @@
-//! Every on-disk record of a pool: encode, verify, show. No I/O.
+//! Encoding, verification and display of every on-disk record of a pool. No I/O.
 //!
-//! Owns the bytes: superblocks, record headers, map nodes, checkpoint tables, volume records, events, and the limits that
-//! they set. The engine, the offline verifier and the fuzzers all read and write drives through this crate alone.
+//! Owns the byte layouts: superblocks, record headers, map nodes, checkpoint tables, volume
+//! records, events, and the limits that they set. The engine, the offline verifier and the fuzzers
+//! read and write drives through this crate alone.
 //!
-//! Always true: all integers are little-endian and of fixed width; nothing decodes without its checksum or MAC having
-//! been verified, and no bytes, however damaged, make a decoder panic; docs/format.md shows the same layouts and a
-//! test holds the two together.
+//! Always true: all integers are little-endian and of fixed width; no bytes are decoded before
+//! their checksum or MAC has been verified; no bytes, however damaged, make a decoder panic;
+//! docs/format.md describes the same layouts, and a test compares the two.
 //!
-//! Must not know: how bytes get to a drive, or when.
+//! Must not know: how or when bytes reach a drive.
 
 mod address;
 mod capacity;
@@ -33,7 +34,7 @@ mod testing;
 mod volume;
 mod wire;
 
-pub use address::{Address, MapEntry, Slot};
+pub use address::{Address, MapEntry, Mapping};
 pub use capacity::{pool_zones_max, shard_segments_max};
 pub use drive::{DriveErrors, DriveRecord, DriveState};
 pub use error::FormatError;
@@ -46,16 +47,17 @@ pub use item::{Item, UnmapMode};
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
 pub use lost::{LOST_PER_BLOCK, LostBlock, decode_lost, encode_lost};
 pub use mac::PoolKey;
-pub use record::{AuthenticHeader, Header, RecordPlace, UnverifiedHeader, header_blocks_for};
+pub use record::{AuthenticatedHeader, Header, RecordLocation, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
-pub use superblock::{Lineage, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};
+pub use superblock::{PoolOpening, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};
 pub use tables::{
     CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass, SegmentColumn, SegmentRecord,
     SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,
     encode_segments, recent_segments_max, segments_per_block,
 };
-pub use volume::{VolumeKind, VolumeRecord, VolumeService, VolumeSpread, VolumeState};
+pub use volume::{QosLimits, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
 
-/// Version of the whole on-disk format. Any change to a layout raises it; an older or newer pool is refused.
+/// The version of the whole on-disk format. Any change to a layout raises it; pools of an older or
+/// newer version are refused.
 pub const FORMAT_VERSION: u32 = 2;

@@ -1,7 +1,8 @@
-//! The list of lost blocks of a shard: blocks of volumes that no column gives back. Blocks of a layer of its own in each shard.
+//! The list of lost blocks of a shard: blocks of volumes that cannot be reconstructed from any
+//! columns. Each shard stores its list in a layer reserved for it.
 //!
-//! A reader needs none of it: reading a listed block gives an error with or without the list. It keeps the status of the pool
-//! honest over openings, until the blocks are overwritten.
+//! A reader does not need the list: reading a listed block fails with or without it. The list keeps
+//! the pool's status correct across openings, until the blocks are overwritten.
 
 use crate::error::assert_storable;
 use crate::limits::{BLOCK, COLUMNS_MAX, LAYER_BLOCKS_MAX, ROWS_MAX};
@@ -11,23 +12,23 @@ use crate::{Address, FORMAT_VERSION, FormatError, LayerBlock, LayerId};
 const MAGIC: u32 = u32::from_le_bytes(*b"GLST");
 const FIXED: usize = 16;
 const ENTRY_BYTES: usize = 24;
-/// Lost blocks in a block of the list.
+/// Entries in a block of the list.
 pub const LOST_PER_BLOCK: usize = (BLOCK - FIXED) / ENTRY_BYTES;
 
-/// A block that no column gives back.
+/// A block of a volume that cannot be reconstructed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LostBlock {
-    /// The layer that shows it.
+    /// The layer in which the block is visible.
     pub layer: LayerId,
-    /// Its number there.
+    /// Its number in that layer.
     pub block: LayerBlock,
-    /// The cell that held it: once the layer points elsewhere, it has been overwritten.
+    /// The cell that held it. If the layer maps the block to another address, it has been
+    /// overwritten.
     pub address: Address,
 }
 
 impl LostBlock {
-    /// Checks the demands of the format on an entry: encoding asserts them, decoding refuses what
-    /// breaks them.
+    /// Checks that the entry is valid: encoding asserts this, decoding refuses invalid entries.
     fn check(&self) -> Result<(), FormatError> {
         if self.layer.get() == 0 || self.block.get() >= LAYER_BLOCKS_MAX {
             return Err(FormatError::Invalid("lost block"));
@@ -39,13 +40,13 @@ impl LostBlock {
     }
 }
 
-/// A block of the list. Give at most [`LOST_PER_BLOCK`].
+/// Encodes a block of the list with up to [`LOST_PER_BLOCK`] entries.
 ///
 /// # Panics
-/// If there are more, or one breaks a demand of the format.
+/// If there are more entries, or one is invalid.
 pub fn encode_lost(lost: &[LostBlock]) -> Vec<u8> {
-    assert!(lost.len() <= LOST_PER_BLOCK, "lost blocks of a block");
-    lost.iter().for_each(|one| assert_storable(one.check()));
+    assert!(lost.len() <= LOST_PER_BLOCK, "too many lost blocks for a block");
+    lost.iter().for_each(|entry| assert_storable(entry.check()));
     write_lost(lost)
 }
 
@@ -66,18 +67,18 @@ fn write_lost(lost: &[LostBlock]) -> Vec<u8> {
     bytes
 }
 
-/// The lost blocks in a block of the list.
+/// Decodes a block of the list.
 ///
 /// # Errors
-/// When it is none that a writer stores.
+/// If a field has a value that no writer stores.
 pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
-    let mut input = Reader::of_block_with(block, MAGIC)?;
+    let mut input = Reader::for_block_with_magic(block, MAGIC)?;
     let count = input.u32()? as usize;
     if count > LOST_PER_BLOCK {
         return Err(FormatError::Invalid("number of lost blocks"));
     }
     input.raw(4)?;
-    let one = |_| {
+    let entry = |_| {
         let layer = LayerId::new(input.u32()?);
         input.raw(4)?;
         let block = LayerBlock::new(input.u64()?);
@@ -87,7 +88,7 @@ pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
         lost.check()?;
         Ok(lost)
     };
-    (0..count).map(one).collect()
+    (0..count).map(entry).collect()
 }
 
 #[cfg(test)]
@@ -97,12 +98,12 @@ mod tests {
     use crate::{Column, Row, SegmentId};
 
     fn lost(count: usize) -> Vec<LostBlock> {
-        let one = |index: u32| LostBlock {
+        let entry = |index: u32| LostBlock {
             layer: LayerId::new(16 + index),
             block: LayerBlock::new(u64::from(index) << 20),
             address: Address::new(SegmentId::new(index + 1), Column::new(3), Row::new(index)),
         };
-        (0..u32::try_from(count).unwrap()).map(one).collect()
+        (0..u32::try_from(count).unwrap()).map(entry).collect()
     }
 
     #[test]
@@ -119,12 +120,12 @@ mod tests {
         let mut bytes = encode_lost(&lost(1));
         bytes[8..12].copy_from_slice(&u32::try_from(LOST_PER_BLOCK + 1).unwrap().to_le_bytes());
         assert_eq!(decode_lost(&bytes), Err(FormatError::Invalid("number of lost blocks")));
-        assert_eq!(decode_lost(&[0; BLOCK]), Err(FormatError::NotOurs));
+        assert_eq!(decode_lost(&[0; BLOCK]), Err(FormatError::BadMagic));
         assert_eq!(decode_lost(&bytes[..8]), Err(FormatError::Truncated));
     }
 
     #[test]
-    fn entries_lie_within_the_limits() {
+    fn entries_outside_the_limits_are_refused() {
         let check = |accepted, layer, block, column: usize, row| {
             let address = Address::new(SegmentId::new(1), Column::new(column as u8), Row::new(row));
             let lost = vec![LostBlock { layer: LayerId::new(layer), block: LayerBlock::new(block), address }];
@@ -138,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "lost blocks of a block")]
-    fn more_than_fit_are_a_bug() {
+    #[should_panic(expected = "too many lost blocks for a block")]
+    fn encoding_too_many_entries_panics() {
         encode_lost(&lost(LOST_PER_BLOCK + 1));
     }
 }

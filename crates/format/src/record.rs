@@ -1,8 +1,9 @@
-//! The record header: what one commit of a shard holds, where it belongs and how to know that it is whole.
+//! The record header: contents, location and integrity of one commit of a shard.
 //!
-//! Layout in docs/format.md. A record is `header_blocks` header blocks and then the payload blocks, in the order of
-//! the items; block i of them lies in data column i / R at row i % R of the record's R rows. The MAC covers the used
-//! bytes of the header; the payload is covered by the CRC of each block.
+//! Layout in docs/format.md. A record consists of `header_blocks` header blocks and then the
+//! payload blocks, in the order of the items. Block i is stored in data column i / R at row i % R
+//! of the record's R rows. The MAC covers the used bytes of the header; the CRC of each block
+//! covers the payload.
 
 use crate::error::assert_storable;
 use crate::item::Item;
@@ -16,25 +17,25 @@ const MAGIC: u32 = u32::from_le_bytes(*b"GREC");
 const FIXED: usize = 96;
 const MAC_AT: usize = 12;
 
-/// Header blocks that a record with these contents needs.
+/// Returns the number of header blocks of a record with these contents.
 pub const fn header_blocks_for(items_bytes: usize, payload: usize) -> usize {
     (FIXED + items_bytes + 4 * payload).div_ceil(BLOCK)
 }
 
-/// Where and when a record was written.
+/// The location of a record, and its position in the shard's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordPlace {
+pub struct RecordLocation {
     /// The pool.
     pub pool: PoolId,
-    /// The shard whose history it continues.
+    /// The shard that wrote it.
     pub shard: ShardIndex,
-    /// The segment it lies in.
+    /// The segment that contains it.
     pub segment: SegmentId,
-    /// The life of the segment.
+    /// The incarnation of the segment.
     pub incarnation: Incarnation,
     /// Its first row.
     pub row: Row,
-    /// Its position in the shard's history.
+    /// Its position in the shard's log.
     pub sequence: Sequence,
     /// The newest record known durable when this one was written.
     pub durable: Sequence,
@@ -43,34 +44,34 @@ pub struct RecordPlace {
 /// A verified record header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where and when it was written.
-    pub place: RecordPlace,
-    /// Header blocks in front of the payload.
+    /// The location of the record.
+    pub location: RecordLocation,
+    /// Header blocks before the payload.
     pub header_blocks: u8,
-    /// What it says, in order.
+    /// The items, in order.
     pub items: Vec<Item>,
     /// CRC32C of each payload block, in order.
     pub crcs: Vec<u32>,
 }
 
 impl Header {
-    /// Writes a header with these contents into `out`, whose length is that of the header blocks.
+    /// Encodes a header with these contents into `out`, which has the length of the header blocks.
     ///
     /// # Panics
-    /// If the contents break a demand of the format, their payload is not one CRC a block, or `out`
-    /// is not [`header_blocks_for`] blocks long: records are planned within the limits.
-    pub fn encode(place: &RecordPlace, items: &[Item], crcs: &[u32], key: &PoolKey, out: &mut [u8]) {
-        let size = assert_storable(check_header(place, items, crcs.len()));
+    /// If the contents are invalid, if the payload is not one CRC per block, or if `out` is not
+    /// [`header_blocks_for`] blocks long: records are planned within the limits.
+    pub fn encode(location: &RecordLocation, items: &[Item], crcs: &[u32], key: &PoolKey, out: &mut [u8]) {
+        let size = assert_storable(check_header(location, items, crcs.len()));
         assert_eq!(out.len(), usize::from(size.blocks) * BLOCK, "header size");
-        write_header(place, size, items, crcs, key, out);
+        write_header(location, size, items, crcs, key, out);
     }
 
-    /// Payload blocks of the record.
+    /// Returns the number of payload blocks of the record.
     pub fn payload_blocks(&self) -> u32 {
         u32::try_from(self.crcs.len()).unwrap_or(u32::MAX)
     }
 
-    /// Header and payload blocks together.
+    /// Returns the number of header and payload blocks together.
     pub fn blocks(&self) -> u32 {
         u32::from(self.header_blocks) + self.payload_blocks()
     }
@@ -81,7 +82,7 @@ impl Header {
 struct HeaderSize {
     /// Header blocks.
     blocks: u8,
-    /// Bytes in use, from the first on.
+    /// Bytes in use, from the start.
     used: usize,
 }
 
@@ -93,10 +94,10 @@ impl HeaderSize {
     }
 }
 
-/// Checks the demands of the format on a header with so many CRCs; gives its size.
-fn check_header(place: &RecordPlace, items: &[Item], crcs: usize) -> Result<HeaderSize, FormatError> {
+/// Checks that a header with `crcs` CRCs is valid; returns its size.
+fn check_header(location: &RecordLocation, items: &[Item], crcs: usize) -> Result<HeaderSize, FormatError> {
     check_counts(items.len(), crcs)?;
-    if place.sequence.get() == 0 {
+    if location.sequence.get() == 0 {
         return Err(FormatError::Invalid("record sequence"));
     }
     items.iter().try_for_each(Item::check)?;
@@ -117,9 +118,9 @@ fn check_counts(items: usize, payload: usize) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Writes a header of this size, whatever it says.
+/// Writes a header of this size without checking its contents.
 fn write_header(
-    place: &RecordPlace,
+    location: &RecordLocation,
     size: HeaderSize,
     items: &[Item],
     crcs: &[u32],
@@ -132,14 +133,14 @@ fn write_header(
     writer.u32(FORMAT_VERSION);
     writer.u8(size.blocks);
     writer.u8(0);
-    writer.u16(place.shard.get());
+    writer.u16(location.shard.get());
     writer.raw(&[0; MAC_BYTES]);
-    writer.raw(&place.pool.0);
-    writer.u32(place.segment.get());
-    writer.u32(place.row.get());
-    writer.u64(place.incarnation.get());
-    writer.u64(place.sequence.get());
-    writer.u64(place.durable.get());
+    writer.raw(&location.pool.0);
+    writer.u32(location.segment.get());
+    writer.u32(location.row.get());
+    writer.u64(location.incarnation.get());
+    writer.u64(location.sequence.get());
+    writer.u64(location.durable.get());
     writer.u32(u32::try_from(items.len()).unwrap_or(u32::MAX));
     writer.u32(u32::try_from(crcs.len()).unwrap_or(u32::MAX));
     writer.u32(u32::try_from(size.used).unwrap_or(u32::MAX));
@@ -152,26 +153,27 @@ fn write_header(
     }
     debug_assert_eq!(writer.len(), size.used);
     let mac = key.mac(&[&bytes]);
-    if let Some(place) = bytes.get_mut(MAC_AT..MAC_AT + MAC_BYTES) {
-        place.copy_from_slice(&mac);
+    if let Some(field) = bytes.get_mut(MAC_AT..MAC_AT + MAC_BYTES) {
+        field.copy_from_slice(&mac);
     }
     let (front, rest) = out.split_at_mut(size.used);
     front.copy_from_slice(&bytes);
     rest.fill(0);
 }
 
-/// What looks like a record header: its magic number and version are right, nothing else is known.
+/// A possible record header: its magic number and version are right, nothing else is verified.
 pub struct UnverifiedHeader {
     blocks: u8,
 }
 
 impl UnverifiedHeader {
-    /// Looks at a block that may start a record.
+    /// Parses the first block of a possible record.
     ///
     /// # Errors
-    /// [`FormatError::NotOurs`] or [`FormatError::Version`]; a header length that no writer stores is `Invalid`.
+    /// [`FormatError::BadMagic`], [`FormatError::Version`], or `Invalid` for a header length that
+    /// no writer stores.
     pub fn parse(first_block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::of(first_block, MAGIC)?;
+        let mut input = Reader::with_magic(first_block, MAGIC)?;
         let blocks = input.u8()?;
         if blocks == 0 || usize::from(blocks) > HEADER_BLOCKS_MAX {
             return Err(FormatError::Invalid("header length"));
@@ -179,21 +181,22 @@ impl UnverifiedHeader {
         Ok(Self { blocks })
     }
 
-    /// Header blocks to hand to [`UnverifiedHeader::verify`].
+    /// Returns the number of header blocks to pass to [`UnverifiedHeader::verify`].
     pub fn blocks(&self) -> u8 {
         self.blocks
     }
 
-    /// Verifies the MAC over the header's used bytes, and that zeros fill the rest of its blocks. `header` is the header's
-    /// blocks, whole.
+    /// Verifies the MAC over the used bytes of the header, and that the rest of its blocks is zero.
+    /// `header` is all of the header blocks.
     ///
     /// # Errors
-    /// [`FormatError::Truncated`] or [`FormatError::Checksum`]: the blocks are not what a writer of this pool stored.
+    /// [`FormatError::Truncated`] or [`FormatError::Checksum`]: no writer of this pool stored these
+    /// blocks.
     pub fn authenticate<'a>(
         &self,
         header: &'a [u8],
         key: &PoolKey,
-    ) -> Result<AuthenticHeader<'a>, FormatError> {
+    ) -> Result<AuthenticatedHeader<'a>, FormatError> {
         let mut input = Reader::new(header);
         input.raw(10)?;
         let shard = ShardIndex::new(input.u16()?);
@@ -213,26 +216,26 @@ impl UnverifiedHeader {
         if key.mac(&[before, &[0; MAC_BYTES], after]) != mac {
             return Err(FormatError::Checksum);
         }
-        // The rest of the blocks is part of their cells: a recovery compares cells whole.
+        // The rest of the blocks is part of their cells: recovery compares whole cells.
         if header.iter().skip(used).any(|byte| *byte != 0) {
             return Err(FormatError::Checksum);
         }
-        let place = RecordPlace { pool, shard, segment, incarnation, row, sequence, durable };
-        Ok(AuthenticHeader { place, header_blocks: self.blocks, items, payload, bytes })
+        let location = RecordLocation { pool, shard, segment, incarnation, row, sequence, durable };
+        Ok(AuthenticatedHeader { location, header_blocks: self.blocks, items, payload, bytes })
     }
 
-    /// [`UnverifiedHeader::authenticate`], then [`AuthenticHeader::decode`].
+    /// Calls [`UnverifiedHeader::authenticate`], then [`AuthenticatedHeader::decode`].
     ///
     /// # Errors
-    /// Those of both.
+    /// The errors of both.
     pub fn verify(&self, header: &[u8], key: &PoolKey) -> Result<Header, FormatError> {
         self.authenticate(header, key)?.decode()
     }
 }
 
-/// A header whose MAC verified: a writer of this pool stored it. Its items are not decoded yet.
-pub struct AuthenticHeader<'a> {
-    place: RecordPlace,
+/// A header with a valid MAC: a writer of this pool stored it. Its items are not decoded yet.
+pub struct AuthenticatedHeader<'a> {
+    location: RecordLocation,
     header_blocks: u8,
     items: usize,
     payload: usize,
@@ -240,28 +243,28 @@ pub struct AuthenticHeader<'a> {
     bytes: &'a [u8],
 }
 
-impl AuthenticHeader<'_> {
-    /// Where and when the record was written.
-    pub fn place(&self) -> &RecordPlace {
-        &self.place
+impl AuthenticatedHeader<'_> {
+    /// Returns the location of the record.
+    pub fn location(&self) -> &RecordLocation {
+        &self.location
     }
 
     /// Decodes the items.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] or [`FormatError::Truncated`] for contents that this release never writes. The header is
-    /// authentic, so this is a bug of the writer, never the end of a log.
+    /// [`FormatError::Invalid`] or [`FormatError::Truncated`] for contents that this release never
+    /// writes. The header is authentic, so this is a bug of the writer, not the end of the log.
     pub fn decode(&self) -> Result<Header, FormatError> {
-        let Self { place, header_blocks: blocks, items, payload, bytes } = *self;
+        let Self { location, header_blocks: blocks, items, payload, bytes } = *self;
         check_counts(items, payload)?;
         let mut input = Reader::new(bytes);
         input.raw(FIXED)?;
         let items = (0..items).map(|_| Item::decode(&mut input)).collect::<Result<Vec<_>, _>>()?;
         let crcs = (0..payload).map(|_| input.u32()).collect::<Result<Vec<_>, _>>()?;
-        if check_header(&place, &items, crcs.len())? != (HeaderSize { blocks, used: bytes.len() }) {
+        if check_header(&location, &items, crcs.len())? != (HeaderSize { blocks, used: bytes.len() }) {
             return Err(FormatError::Invalid("header length"));
         }
-        Ok(Header { place, header_blocks: blocks, items, crcs })
+        Ok(Header { location, header_blocks: blocks, items, crcs })
     }
 }
 

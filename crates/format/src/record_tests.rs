@@ -1,4 +1,4 @@
-//! Record headers: there and back, and every damage noticed.
+//! Record headers: round trips, and detection of damage.
 
 use proptest::prelude::*;
 
@@ -9,8 +9,8 @@ use crate::{Address, Column, LayerBlock, LayerId, UnmapMode};
 
 pub(crate) const KEY: PoolKey = PoolKey(*b"0123456789abcdef");
 
-pub(crate) fn place() -> RecordPlace {
-    RecordPlace {
+pub(crate) fn location() -> RecordLocation {
+    RecordLocation {
         pool: PoolId(*b"pool pool pool p"),
         shard: ShardIndex::new(3),
         segment: SegmentId::new(7),
@@ -21,7 +21,7 @@ pub(crate) fn place() -> RecordPlace {
     }
 }
 
-/// Any item that may be stored, those at the end of a layer among them.
+/// Generates any valid item, including items at the end of a layer.
 fn item() -> impl Strategy<Value = Item> {
     let layer = (1u32..u32::MAX).prop_map(LayerId::new);
     let from_end = prop_oneof![0u64..40, 0..LAYER_BLOCKS_MAX - 40];
@@ -49,78 +49,76 @@ fn item() -> impl Strategy<Value = Item> {
     )
 }
 
-/// A record with these items and so many CRCs, and its header as bytes, whether it may be stored or
-/// not.
-fn written(place: &RecordPlace, items: &[Item], payload: usize) -> (Header, Vec<u8>) {
+/// Returns the header of a record with these items and this many CRCs, and its bytes, valid or not.
+fn written(location: &RecordLocation, items: &[Item], payload: usize) -> (Header, Vec<u8>) {
     let crcs: Vec<u32> = (0..payload as u32).map(|index| index.wrapping_mul(0x9E37_79B9)).collect();
     let size = HeaderSize::of(items, crcs.len());
     let mut bytes = vec![0xFF; usize::from(size.blocks) * BLOCK];
-    write_header(place, size, items, &crcs, &KEY, &mut bytes);
-    (Header { place: *place, header_blocks: size.blocks, items: items.to_vec(), crcs }, bytes)
+    write_header(location, size, items, &crcs, &KEY, &mut bytes);
+    (Header { location: *location, header_blocks: size.blocks, items: items.to_vec(), crcs }, bytes)
 }
 
 fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
     UnverifiedHeader::parse(bytes)?.verify(bytes, &KEY)
 }
 
-/// Asserts that encoder and decoder agree over a record with these items and so many CRCs, and that
-/// this is their answer.
+/// Asserts that encoder and decoder agree on a record with these items and this many CRCs, and that
+/// `accepted` is the result.
 #[track_caller]
-pub(crate) fn assert_record(accepted: bool, place: &RecordPlace, items: &[Item], payload: usize) {
-    let (header, bytes) = written(place, items, payload);
+pub(crate) fn assert_record(accepted: bool, location: &RecordLocation, items: &[Item], payload: usize) {
+    let (header, bytes) = written(location, items, payload);
     let encode = || {
         let mut out = vec![0xFF; bytes.len()];
-        Header::encode(place, items, &header.crcs, &KEY, &mut out);
+        Header::encode(location, items, &header.crcs, &KEY, &mut out);
         out
     };
     assert_both(accepted, &header, &bytes, encode, decode);
 }
 
-/// Asserts that the encoder, by what it checks, and the decoder agree over a record, whatever their
-/// answer is.
-pub(crate) fn assert_agree(place: &RecordPlace, items: &[Item], payload: usize) {
-    let (header, bytes) = written(place, items, payload);
-    match (check_header(place, items, payload), decode(&bytes)) {
+/// Asserts that the check of the encoder and the decoder agree on a record.
+pub(crate) fn assert_agree(location: &RecordLocation, items: &[Item], payload: usize) {
+    let (header, bytes) = written(location, items, payload);
+    match (check_header(location, items, payload), decode(&bytes)) {
         (Ok(_), Ok(decoded)) => assert_eq!(decoded, header),
         (Err(_), Err(_)) => {}
-        (checked, decoded) => panic!("the encoder says {checked:?}, the decoder {decoded:?}"),
+        (checked, decoded) => panic!("the encoder returns {checked:?}, the decoder {decoded:?}"),
     }
 }
 
 fn encode(items: &[Item], crcs: &[u32]) -> Vec<u8> {
     let items_bytes = items.iter().map(Item::encoded_bytes).sum();
     let mut out = vec![0xFF; header_blocks_for(items_bytes, crcs.len()) * BLOCK];
-    Header::encode(&place(), items, crcs, &KEY, &mut out);
+    Header::encode(&location(), items, crcs, &KEY, &mut out);
     out
 }
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(items in prop::collection::vec(item(), 0..40), seed: u32) {
+    fn headers_round_trip(items in prop::collection::vec(item(), 0..40), seed: u32) {
         let payload: u32 = items.iter().map(Item::payload).sum();
         let crcs: Vec<u32> = (0..payload).map(|index| seed.wrapping_mul(index + 1)).collect();
         let bytes = encode(&items, &crcs);
         let unverified = UnverifiedHeader::parse(&bytes).unwrap();
         prop_assert_eq!(usize::from(unverified.blocks()) * BLOCK, bytes.len());
         let header = unverified.verify(&bytes, &KEY).unwrap();
-        prop_assert_eq!(header.place, place());
+        prop_assert_eq!(header.location, location());
         prop_assert_eq!(header.items, items);
         prop_assert_eq!(header.crcs, crcs);
     }
 
     #[test]
-    fn any_flipped_bit_is_noticed(at in prop_oneof![0usize..96 + 16 + 8, 0usize..BLOCK], bit in 0u8..8) {
+    fn any_flipped_bit_is_detected(at in prop_oneof![0usize..96 + 16 + 8, 0usize..BLOCK], bit in 0u8..8) {
         let items = [Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count: 2 }];
         let mut bytes = encode(&items, &[1, 2]);
         bytes[at] ^= 1 << bit;
         let result = UnverifiedHeader::parse(&bytes).and_then(|header| header.verify(&bytes, &KEY));
-        // The reserved bytes are covered too, and the zeros that fill the block.
+        // Reserved bytes and padding are covered as well.
         prop_assert!(result.is_err(), "byte {at} bit {bit}");
     }
 
     #[test]
-    fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..BLOCK), claim: bool) {
-        if claim && bytes.len() > 12 {
+    fn decoding_arbitrary_bytes_does_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..BLOCK), with_magic: bool) {
+        if with_magic && bytes.len() > 12 {
             bytes[..4].copy_from_slice(b"GREC");
             bytes[4..8].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         }
@@ -138,7 +136,7 @@ fn a_header_under_another_key_is_refused() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn another_version_is_refused() {
     let mut bytes = encode(&[], &[]);
     bytes[4] = 99;
     assert_eq!(UnverifiedHeader::parse(&bytes).err(), Some(FormatError::Version { found: 99 }));
@@ -146,12 +144,12 @@ fn another_version_is_named() {
 
 #[test]
 #[should_panic(expected = "the encoder was given an invalid payload count")]
-fn payload_without_a_crc_is_a_bug() {
+fn encoding_payload_without_a_crc_panics() {
     encode(&[Item::Table { index: 0 }], &[]);
 }
 
 #[test]
-fn records_are_as_large_as_they_may_be_and_no_larger() {
+fn records_up_to_the_size_limits_are_accepted() {
     let table = Item::Table { index: 0 };
     let dropped = Item::DropLayer { layer: LayerId::new(20) };
     let moved = Item::Move {
@@ -161,28 +159,28 @@ fn records_are_as_large_as_they_may_be_and_no_larger() {
         from: Address::new(SegmentId::new(1), Column::new(0), Row::new(0)),
     };
     let (items, payload) = (RECORD_ITEMS_MAX, RECORD_PAYLOAD_MAX);
-    assert_record(true, &place(), &vec![table; items], items);
-    assert_record(false, &place(), &vec![table; items + 1], items + 1);
-    assert_record(true, &place(), &vec![dropped; items], 0);
-    assert_record(false, &place(), &vec![dropped; items + 1], 0);
-    // The largest header there can be.
-    assert_record(true, &place(), &vec![moved; items], items);
+    assert_record(true, &location(), &vec![table; items], items);
+    assert_record(false, &location(), &vec![table; items + 1], items + 1);
+    assert_record(true, &location(), &vec![dropped; items], 0);
+    assert_record(false, &location(), &vec![dropped; items + 1], 0);
+    // The largest possible header.
+    assert_record(true, &location(), &vec![moved; items], items);
     assert_eq!(usize::from(HeaderSize::of(&vec![moved; items], items).blocks), HEADER_BLOCKS_MAX);
     let write = |count| Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count };
-    assert_record(true, &place(), &[write(payload as u16)], payload);
-    assert_record(false, &place(), &[write(payload as u16 + 1)], payload + 1);
-    assert_record(false, &place(), &[write(2)], 1);
-    assert_record(false, &place(), &[write(2)], 3);
+    assert_record(true, &location(), &[write(payload as u16)], payload);
+    assert_record(false, &location(), &[write(payload as u16 + 1)], payload + 1);
+    assert_record(false, &location(), &[write(2)], 1);
+    assert_record(false, &location(), &[write(2)], 3);
 }
 
 #[test]
 fn sequences_count_from_1() {
-    let place = |sequence| RecordPlace { sequence: Sequence::new(sequence), ..place() };
-    assert_record(true, &place(1), &[], 0);
-    assert_record(false, &place(0), &[], 0);
+    let location = |sequence| RecordLocation { sequence: Sequence::new(sequence), ..location() };
+    assert_record(true, &location(1), &[], 0);
+    assert_record(false, &location(0), &[], 0);
 }
 
-/// A header whose `used` field was changed, under a MAC that verifies.
+/// Returns a header with a changed `used` field, under a valid MAC.
 fn with_used(mut bytes: Vec<u8>, used: usize) -> Result<Header, FormatError> {
     bytes[84..88].copy_from_slice(&(used as u32).to_le_bytes());
     bytes[MAC_AT..MAC_AT + MAC_BYTES].fill(0);
@@ -192,7 +190,7 @@ fn with_used(mut bytes: Vec<u8>, used: usize) -> Result<Header, FormatError> {
 }
 
 #[test]
-fn a_header_is_as_long_as_its_contents() {
+fn a_used_length_that_differs_from_the_contents_is_refused() {
     let items = [Item::DropLayer { layer: LayerId::new(20) }];
     let (bytes, used) = (encode(&items, &[]), HeaderSize::of(&items, 0).used);
     let wrong = Err(FormatError::Invalid("header length"));
@@ -204,7 +202,7 @@ fn a_header_is_as_long_as_its_contents() {
 }
 
 #[test]
-fn header_blocks_are_1_to_8() {
+fn header_blocks_outside_1_to_8_are_refused() {
     let bytes = encode(&[], &[]);
     let parsed = |blocks| {
         let mut bytes = bytes.clone();
@@ -220,9 +218,9 @@ fn header_blocks_are_1_to_8() {
 #[test]
 fn a_record_has_header_and_payload_blocks() {
     let write = Item::Write { layer: LayerId::new(20), block: LayerBlock::new(5), count: 1000 };
-    let (header, _) = written(&place(), &[write], 1000);
+    let (header, _) = written(&location(), &[write], 1000);
     assert_eq!((header.header_blocks, header.payload_blocks(), header.blocks()), (2, 1000, 1002));
-    // 96 bytes in front, 4 for each block.
+    // 96 bytes for the fixed part, 4 for each block.
     for (items, payload, blocks) in [(0, 0, 1), (0, 1000, 1), (0, 1001, 2), (4000, 0, 1), (4001, 0, 2)] {
         assert_eq!(header_blocks_for(items, payload), blocks, "{items} {payload}");
     }

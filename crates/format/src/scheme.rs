@@ -5,32 +5,33 @@ use std::str::FromStr;
 
 use crate::limits::COLUMNS_MAX;
 
-/// `k+m`: k data columns, m parity columns. `4+1` is RAID 5 on five drives, `1+2` a three-way mirror, `5+0` RAID 0.
+/// `k+m`: k data columns and m parity columns. `4+1` is RAID 5 on five drives, `1+2` a three-way
+/// mirror, `5+0` RAID 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scheme {
     data: u8,
     parity: u8,
 }
 
-/// Why a scheme is not one.
+/// The reason why a scheme is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemeError {
-    /// No data columns.
+    /// There are no data columns.
     #[error("a scheme needs at least one data column")]
     NoData,
-    /// More columns than the format can name.
-    #[error("{0} columns are more than the {COLUMNS_MAX} that a scheme may have")]
+    /// There are more columns than the format allows.
+    #[error("a scheme of {0} columns is too wide; the maximum is {COLUMNS_MAX}")]
     TooWide(u32),
-    /// Not of the form k+m.
+    /// The text does not have the form k+m.
     #[error("'{0}' is not a scheme: write k+m, for example 4+1")]
     Syntax(String),
 }
 
 impl Scheme {
-    /// The scheme `data+parity`.
+    /// Returns the scheme `data+parity`.
     ///
     /// # Errors
-    /// When there is no data column or more than [`COLUMNS_MAX`] in all.
+    /// If there is no data column, or more than [`COLUMNS_MAX`] columns in total.
     pub fn new(data: u8, parity: u8) -> Result<Self, SchemeError> {
         if data == 0 {
             return Err(SchemeError::NoData);
@@ -42,7 +43,7 @@ impl Scheme {
         Ok(Self { data, parity })
     }
 
-    /// The mirror that bears as many losses as this scheme: 1+m.
+    /// Returns the mirror that tolerates the same number of lost drives: 1+m.
     #[must_use]
     pub const fn mirror(self) -> Self {
         Self { data: 1, parity: self.parity }
@@ -53,7 +54,7 @@ impl Scheme {
         self.data
     }
 
-    /// Parity columns, m: how many columns may be lost.
+    /// Parity columns, m: the number of columns that may be lost.
     pub const fn parity(self) -> u8 {
         self.parity
     }
@@ -63,7 +64,7 @@ impl Scheme {
         self.data + self.parity
     }
 
-    /// Rows that `blocks` blocks take.
+    /// Returns the number of rows that `blocks` blocks occupy.
     pub const fn rows_for(self, blocks: u32) -> u32 {
         blocks.div_ceil(self.data as u32)
     }

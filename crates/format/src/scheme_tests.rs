@@ -1,4 +1,4 @@
-//! Schemes: which there are, how they are written, and what follows from them.
+//! Schemes: limits, parsing, display and arithmetic.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn schemes_have_data_and_up_to_32_columns() {
 }
 
 #[test]
-fn schemes_are_read_as_they_are_shown() {
+fn schemes_parse_from_their_display_form() {
     for text in ["1+0", "4+1", "8+2", "1+31"] {
         let scheme: Scheme = text.parse().unwrap();
         assert_eq!((scheme.to_string(), format!("{scheme:?}")), (text.into(), format!("Scheme({text})")));

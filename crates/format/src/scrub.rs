@@ -1,38 +1,39 @@
-//! What the superblock says of scrubbing: how often, how far, and what the last one found. Layout in docs/format.md.
+//! The scrub state in the superblock: interval, progress and results. Layout in docs/format.md.
 
 use crate::wire::{Reader, Writer};
 use crate::{FormatError, Incarnation};
 
-/// What a scrub found.
+/// The result of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubTally {
-    /// When it began, in seconds since 1970; 0 if there was none.
+    /// Start time, in seconds since 1970; 0 if there was no scrub.
     pub began: u64,
-    /// When it ended; 0 before that.
+    /// End time, in seconds since 1970; 0 while the scrub is running.
     pub ended: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes: u64,
-    /// Cells that were not what they must be, and could be computed.
+    /// Damaged cells that were reconstructed.
     pub damaged: u64,
-    /// Rows of which a cell could not be computed.
+    /// Rows with a cell that could not be reconstructed.
     pub lost: u64,
 }
 
-/// Scrubbing, as the superblock keeps it.
+/// The scrub state, as stored in the superblock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubRecord {
-    /// Seconds from the beginning of one to that of the next; 0 for only when asked.
+    /// Seconds between the starts of two automatic scrubs; 0 if scrubs run only on request.
     pub every: u64,
-    /// One is under way.
+    /// True if a scrub is running.
     pub running: bool,
-    /// It reads the segments up to this one.
+    /// The last segment that the running scrub reads.
     pub until: Incarnation,
-    /// What it has found so far; if none is under way, no more than when the last one began that was called off.
+    /// Results of the running scrub so far. If none is running: only the start time of the last
+    /// scrub, if it was cancelled.
     pub current: ScrubTally,
-    /// What the last one found that came to its end.
+    /// Results of the last scrub that completed.
     pub last: ScrubTally,
-    /// Up to which segment each shard has read, if one is under way; one for each shard, by its
-    /// number.
+    /// The last segment that each shard has read in the running scrub; one entry for each shard, by
+    /// index.
     pub positions: Vec<Incarnation>,
 }
 
@@ -40,7 +41,7 @@ impl ScrubTally {
     fn encode(&self, out: &mut Writer<'_>) {
         [self.began, self.ended, self.bytes, self.damaged, self.lost]
             .into_iter()
-            .for_each(|one| out.u64(one));
+            .for_each(|field| out.u64(field));
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, FormatError> {
@@ -58,7 +59,7 @@ impl ScrubRecord {
     /// Writes the record of a pool with this many shards.
     ///
     /// # Panics
-    /// If there is not one position for each shard.
+    /// If the number of positions is not the number of shards.
     pub(crate) fn encode(&self, out: &mut Writer<'_>, shards: usize) {
         assert_eq!(self.positions.len(), shards, "a scrub has one position for each shard");
         out.u64(self.every);

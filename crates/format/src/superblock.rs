@@ -1,8 +1,10 @@
-//! The superblock: the whole small state of a pool, a copy on every drive, in two slots that are written in turn.
+//! The superblock: the complete state of a pool except its data and maps. Every drive has a copy,
+//! in two slots that are written alternately.
 //!
-//! Layout in docs/format.md. The part that identifies a pool (magic, version, length) can be read knowing nothing
-//! else. The MAC is made with the key that the superblock itself carries: it protects against damage, and headers
-//! against guests; not against somebody who can write the drives.
+//! Layout in docs/format.md. The fields that identify a pool (magic, version, length) can be read
+//! without knowing the rest of the layout. The MAC key is stored in the superblock itself: the MAC
+//! protects against damage, and record headers against forgery by guests, but not against an
+//! attacker who can write to the drives.
 
 use crate::drive::DriveRecord;
 use crate::error::assert_storable;
@@ -19,45 +21,47 @@ use crate::{
 
 const MAGIC: [u8; 8] = *b"GABIONSB";
 const MAC_AT: usize = 16;
-/// Bytes that [`UnverifiedSuperblock::parse`] looks at.
+/// Bytes that [`UnverifiedSuperblock::parse`] reads.
 const FRONT: usize = 32;
 
 /// A shard of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardRecord {
-    /// The root of its last checkpoint; absent before the first.
+    /// The root of the shard's last checkpoint; absent before the first.
     pub root: MapEntry,
-    /// The last record whose effects the checkpoint holds.
+    /// The last record whose effects the checkpoint contains.
     pub checkpointed: Sequence,
-    /// Every segment that may hold records newer than the checkpoint, with the row of the first of them.
+    /// Every segment that may contain records newer than the checkpoint, with the row of the first
+    /// such record.
     pub recent: Vec<(SegmentId, Row, SegmentRecord)>,
 }
 
-/// One opening of the pool. Two drives that both went on alone show different openings after a common one.
+/// One opening of the pool. If two drives were used separately, their lists of openings differ
+/// after the last common one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lineage {
-    /// Number of the opening, from 1.
+pub struct PoolOpening {
+    /// Number of the opening, counted from 1.
     pub epoch: u64,
     /// Random number of the opening.
     pub nonce: u64,
 }
 
-/// Names one state of a pool: an opening, and a generation within it.
+/// Identifies one state of a pool: an opening and a generation within it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateStamp {
     /// The opening; epoch 0 for no state.
-    pub opening: Lineage,
+    pub opening: PoolOpening,
     /// Version of the superblock within the opening.
     pub generation: Generation,
 }
 
 impl StateStamp {
-    /// True if the stamp names a state.
+    /// Returns true if the stamp identifies a state.
     pub fn is_set(&self) -> bool {
         self.opening.epoch > 0
     }
 
-    /// True if this state comes before `other`, both being of one history.
+    /// Returns true if this state is older than `other`. Both must belong to the same history.
     pub fn is_before(&self, other: &Self) -> bool {
         (self.opening.epoch, self.generation) < (other.opening.epoch, other.generation)
     }
@@ -69,7 +73,7 @@ impl StateStamp {
     }
 
     pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let opening = Lineage { epoch: input.u64()?, nonce: input.u64()? };
+        let opening = PoolOpening { epoch: input.u64()?, nonce: input.u64()? };
         Ok(Self { opening, generation: Generation::new(input.u64()?) })
     }
 }
@@ -77,52 +81,53 @@ impl StateStamp {
 /// The state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Identity.
+    /// Identity of the pool.
     pub pool: PoolId,
-    /// Secret for MACs.
+    /// Secret key for MACs.
     pub key: PoolKey,
-    /// Name.
+    /// Name of the pool.
     pub name: String,
-    /// Seconds since 1970 when it was created.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// Openings so far, newest last; at least one.
-    pub lineage: Vec<Lineage>,
+    /// The last openings, newest last; at least one.
+    pub lineage: Vec<PoolOpening>,
     /// Version of this state within the newest opening.
     pub generation: Generation,
     /// Scheme of new segments.
     pub scheme: Scheme,
-    /// Columns that a segment record has room for.
+    /// Number of columns that a segment record has room for.
     pub table_width: u8,
     /// Bytes of a zone.
     pub zone_bytes: u64,
-    /// Byte at which the first zone starts, on every drive.
+    /// Offset of the first zone in bytes, the same on every drive.
     pub data_start: u64,
-    /// True if the pool was closed in order: there is nothing to replay.
+    /// True if the pool was closed cleanly: there is nothing to replay.
     pub clean: bool,
-    /// The next life of a segment that has never been given out.
+    /// The lowest incarnation that was never assigned to a segment.
     pub next_incarnation: Incarnation,
     /// The drives, by index.
     pub drives: Vec<DriveRecord>,
     /// The shards, by index.
     pub shards: Vec<ShardRecord>,
-    /// Scrubbing.
+    /// State of scrubbing.
     pub scrub: ScrubRecord,
 }
 
-/// What is seen at first glance in a slot.
+/// The identified but unverified contents of a slot.
 pub struct UnverifiedSuperblock {
     length: usize,
 }
 
 impl UnverifiedSuperblock {
-    /// Looks at the first bytes of a slot.
+    /// Parses the first bytes of a slot.
     ///
     /// # Errors
-    /// [`FormatError::NotOurs`] if there is no pool, [`FormatError::Version`] if another release wrote it.
+    /// [`FormatError::BadMagic`] if there is no pool, [`FormatError::Version`] if another release
+    /// wrote it.
     pub fn parse(slot: &[u8]) -> Result<Self, FormatError> {
         let mut input = Reader::new(slot);
         if input.array::<8>()? != MAGIC {
-            return Err(FormatError::NotOurs);
+            return Err(FormatError::BadMagic);
         }
         let version = input.u32()?;
         if version != FORMAT_VERSION {
@@ -135,15 +140,16 @@ impl UnverifiedSuperblock {
         Ok(Self { length })
     }
 
-    /// Bytes to read from the start of the slot, in whole blocks.
+    /// Returns the number of bytes to read from the start of the slot, in whole blocks.
     pub fn stored_bytes(&self) -> usize {
         self.length.next_multiple_of(BLOCK)
     }
 
-    /// Verifies the MAC and decodes; gives the superblock and which drive's copy it is.
+    /// Verifies the MAC and decodes the superblock; also returns the drive that the copy belongs
+    /// to.
     ///
     /// # Errors
-    /// Anything that does not verify or that no writer stores.
+    /// If the MAC does not match, or a field has a value that no writer stores.
     pub fn verify(&self, slot: &[u8]) -> Result<(Superblock, DriveId), FormatError> {
         let bytes = slot.get(..self.length).ok_or(FormatError::Truncated)?;
         let (before, rest) = bytes.split_at_checked(MAC_AT).ok_or(FormatError::Truncated)?;
@@ -160,10 +166,10 @@ impl UnverifiedSuperblock {
 }
 
 impl Superblock {
-    /// The copy of this superblock for `drive`, padded to whole blocks.
+    /// Encodes the copy of this superblock for `drive`, padded to whole blocks.
     ///
     /// # Panics
-    /// If it breaks a limit: the engine keeps the state within them.
+    /// If a limit is exceeded: the engine keeps the state within the limits.
     pub fn encode(&self, drive: DriveId) -> Vec<u8> {
         assert_storable(self.check());
         self.write(drive)
@@ -194,35 +200,38 @@ impl Superblock {
         bytes
     }
 
-    /// The newest opening.
-    pub fn epoch(&self) -> Lineage {
+    /// Returns the newest opening.
+    pub fn epoch(&self) -> PoolOpening {
         self.lineage.last().copied().unwrap_or_default()
     }
 
-    /// True if this state comes after `other` or is the same: later opening, or later in the same opening.
+    /// Returns true if this state is newer than or the same as `other`: a later opening, or a later
+    /// generation of the same opening.
     pub fn is_at_least(&self, other: &Self) -> bool {
         (self.epoch().epoch, self.generation) >= (other.epoch().epoch, other.generation)
     }
 
-    /// Names this state.
+    /// Returns the stamp of this state.
     pub fn stamp(&self) -> StateStamp {
         StateStamp { opening: self.epoch(), generation: self.generation }
     }
 
-    /// True if `older`, found on the drive `drive`, is this state or one that its history went through: the newest opening of
-    /// `older` is among the last ones of this state, or is one of the two that the drive's record names. Each drive that was
-    /// away for long is accounted for by its own record, so a proof of a fork does not age.
+    /// Returns true if `older`, read from drive `drive`, is this state or one of its predecessors:
+    /// the newest opening of `older` is among the last openings of this state, or is one of the two
+    /// openings in the drive's record. The record of a drive that was away for a long time still
+    /// lists its openings, so a fork is detected no matter how many openings later.
     pub fn accounts_for(&self, older: &Self, drive: DriveId) -> bool {
-        let theirs = older.epoch();
+        let opening = older.epoch();
         let recorded = || {
             let record = self.drives.iter().find(|record| record.id == drive);
-            record
-                .is_some_and(|record| theirs == record.confirmed.opening || theirs == record.left_at.opening)
+            record.is_some_and(|record| {
+                opening == record.confirmed.opening || opening == record.left_at.opening
+            })
         };
-        self.pool == older.pool && (self.lineage.contains(&theirs) || recorded())
+        self.pool == older.pool && (self.lineage.contains(&opening) || recorded())
     }
 
-    /// The record of a drive.
+    /// Returns the record of a drive.
     pub fn drive(&self, index: DriveIndex) -> Option<&DriveRecord> {
         self.drives.get(index.index())
     }
@@ -268,7 +277,7 @@ fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Sup
         return Err(FormatError::Invalid("lineage"));
     }
     let lineage = (0..openings)
-        .map(|_| Ok(Lineage { epoch: input.u64()?, nonce: input.u64()? }))
+        .map(|_| Ok(PoolOpening { epoch: input.u64()?, nonce: input.u64()? }))
         .collect::<Result<Vec<_>, FormatError>>()?;
     let generation = Generation::new(input.u64()?);
     let (data, parity) = (input.u8()?, input.u8()?);

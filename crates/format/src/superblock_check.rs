@@ -1,5 +1,5 @@
-//! The demands of the format on a superblock. Encoding asserts them, decoding refuses what breaks
-//! them: a pool never stores a state that it cannot open.
+//! Validity checks of a superblock. Encoding asserts them and decoding refuses superblocks that
+//! fail them, so a pool never stores a state that it cannot open.
 
 use crate::limits::{
     BLOCK_BYTES, COLUMNS_MAX, DRIVE_PATH_MAX, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, RECENT_SEGMENTS_MAX,
@@ -17,7 +17,7 @@ const WITHOUT_RECENT_MAX: usize = 80
     + 26 * SHARDS_MAX
     + (97 + 8 * SHARDS_MAX);
 
-// Recent segments have three quarters of the slot: `recent_segments_max`.
+// Recent segments may use three quarters of the slot: `recent_segments_max`.
 const _: () = assert!(WITHOUT_RECENT_MAX as u64 <= SUPERBLOCK_SLOT / 4);
 
 /// Checks the numbers of drives and shards.
@@ -37,8 +37,8 @@ pub(crate) fn check_recent(segments: usize) -> Result<(), FormatError> {
 }
 
 impl Superblock {
-    /// Checks the superblock but for its openings. What drive, segment and scrub records must be,
-    /// and that texts are short enough, their own encoders and decoders check.
+    /// Checks all fields except the openings. The codecs of drive, segment and scrub records check
+    /// those records, and the text codec checks the length of texts.
     pub(crate) fn check(&self) -> Result<(), FormatError> {
         check_counts(self.drives.len(), self.shards.len())?;
         if usize::from(self.table_width) > COLUMNS_MAX || self.table_width < self.scheme.width() {

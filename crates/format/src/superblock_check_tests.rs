@@ -1,4 +1,4 @@
-//! Superblocks at the edges of what the format allows: encoder and decoder agree over each.
+//! Superblocks at the limits of the format: encoder and decoder agree on each of them.
 
 use super::*;
 use crate::superblock::tests::sample;
@@ -14,21 +14,21 @@ fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
     UnverifiedSuperblock::parse(bytes)?.verify(bytes).map(|(superblock, _)| superblock)
 }
 
-/// Asserts that encoder and decoder agree over a superblock, and that this is their answer.
+/// Asserts that encoder and decoder agree on a superblock, and that `accepted` is the result.
 #[track_caller]
 fn check(accepted: bool, superblock: &Superblock) {
     let write = || superblock.encode(DRIVE);
     assert_both(accepted, superblock, &superblock.write(DRIVE), write, decode);
 }
 
-/// The sample with one thing changed.
+/// Returns the sample with one change.
 fn with(change: impl FnOnce(&mut Superblock)) -> Superblock {
     let mut superblock = sample();
     change(&mut superblock);
     superblock
 }
 
-/// A superblock with so many shards.
+/// Returns a superblock with this many shards.
 fn with_shards(count: usize) -> Superblock {
     with(|superblock| {
         superblock.shards = vec![ShardRecord::default(); count];
@@ -37,7 +37,7 @@ fn with_shards(count: usize) -> Superblock {
 }
 
 #[test]
-fn pools_have_as_many_drives_and_shards_as_they_may() {
+fn numbers_of_drives_and_shards_outside_the_limits_are_refused() {
     let drives = |count| with(|superblock| superblock.drives = vec![superblock.drives[0].clone(); count]);
     for (accepted, count) in [(true, 1), (true, DRIVES_MAX), (false, DRIVES_MAX + 1), (false, 0)] {
         check(accepted, &drives(count));
@@ -50,7 +50,7 @@ fn pools_have_as_many_drives_and_shards_as_they_may() {
 }
 
 #[test]
-fn zones_are_powers_of_two_within_the_limits() {
+fn invalid_zone_sizes_are_refused() {
     for (accepted, bytes) in [
         (true, ZONE_MIN),
         (true, ZONE_MAX),
@@ -72,7 +72,7 @@ fn zones_are_powers_of_two_within_the_limits() {
 }
 
 #[test]
-fn tables_have_room_for_the_scheme() {
+fn tables_narrower_than_the_scheme_are_refused() {
     let of = |width, data, parity| {
         with(|superblock| {
             superblock.table_width = width;
@@ -88,7 +88,7 @@ fn tables_have_room_for_the_scheme() {
 }
 
 #[test]
-fn drives_have_as_many_zones_as_they_must_and_short_paths() {
+fn too_few_zones_and_too_long_paths_are_refused() {
     let zones = |count| with(|superblock| superblock.drives[0].zones = count);
     check(true, &zones(8));
     check(true, &zones(u32::MAX));
@@ -102,7 +102,7 @@ fn drives_have_as_many_zones_as_they_must_and_short_paths() {
     assert!(encoded(|| name(NAME_MAX + 1).encode(DRIVE)).is_none());
 }
 
-/// Bytes of a stored superblock, changed, under a MAC that verifies again.
+/// Decodes a stored superblock after a change to its bytes, under a recomputed MAC.
 fn resealed(superblock: &Superblock, change: impl FnOnce(&mut Vec<u8>)) -> Result<(), FormatError> {
     let mut bytes = superblock.encode(DRIVE);
     let length = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
@@ -116,9 +116,9 @@ fn resealed(superblock: &Superblock, change: impl FnOnce(&mut Vec<u8>)) -> Resul
 }
 
 #[test]
-fn what_no_writer_stores_is_refused() {
+fn invalid_fields_are_refused() {
     let superblock = sample();
-    let invalid = |what| Err(FormatError::Invalid(what));
+    let invalid = |field| Err(FormatError::Invalid(field));
     assert_eq!(resealed(&superblock, |_| ()), Ok(()));
     assert_eq!(resealed(&superblock, |bytes| bytes.push(0)), invalid("length"));
     assert_eq!(resealed(&superblock, |bytes| bytes.truncate(bytes.len() - 1)), Err(FormatError::Truncated));
@@ -160,7 +160,8 @@ fn segment(width: u8) -> SegmentRecord {
     }
 }
 
-/// A superblock of `shards` shards with so many recent segments each, of the widest there are.
+/// Returns a superblock of `shards` shards with `segments` recent segments each, of the maximum
+/// width.
 fn with_recent(shards: usize, segments: usize) -> Superblock {
     let mut superblock = with_shards(shards);
     superblock.table_width = COLUMNS_MAX as u8;
@@ -170,7 +171,7 @@ fn with_recent(shards: usize, segments: usize) -> Superblock {
 }
 
 #[test]
-fn shards_have_as_many_recent_segments_as_they_may() {
+fn too_many_recent_segments_are_refused() {
     check(true, &with_recent(2, RECENT_SEGMENTS_MAX));
     check(false, &with_recent(2, RECENT_SEGMENTS_MAX + 1));
     let mut unnamed = with_recent(1, 1);
@@ -195,9 +196,9 @@ fn the_largest_superblock_fits_its_slot() {
 }
 
 #[test]
-fn a_superblock_fills_its_slot_to_the_last_byte() {
-    // More recent segments than a writer of such a pool lists, until the slot is nearly full; then
-    // paths until it is.
+fn a_superblock_may_fill_its_slot_to_the_last_byte() {
+    // More recent segments than a writer of this pool would list, until the slot is nearly full;
+    // then longer paths until it is full.
     let mut superblock = with_recent(SHARDS_MAX, 79);
     let drive = superblock.drives[0].clone();
     superblock.drives = vec![crate::DriveRecord { path: String::new(), ..drive }; DRIVES_MAX];
@@ -214,7 +215,7 @@ fn a_superblock_fills_its_slot_to_the_last_byte() {
     check(true, &superblock);
     assert_eq!(length(&superblock) as u64, SUPERBLOCK_SLOT);
     superblock.drives[0].path.push('p');
-    assert!(encoded(|| superblock.encode(DRIVE)).is_none(), "a byte more");
+    assert!(encoded(|| superblock.encode(DRIVE)).is_none(), "one byte too many");
     let mut front = sample().encode(DRIVE)[..32].to_vec();
     for (length, expected) in [
         (SUPERBLOCK_SLOT, Ok(SUPERBLOCK_SLOT as usize)),

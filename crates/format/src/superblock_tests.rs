@@ -1,4 +1,4 @@
-//! Superblocks: there and back, every damage noticed, and which of two is newer.
+//! Superblocks: round trips, detection of damage, and ordering.
 
 use super::*;
 use crate::{DriveErrors, DriveState, ScrubTally, SegmentClass, SegmentColumn, SegmentState, ZoneIndex};
@@ -11,7 +11,7 @@ pub(crate) fn sample() -> Superblock {
         state: if index == 2 { DriveState::Failed } else { DriveState::Online },
         since: Generation::new(u64::from(index)),
         confirmed: StateStamp {
-            opening: Lineage { epoch: 2, nonce: 5 },
+            opening: PoolOpening { epoch: 2, nonce: 5 },
             generation: Generation::new(u64::from(index)),
         },
         left_at: StateStamp::default(),
@@ -36,7 +36,7 @@ pub(crate) fn sample() -> Superblock {
         key: PoolKey([2; 16]),
         name: "fast".into(),
         created: 1_700_000_000,
-        lineage: vec![Lineage { epoch: 1, nonce: 4 }, Lineage { epoch: 2, nonce: 5 }],
+        lineage: vec![PoolOpening { epoch: 1, nonce: 4 }, PoolOpening { epoch: 2, nonce: 5 }],
         generation: Generation::new(7),
         scheme: Scheme::new(4, 1).unwrap(),
         table_width: 5,
@@ -69,7 +69,7 @@ fn decode(bytes: &[u8]) -> Result<(Superblock, DriveId), FormatError> {
 }
 
 #[test]
-fn what_is_encoded_is_decoded_and_knows_its_drive() {
+fn superblocks_round_trip_with_their_drive() {
     let superblock = sample();
     let bytes = superblock.encode(DriveId([3; 16]));
     assert!(bytes.len().is_multiple_of(BLOCK));
@@ -77,7 +77,7 @@ fn what_is_encoded_is_decoded_and_knows_its_drive() {
 }
 
 #[test]
-fn every_flipped_byte_is_noticed() {
+fn every_flipped_byte_is_detected() {
     let superblock = sample();
     let bytes = superblock.encode(DriveId([3; 16]));
     let used = UnverifiedSuperblock::parse(&bytes).unwrap().length;
@@ -89,7 +89,7 @@ fn every_flipped_byte_is_noticed() {
 }
 
 #[test]
-fn a_torn_superblock_is_noticed() {
+fn a_torn_superblock_is_detected() {
     let mut superblock = sample();
     superblock.drives = (0..200).map(|_| superblock.drives[0].clone()).collect();
     let bytes = superblock.encode(DriveId([3; 16]));
@@ -101,44 +101,45 @@ fn a_torn_superblock_is_noticed() {
 }
 
 #[test]
-fn order_and_descent() {
+fn order_and_ancestry() {
     let old = sample();
     let mut newer = old.clone();
     newer.generation = Generation::new(8);
     assert!(newer.is_at_least(&old) && !old.is_at_least(&newer));
     let mut reopened = newer.clone();
-    reopened.lineage.push(Lineage { epoch: 3, nonce: 77 });
+    reopened.lineage.push(PoolOpening { epoch: 3, nonce: 77 });
     reopened.generation = Generation::new(1);
     let drive = old.drives[0].id;
     assert!(reopened.is_at_least(&newer) && reopened.accounts_for(&old, drive));
-    let mut elsewhere = newer;
-    elsewhere.lineage.push(Lineage { epoch: 3, nonce: 78 });
-    assert!(!reopened.accounts_for(&elsewhere, drive) && !elsewhere.accounts_for(&reopened, drive));
+    let mut fork = newer;
+    fork.lineage.push(PoolOpening { epoch: 3, nonce: 78 });
+    assert!(!reopened.accounts_for(&fork, drive) && !fork.accounts_for(&reopened, drive));
     assert!(old.stamp().is_before(&reopened.stamp()) && !reopened.stamp().is_before(&old.stamp()));
 }
 
-/// Openings push the older ones out of the list; a drive's record still tells an old state of it from a fork.
+/// Old openings are dropped from the list, but the drive's record still distinguishes an old state
+/// of the drive from a fork.
 #[test]
-fn a_fork_is_told_from_an_old_state_however_many_openings_later() {
+fn a_fork_is_distinguished_from_an_old_state_after_many_openings() {
     let mut old = sample();
     let drive = old.drives[0].id;
     let mut newer = old.clone();
     newer.drives[0].left_at = old.stamp();
     newer.drives[0].confirmed.opening = old.lineage[0];
-    newer.lineage = (100..108).map(|epoch| Lineage { epoch, nonce: epoch }).collect();
+    newer.lineage = (100..108).map(|epoch| PoolOpening { epoch, nonce: epoch }).collect();
     assert!(newer.accounts_for(&old, drive));
     assert!(!newer.accounts_for(&old, old.drives[1].id) || newer.drives[1].confirmed.opening == old.epoch());
     let mut fork = old.clone();
-    fork.lineage.push(Lineage { epoch: 3, nonce: 78 });
+    fork.lineage.push(PoolOpening { epoch: 3, nonce: 78 });
     assert!(!newer.accounts_for(&fork, drive));
     old.lineage.pop();
-    assert!(newer.accounts_for(&old, drive), "the state before the last one that it may hold");
+    assert!(newer.accounts_for(&old, drive), "the state before the newest one that the drive may hold");
     old.lineage[0].nonce += 1;
     assert!(!newer.accounts_for(&old, drive));
 }
 
 #[test]
-fn drives_are_found_by_number_and_keys_are_not_shown() {
+fn drives_are_found_by_index_and_keys_are_redacted() {
     let superblock = sample();
     assert_eq!(superblock.drive(DriveIndex::new(4)), superblock.drives.get(4));
     assert_eq!(superblock.drive(DriveIndex::new(5)), None);

@@ -1,8 +1,9 @@
-//! The tables that a checkpoint stores, and its root.
+//! The tables and the root of a checkpoint.
 //!
-//! A shard's checkpoint is a root block that points to index blocks, which point to table blocks: first those of the
-//! segment table, then those of the live counts, then those of the layer table. All lie in the log; the pointer to
-//! each carries its CRC. Map nodes have the form of index blocks.
+//! A shard's checkpoint is a root block that points to index blocks, which point to table blocks:
+//! first the segment table, then the live counts, then the layer table. All of them are stored in
+//! the log, and the pointer to each contains its CRC. Map nodes have the same layout as index
+//! blocks.
 
 use crate::error::assert_storable;
 use crate::limits::{
@@ -15,7 +16,7 @@ use crate::{
     ShardIndex, ZoneIndex,
 };
 
-/// Entries of a map node, and of an index block.
+/// Entries of a map node, which are also those of an index block.
 pub const NODE_ENTRIES: usize = BLOCK / MapEntry::BYTES;
 /// Entries of an index block.
 pub const INDEX_ENTRIES: usize = NODE_ENTRIES;
@@ -24,30 +25,30 @@ pub const LIVE_PER_BLOCK: usize = BLOCK / 4;
 
 const SEGMENT_FIXED: usize = 16;
 const COLUMN_BYTES: usize = 12;
-/// A column that was never on any drive: written with a hole.
+/// Drive index of a column that is not on any drive: the segment has a hole there.
 const NO_DRIVE: u16 = u16::MAX;
 
 const _: () = assert!(NODE_ENTRIES == 256 && LIVE_PER_BLOCK == 1024);
 
-/// Whether a segment still takes records.
+/// Whether a segment still accepts records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
-    /// Records may follow after its last one.
+    /// More records may follow the last one.
     Open,
-    /// It ends at its last row.
+    /// The segment ends at its last row.
     Sealed,
 }
 
-/// What a segment is for.
+/// The purpose of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SegmentClass {
     /// New data, in the pool's scheme.
     Hot,
     /// Small commits, mirrored.
     Mirror,
-    /// Data that the cleaner moved.
+    /// Data moved by the cleaner.
     Cold,
-    /// Nodes of the map and tables, as checkpoints store them.
+    /// Map nodes and tables, as stored by checkpoints.
     Map,
 }
 
@@ -59,57 +60,58 @@ impl SegmentClass {
     }
 
     fn from_byte(byte: u8) -> Result<Self, FormatError> {
-        let found = Self::ALL.iter().find(|(known, _)| *known == byte);
-        found.map(|(_, class)| *class).ok_or(FormatError::Invalid("segment class"))
+        let entry = Self::ALL.iter().find(|(value, _)| *value == byte);
+        entry.map(|(_, class)| *class).ok_or(FormatError::Invalid("segment class"))
     }
 }
 
 /// One column of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentColumn {
-    /// The zone that holds it; `None` if no drive could take it.
+    /// The zone of the column; `None` if no drive was available.
     pub zone: Option<(DriveIndex, ZoneIndex)>,
-    /// From this row on its contents were never written (the drive was lost). `ROWS_MAX` if it is whole.
+    /// Rows from this one on were never written because the drive was lost. `ROWS_MAX` for a
+    /// complete column.
     pub missing_from: Row,
 }
 
 impl SegmentColumn {
-    /// A column on `zone` that misses nothing.
+    /// Returns a complete column on `zone`.
     pub const fn whole(drive: DriveIndex, zone: ZoneIndex) -> Self {
         Self { zone: Some((drive, zone)), missing_from: Row::new(ROWS_MAX) }
     }
 
-    /// A column on no drive.
+    /// Returns a column that is not on any drive.
     pub const fn hole() -> Self {
         Self { zone: None, missing_from: Row::new(0) }
     }
 
-    /// True if row `row` was written.
+    /// Returns true if row `row` was written.
     pub const fn holds(&self, row: Row) -> bool {
         self.zone.is_some() && row.get() < self.missing_from.get()
     }
 }
 
-/// A segment as it is stored.
+/// A segment, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentRecord {
-    /// Which life of the segment.
+    /// The incarnation of the segment.
     pub incarnation: Incarnation,
     /// Its scheme.
     pub scheme: Scheme,
-    /// What it is for.
+    /// Its purpose.
     pub class: SegmentClass,
-    /// Whether it still takes records.
+    /// Whether it still accepts records.
     pub state: SegmentState,
-    /// Rows written, if sealed.
+    /// Number of rows, if the segment is sealed.
     pub rows: u32,
-    /// Its columns, data first.
+    /// Its columns, data columns first.
     pub columns: Vec<SegmentColumn>,
 }
 
 impl SegmentRecord {
-    /// Checks the demands of the format on a record of a table of this width: encoding asserts
-    /// them, decoding refuses what breaks them.
+    /// Checks that the record is valid in a table of this width: encoding asserts this, decoding
+    /// refuses invalid records.
     fn check(&self, table_width: u8) -> Result<(), FormatError> {
         if self.incarnation.get() == 0 {
             return Err(FormatError::Invalid("incarnation of a segment"));
@@ -132,13 +134,13 @@ impl SegmentRecord {
         Ok(())
     }
 
-    /// A column.
+    /// Returns a column.
     pub fn column(&self, column: Column) -> Option<&SegmentColumn> {
         self.columns.get(column.index())
     }
 }
 
-/// Segment records in a table block, for a table of this width.
+/// Returns the number of segment records in a block of a table of this width.
 pub const fn segments_per_block(table_width: u8) -> usize {
     BLOCK / (SEGMENT_FIXED + COLUMN_BYTES * table_width as usize)
 }
@@ -146,7 +148,7 @@ pub const fn segments_per_block(table_width: u8) -> usize {
 /// Writes a record of a table of this width.
 ///
 /// # Panics
-/// If the record breaks a demand of the format.
+/// If the record is invalid.
 pub(crate) fn write_segment(out: &mut Writer<'_>, segment: &SegmentRecord, table_width: u8) {
     assert_storable(segment.check(table_width));
     put_segment(out, segment, table_width);
@@ -172,7 +174,7 @@ fn put_segment(out: &mut Writer<'_>, segment: &SegmentRecord, table_width: u8) {
     out.pad_to(end);
 }
 
-/// A segment record, or `None` for an unused slot.
+/// Reads a segment record; returns `None` for an unused slot.
 pub(crate) fn read_segment(
     input: &mut Reader<'_>,
     table_width: u8,
@@ -198,10 +200,11 @@ pub(crate) fn read_segment(
     Ok(Some(segment))
 }
 
-/// Segments that one shard of `shards` may list in the superblocks as opened since its last checkpoint, in a pool whose
-/// segments have up to `table_width` columns: what three quarters of a superblock slot have room for, within limits.
+/// Returns the number of segments that one shard of `shards` may list in the superblock as opened
+/// since its last checkpoint, in a pool whose segments have up to `table_width` columns. The lists
+/// may use three quarters of a superblock slot.
 pub const fn recent_segments_max(shards: usize, table_width: u8) -> usize {
-    // The segment's number and the row from which a recovery reads.
+    // The segment's number and the row at which recovery starts.
     let entry = 8 + SEGMENT_FIXED + COLUMN_BYTES * table_width as usize;
     #[allow(clippy::cast_possible_truncation, reason = "two MiB")]
     let room = SUPERBLOCK_SLOT as usize / 4 * 3 / entry / if shards == 0 { 1 } else { shards };
@@ -210,12 +213,12 @@ pub const fn recent_segments_max(shards: usize, table_width: u8) -> usize {
 
 const _: () = assert!(recent_segments_max(SHARDS_MAX, COLUMNS_MAX as u8) >= RECENT_SEGMENTS_MIN);
 
-/// A table block of segments; `None` marks unused slots. Give at most [`segments_per_block`].
+/// Encodes a table block of up to [`segments_per_block`] segments; `None` marks an unused slot.
 ///
 /// # Panics
-/// If there are more, or one breaks a demand of the format.
+/// If there are more segments, or one is invalid.
 pub fn encode_segments(segments: &[Option<SegmentRecord>], table_width: u8) -> Vec<u8> {
-    assert!(segments.len() <= segments_per_block(table_width), "segments of a table block");
+    assert!(segments.len() <= segments_per_block(table_width), "too many segments for a table block");
     let mut bytes = Vec::with_capacity(BLOCK);
     let mut out = Writer::new(&mut bytes);
     for segment in segments {
@@ -231,18 +234,18 @@ pub fn encode_segments(segments: &[Option<SegmentRecord>], table_width: u8) -> V
     bytes
 }
 
-/// The slots of a table block of segments.
+/// Decodes the slots of a table block of segments.
 ///
 /// # Errors
-/// When a record is not one that a writer stores.
+/// If a record has a value that no writer stores.
 pub fn decode_segments(block: &[u8], table_width: u8) -> Result<Vec<Option<SegmentRecord>>, FormatError> {
-    let mut input = Reader::of_block(block)?;
+    let mut input = Reader::for_block(block)?;
     (0..segments_per_block(table_width)).map(|_| read_segment(&mut input, table_width)).collect()
 }
 
-/// A table block of live counts, in segment order. Give at most [`LIVE_PER_BLOCK`].
+/// Encodes a table block of up to [`LIVE_PER_BLOCK`] live counts, in segment order.
 pub fn encode_live(counts: &[u32]) -> Vec<u8> {
-    assert!(counts.len() <= LIVE_PER_BLOCK, "live counts of a table block");
+    assert!(counts.len() <= LIVE_PER_BLOCK, "too many live counts for a table block");
     let mut bytes = Vec::with_capacity(BLOCK);
     let mut out = Writer::new(&mut bytes);
     counts.iter().for_each(|count| out.u32(*count));
@@ -250,12 +253,12 @@ pub fn encode_live(counts: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// The counts of a table block.
+/// Decodes the live counts of a table block.
 ///
 /// # Errors
-/// When the bytes are not one block.
+/// If `block` is not one block long.
 pub fn decode_live(block: &[u8]) -> Result<Vec<u32>, FormatError> {
-    let mut input = Reader::of_block(block)?;
+    let mut input = Reader::for_block(block)?;
     (0..LIVE_PER_BLOCK).map(|_| input.u32()).collect()
 }
 
@@ -267,20 +270,20 @@ pub(crate) fn read_entry(input: &mut Reader<'_>) -> Result<MapEntry, FormatError
     MapEntry::from_bytes(input.array()?).ok_or(FormatError::Invalid("map entry"))
 }
 
-/// Writes a map node or index block into `block`, which is 4096 bytes.
+/// Encodes a map node or index block into `block`, which is 4096 bytes long.
 pub fn encode_entries(entries: &[MapEntry; NODE_ENTRIES], block: &mut [u8]) {
-    assert_eq!(block.len(), BLOCK, "a node is a block");
+    assert_eq!(block.len(), BLOCK, "size of a node");
     for (entry, place) in entries.iter().zip(block.chunks_exact_mut(MapEntry::BYTES)) {
         place.copy_from_slice(&entry.to_bytes());
     }
 }
 
-/// The entries of a map node or index block.
+/// Decodes a map node or index block.
 ///
 /// # Errors
-/// When an entry is not one that a writer stores.
+/// If an entry has a value that no writer stores.
 pub fn decode_entries(block: &[u8]) -> Result<Box<[MapEntry; NODE_ENTRIES]>, FormatError> {
-    let mut input = Reader::of_block(block)?;
+    let mut input = Reader::for_block(block)?;
     let mut entries = Box::new([MapEntry::ABSENT; NODE_ENTRIES]);
     for entry in entries.iter_mut() {
         *entry = read_entry(&mut input)?;
@@ -288,7 +291,7 @@ pub fn decode_entries(block: &[u8]) -> Result<Box<[MapEntry; NODE_ENTRIES]>, For
     Ok(entries)
 }
 
-/// How many blocks each table of a checkpoint has.
+/// The number of blocks of each table of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounts {
     /// Blocks of the segment table.
@@ -300,12 +303,12 @@ pub struct TableCounts {
 }
 
 impl TableCounts {
-    /// All table blocks.
+    /// Returns the number of all table blocks.
     pub const fn total(&self) -> usize {
         self.segments as usize + self.live as usize + self.layers as usize
     }
 
-    /// Checks that a root can lead to the table blocks, and does so by this many index blocks.
+    /// Checks that a root can address the table blocks, and that this needs `indexes` index blocks.
     fn check(&self, indexes: usize) -> Result<(), FormatError> {
         if self.total() > TABLE_BLOCKS_MAX || indexes != self.total().div_ceil(INDEX_ENTRIES) {
             return Err(FormatError::Invalid("table sizes"));
@@ -319,7 +322,7 @@ impl TableCounts {
 pub struct CheckpointRoot {
     /// The shard.
     pub shard: ShardIndex,
-    /// The last record whose effects it holds.
+    /// The last record whose effects the checkpoint contains.
     pub sequence: Sequence,
     /// Slots of the segment table in use, counted from segment 1.
     pub segment_slots: u32,
@@ -333,8 +336,7 @@ impl CheckpointRoot {
     const MAGIC: u32 = u32::from_le_bytes(*b"GCKP");
     const FIXED: usize = 64;
 
-    /// Checks the demands of the format on a root: encoding asserts them, decoding refuses what
-    /// breaks them.
+    /// Checks that the root is valid: encoding asserts this, decoding refuses invalid roots.
     fn check(&self) -> Result<(), FormatError> {
         if self.shard.index() >= SHARDS_MAX {
             return Err(FormatError::Invalid("shard"));
@@ -346,11 +348,11 @@ impl CheckpointRoot {
         Ok(())
     }
 
-    /// The root as a block.
+    /// Encodes the root as a block.
     ///
     /// # Panics
-    /// If it breaks a demand of the format: there are more table blocks than a root can lead to, or
-    /// not one pointer for each index block.
+    /// If the root is invalid: there are more table blocks than a root can address, or the number
+    /// of pointers is not that of the index blocks.
     pub fn encode(&self) -> Vec<u8> {
         assert_storable(self.check());
         self.write()
@@ -374,12 +376,12 @@ impl CheckpointRoot {
         bytes
     }
 
-    /// The root in a block whose CRC was verified.
+    /// Decodes the root in a block with a verified CRC.
     ///
     /// # Errors
-    /// When it is not one that a writer stores.
+    /// If a field has a value that no writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::of_block_with(block, Self::MAGIC)?;
+        let mut input = Reader::for_block_with_magic(block, Self::MAGIC)?;
         let shard = ShardIndex::new(input.u16()?);
         let indexes = usize::from(input.u16()?);
         let segment_slots = input.u32()?;

@@ -1,4 +1,4 @@
-//! Tables of checkpoints: there and back, and what no writer stores is refused.
+//! Checkpoint tables: round trips, and refusal of invalid records.
 
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn live_counts_round_trip() {
 }
 
 #[test]
-fn a_root_round_trips_and_refuses_odd_sizes() {
+fn a_root_round_trips_and_refuses_wrong_sizes() {
     let entry = MapEntry::block(Address::new(SegmentId::new(4), Column::new(1), Row::new(2)), 9);
     let root = CheckpointRoot {
         shard: ShardIndex::new(2),
@@ -60,12 +60,12 @@ fn a_root_round_trips_and_refuses_odd_sizes() {
     };
     let block = root.encode();
     assert_eq!(CheckpointRoot::decode(&block), Ok(root));
-    let mut odd = block;
-    odd[10] = 9;
-    assert_eq!(CheckpointRoot::decode(&odd), Err(FormatError::Invalid("table sizes")));
+    let mut wrong = block;
+    wrong[10] = 9;
+    assert_eq!(CheckpointRoot::decode(&wrong), Err(FormatError::Invalid("table sizes")));
 }
 
-/// Asserts that encoder and decoder agree over a record in a table of this width.
+/// Asserts that encoder and decoder agree on a record in a table of this width.
 #[track_caller]
 fn check_segment(accepted: bool, segment: &SegmentRecord, table_width: u8) {
     let mut written = Vec::new();
@@ -81,7 +81,7 @@ fn check_segment(accepted: bool, segment: &SegmentRecord, table_width: u8) {
 }
 
 #[test]
-fn segments_are_as_large_as_they_may_be() {
+fn segments_beyond_their_limits_are_refused() {
     let plain = || segment(1, 5);
     check_segment(true, &SegmentRecord { rows: ROWS_MAX, ..plain() }, 5);
     check_segment(false, &SegmentRecord { rows: ROWS_MAX + 1, ..plain() }, 5);
@@ -96,7 +96,7 @@ fn segments_are_as_large_as_they_may_be() {
 }
 
 #[test]
-fn columns_are_on_drives_and_miss_rows_that_there_are() {
+fn columns_beyond_their_limits_are_refused() {
     let with = |column| {
         let mut segment = segment(1, 5);
         segment.columns[3] = column;
@@ -111,13 +111,13 @@ fn columns_are_on_drives_and_miss_rows_that_there_are() {
     check_segment(true, &with(missing(ROWS_MAX)), 5);
     check_segment(false, &with(missing(ROWS_MAX + 1)), 5);
     check_segment(true, &with(SegmentColumn::hole()), 5);
-    // The number that stands for no drive: it would come back as a hole.
+    // The index that stands for no drive: it would be decoded as a hole.
     let segments = [Some(with(on(NO_DRIVE)))];
     assert!(encoded(|| encode_segments(&segments, 5)).is_none());
 }
 
 #[test]
-fn a_block_takes_as_many_segments_and_counts_as_fit() {
+fn encoding_too_many_segments_or_counts_panics() {
     let most = vec![Some(segment(1, 5)); segments_per_block(5)];
     assert!(encoded(|| encode_segments(&most, 5)).is_some());
     assert!(encoded(|| encode_segments(&[most, vec![None]].concat(), 5)).is_none());
@@ -128,7 +128,7 @@ fn a_block_takes_as_many_segments_and_counts_as_fit() {
 }
 
 #[test]
-fn a_table_block_is_one_block() {
+fn blocks_of_another_size_are_refused() {
     let entries = |bytes: &[u8]| decode_entries(bytes).map(|_| ());
     let segments = |bytes: &[u8]| decode_segments(bytes, 5).map(|_| ());
     let live = |bytes: &[u8]| decode_live(bytes).map(|_| ());
@@ -147,7 +147,7 @@ fn a_table_block_is_one_block() {
     }
 }
 
-/// A root with pointers to all index blocks that such tables need.
+/// Returns a root with pointers to all index blocks that these tables need.
 fn root(shard: u16, tables: TableCounts) -> CheckpointRoot {
     let entry = MapEntry::block(Address::new(SegmentId::new(4), Column::new(1), Row::new(2)), 9);
     let indexes = vec![entry; tables.total().div_ceil(INDEX_ENTRIES).min(ROOT_POINTERS_MAX + 1)];
@@ -166,7 +166,7 @@ fn check_root(accepted: bool, root: &CheckpointRoot) {
 }
 
 #[test]
-fn a_root_leads_to_as_many_tables_as_it_may() {
+fn a_root_of_too_many_tables_is_refused() {
     let most = TABLE_BLOCKS_MAX as u32;
     let tables = |segments, live, layers| TableCounts { segments, live, layers };
     check_root(true, &root(0, TableCounts::default()));
@@ -180,7 +180,7 @@ fn a_root_leads_to_as_many_tables_as_it_may() {
 }
 
 #[test]
-fn a_root_has_a_pointer_for_each_index_block() {
+fn a_root_without_a_pointer_for_each_index_block_is_refused() {
     let plain = root(0, TableCounts { segments: 300, live: 1, layers: 1 });
     check_root(true, &plain);
     let with = |change: fn(&mut Vec<MapEntry>)| {
@@ -196,16 +196,16 @@ fn a_root_has_a_pointer_for_each_index_block() {
 
 proptest! {
     #[test]
-    fn entries_mean_what_was_stored(segment in 1u32.., column: u8, row in 0u32..1 << 24, crc: u32) {
+    fn map_entries_round_trip(segment in 1u32.., column: u8, row in 0u32..1 << 24, crc: u32) {
         let address = Address::new(SegmentId::new(segment), Column::new(column), Row::new(row));
         prop_assert_eq!((address.segment().get(), address.column().get(), address.row().get()), (segment, column, row));
         let entry = MapEntry::block(address, crc);
         prop_assert_eq!(MapEntry::from_bytes(entry.to_bytes()), Some(entry));
-        prop_assert_eq!(entry.slot(), crate::Slot::Block { address, crc });
+        prop_assert_eq!(entry.mapping(), crate::Mapping::Block { address, crc });
     }
 
     #[test]
-    fn no_block_panics_a_decoder(bytes in prop::collection::vec(any::<u8>(), 0..=BLOCK), width in 1u8..=32) {
+    fn decoding_arbitrary_bytes_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..=BLOCK), width in 1u8..=32) {
         let _ = decode_segments(&bytes, width);
         let _ = decode_live(&bytes);
         let _ = decode_entries(&bytes);
@@ -215,7 +215,7 @@ proptest! {
 }
 
 #[test]
-fn entries_that_no_writer_stores_are_refused() {
+fn invalid_map_entries_are_refused() {
     let mut bytes = MapEntry::ZERO.to_bytes();
     bytes[1] = 1;
     assert_eq!(MapEntry::from_bytes(bytes), None);
@@ -225,7 +225,7 @@ fn entries_that_no_writer_stores_are_refused() {
 }
 
 #[test]
-fn columns_hold_what_was_written_to_them() {
+fn columns_hold_the_rows_before_missing_from() {
     let zone = Some((DriveIndex::new(1), ZoneIndex::new(2)));
     let misses = SegmentColumn { zone, missing_from: Row::new(9) };
     assert!(misses.holds(Row::new(8)) && !misses.holds(Row::new(9)));
@@ -238,10 +238,10 @@ fn columns_hold_what_was_written_to_them() {
 }
 
 #[test]
-fn tables_are_counted_and_recent_segments_bounded() {
+fn expected_sizes_of_tables_and_recent_segments() {
     assert_eq!(TableCounts { segments: 3, live: 50, layers: 700 }.total(), 753);
     assert_eq!([2, 5, 32].map(segments_per_block), [102, 53, 10]);
-    // Three quarters of 2 MiB, 32 bytes and 12 for each column: 192 at most.
+    // Three quarters of 2 MiB, divided by 24 bytes and 12 for each column, up to 192.
     assert_eq!(recent_segments_max(1, 2), 192);
     assert_eq!(recent_segments_max(0, 2), 192);
     assert_eq!(recent_segments_max(20, 32), 192);

@@ -1,34 +1,34 @@
 //! The record of a volume or snapshot: one block of the pool's catalogue.
 //!
-//! The catalogue is itself a layer (layer 1 of shard 0); record number v lies in its block v. So a record changes
-//! atomically, is checksummed by the map entry that points to it, and is protected like any data.
+//! The catalogue is itself a layer (layer 1 of shard 0); block v contains record number v. A record
+//! therefore changes atomically, its map entry has its checksum, and it is protected like any data.
 
 use crate::error::assert_storable;
 use crate::limits::{BLOCK, NAME_MAX, SHARDS_MAX, VOLUME_MAX};
 use crate::wire::{Reader, Writer};
 use crate::{FORMAT_VERSION, FormatError, LayerId, VolumeId};
 
-/// What a catalogue record describes.
+/// The kind of a catalogue record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {
-    /// A volume that can be written.
+    /// A writable volume.
     Volume,
-    /// A frozen state of one.
+    /// A read-only snapshot of a volume.
     Snapshot,
 }
 
-/// Where in its life it is.
+/// The lifecycle state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeState {
     /// In use.
     Ready,
-    /// Being deleted: its blocks are being freed, it can no longer be opened.
+    /// Being deleted: its blocks are being freed, and it can no longer be opened.
     Deleting,
 }
 
 /// What a volume may take, and what it gets beside others. All zero for a volume that nobody limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VolumeService {
+pub struct QosLimits {
     /// Share beside other volumes; 0 for the usual one, which is 100.
     pub weight: u16,
     /// Milliseconds for which a volume that was quiet may go beyond its limits.
@@ -39,17 +39,17 @@ pub struct VolumeService {
     pub bytes: u64,
 }
 
-/// Which of the pool's shards hold its blocks. All zero for all of them, in order.
+/// The shards that hold the blocks of a volume. All zero for every shard of the pool, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeSpread {
     /// The shard of the first slice.
     pub first: u16,
-    /// How many shards there are from that one on, the pool's first following its last; 0 for all.
+    /// Number of consecutive shards, starting at `first` and wrapping around; 0 for all.
     pub shards: u16,
 }
 
 impl VolumeSpread {
-    /// True if a pool of so many shards has these.
+    /// Returns true if a pool with this many shards has all shards of the spread.
     pub fn fits(self, shards: usize) -> bool {
         usize::from(self.shards) <= shards
             && match self.shards {
@@ -66,42 +66,42 @@ pub struct VolumeRecord {
     pub id: VolumeId,
     /// Its name, unique among volumes (snapshots: `volume@snapshot`).
     pub name: String,
-    /// What it is.
+    /// Whether it is a volume or a snapshot.
     pub kind: VolumeKind,
-    /// Where in its life it is.
+    /// Its lifecycle state.
     pub state: VolumeState,
     /// Size in bytes, a multiple of the sector size.
     pub size: u64,
-    /// Sector size that it offers: 512 or 4096 bytes.
+    /// Logical sector size: 512 or 4096 bytes.
     pub sector: u32,
-    /// The layer that holds its own blocks.
+    /// The layer with its own blocks.
     pub layer: LayerId,
-    /// The layer below, if any.
+    /// The parent layer, if any.
     pub parent: Option<LayerId>,
-    /// Seconds since 1970 when it was created.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// What it may take.
-    pub service: VolumeService,
-    /// Room is kept for all of it.
+    /// Its QoS limits.
+    pub qos: QosLimits,
+    /// True if space is reserved for its full size (thick provisioning).
     pub thick: bool,
-    /// Where its blocks are.
+    /// The shards with its blocks.
     pub spread: VolumeSpread,
 }
 
 impl VolumeRecord {
     const MAGIC: u32 = u32::from_le_bytes(*b"GVOL");
-    /// Longest `volume@snapshot`.
+    /// Bytes of the longest `volume@snapshot`.
     const NAME_BYTES: usize = 2 * NAME_MAX + 1;
-    /// Flag: room is kept for all of it.
+    /// Flag: space is reserved for the full size.
     const THICK: u16 = 1;
 
-    /// True if room is kept for it.
-    pub fn keeps_room(&self) -> bool {
+    /// Returns true if space is reserved for the volume.
+    pub fn reserves_space(&self) -> bool {
         self.thick && self.state == VolumeState::Ready && self.kind == VolumeKind::Volume
     }
 
-    /// Checks the demands of the format on a record: encoding asserts them, decoding refuses what
-    /// breaks them. That the name is short enough, writing and reading see to.
+    /// Checks that the record is valid: encoding asserts this, decoding refuses invalid records.
+    /// The length of the name is checked by reading and writing the text.
     fn check(&self) -> Result<(), FormatError> {
         let whole = matches!(self.sector, 512 | 4096) && self.size.is_multiple_of(u64::from(self.sector));
         if !whole || self.size > VOLUME_MAX {
@@ -119,10 +119,10 @@ impl VolumeRecord {
         Ok(())
     }
 
-    /// The record as a block.
+    /// Encodes the record as a block.
     ///
     /// # Panics
-    /// If it breaks a demand of the format.
+    /// If the record is invalid.
     pub fn encode(&self) -> Vec<u8> {
         assert_storable(self.check());
         self.write()
@@ -149,22 +149,22 @@ impl VolumeRecord {
         out.u32(self.parent.map_or(0, LayerId::get));
         out.u64(self.created);
         out.text(&self.name, Self::NAME_BYTES);
-        out.u16(self.service.weight);
-        out.u32(self.service.burst_ms);
-        out.u64(self.service.operations);
-        out.u64(self.service.bytes);
+        out.u16(self.qos.weight);
+        out.u32(self.qos.burst_ms);
+        out.u64(self.qos.operations);
+        out.u64(self.qos.bytes);
         out.u16(self.spread.first);
         out.u16(self.spread.shards);
         out.pad_to(BLOCK);
         bytes
     }
 
-    /// The record in a block whose CRC was verified.
+    /// Decodes the record in a block with a verified CRC.
     ///
     /// # Errors
-    /// When it is not one that a writer stores.
+    /// If a field has a value that no writer stores.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Reader::of_block_with(block, Self::MAGIC)?;
+        let mut input = Reader::for_block_with_magic(block, Self::MAGIC)?;
         let id = VolumeId::new(input.u32()?);
         let kind = match input.u8()? {
             1 => VolumeKind::Volume,
@@ -187,16 +187,15 @@ impl VolumeRecord {
         let parent = Some(LayerId::new(input.u32()?)).filter(|parent| parent.get() != 0);
         let created = input.u64()?;
         let name = input.text(Self::NAME_BYTES)?;
-        // Zeros in records that were written before there was such a thing.
-        let service = VolumeService {
+        // Older records have zeros here.
+        let qos = QosLimits {
             weight: input.u16()?,
             burst_ms: input.u32()?,
             operations: input.u64()?,
             bytes: input.u64()?,
         };
         let spread = VolumeSpread { first: input.u16()?, shards: input.u16()? };
-        let record =
-            Self { id, name, kind, state, size, sector, layer, parent, created, service, thick, spread };
+        let record = Self { id, name, kind, state, size, sector, layer, parent, created, qos, thick, spread };
         record.check()?;
         Ok(record)
     }

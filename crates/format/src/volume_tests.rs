@@ -1,10 +1,10 @@
-//! Volume records: there and back, and what no writer stores is refused.
+//! Volume records: round trips, and refusal of invalid records.
 
 use super::*;
 use crate::testing::{assert_both, encoded};
 
 #[test]
-fn what_is_encoded_is_decoded() {
+fn records_round_trip() {
     for (kind, state, parent) in [
         (VolumeKind::Volume, VolumeState::Ready, None),
         (VolumeKind::Snapshot, VolumeState::Deleting, Some(LayerId::new(17))),
@@ -19,7 +19,7 @@ fn what_is_encoded_is_decoded() {
             layer: LayerId::new(18),
             parent,
             created: 1_700_000_000,
-            service: VolumeService { weight: 200, burst_ms: 2000, operations: 5000, bytes: 1 << 30 },
+            qos: QosLimits { weight: 200, burst_ms: 2000, operations: 5000, bytes: 1 << 30 },
             thick: parent.is_none(),
             spread: VolumeSpread { first: 63, shards: if parent.is_none() { 1 } else { 64 } },
         };
@@ -27,7 +27,7 @@ fn what_is_encoded_is_decoded() {
     }
 }
 
-/// As a writer stores it, but for the size or the spread.
+/// Returns a valid record, except perhaps for the size or the spread.
 fn record(size: u64, spread: VolumeSpread) -> VolumeRecord {
     VolumeRecord {
         id: VolumeId::new(5),
@@ -39,20 +39,20 @@ fn record(size: u64, spread: VolumeSpread) -> VolumeRecord {
         layer: LayerId::new(18),
         parent: None,
         created: 0,
-        service: VolumeService::default(),
+        qos: QosLimits::default(),
         thick: false,
         spread,
     }
 }
 
-/// Asserts that encoder and decoder agree over a record.
+/// Asserts that encoder and decoder agree on a record.
 #[track_caller]
 fn check(accepted: bool, record: &VolumeRecord) {
     assert_both(accepted, record, &record.write(), || record.encode(), VolumeRecord::decode);
 }
 
 #[test]
-fn sizes_are_whole_sectors_up_to_the_limit() {
+fn sizes_are_multiples_of_the_sector_up_to_the_limit() {
     let of = |size, sector| VolumeRecord { sector, ..record(size, VolumeSpread::default()) };
     for (accepted, size, sector) in [
         (true, 0, 4096),
@@ -72,7 +72,7 @@ fn sizes_are_whole_sectors_up_to_the_limit() {
 }
 
 #[test]
-fn layers_are_those_of_volumes() {
+fn layers_outside_the_volume_range_are_refused() {
     let of = |layer, parent: Option<u32>| VolumeRecord {
         layer: LayerId::new(layer),
         parent: parent.map(LayerId::new),
@@ -89,12 +89,12 @@ fn layers_are_those_of_volumes() {
     ] {
         check(accepted, &of(layer, parent));
     }
-    // No parent is stored as 0, so a parent 0 would come back as none.
+    // No parent is stored as 0, so parent 0 would be decoded as no parent.
     assert!(encoded(|| of(17, Some(0)).encode()).is_none());
 }
 
 #[test]
-fn names_are_as_long_as_two_and_what_is_between() {
+fn names_up_to_two_names_and_a_separator_are_accepted() {
     let of = |length| VolumeRecord { name: "n".repeat(length), ..record(4096, VolumeSpread::default()) };
     let longest = of(2 * NAME_MAX + 1);
     check(true, &longest);
@@ -106,7 +106,7 @@ fn names_are_as_long_as_two_and_what_is_between() {
 }
 
 #[test]
-fn values_that_have_no_meaning_are_refused() {
+fn invalid_values_are_refused() {
     let bytes = record(4096, VolumeSpread::default()).encode();
     let with = |at: usize, byte: u8| {
         let mut bytes = bytes.clone();
@@ -125,20 +125,20 @@ fn values_that_have_no_meaning_are_refused() {
 }
 
 #[test]
-fn room_is_kept_for_thick_volumes_in_use() {
-    for (kind, state, thick, keeps) in [
+fn space_is_reserved_for_ready_thick_volumes() {
+    for (kind, state, thick, reserves) in [
         (VolumeKind::Volume, VolumeState::Ready, true, true),
         (VolumeKind::Volume, VolumeState::Ready, false, false),
         (VolumeKind::Volume, VolumeState::Deleting, true, false),
         (VolumeKind::Snapshot, VolumeState::Ready, true, false),
     ] {
         let record = VolumeRecord { kind, state, thick, ..record(4096, VolumeSpread::default()) };
-        assert_eq!(record.keeps_room(), keeps, "{record:?}");
+        assert_eq!(record.reserves_space(), reserves, "{record:?}");
     }
 }
 
 #[test]
-fn a_spread_fits_where_there_are_its_shards() {
+fn a_spread_fits_a_pool_with_all_of_its_shards() {
     for (first, shards, of, fits) in
         [(0, 0, 1, true), (1, 0, 2, false), (1, 2, 2, true), (2, 1, 2, false), (0, 3, 2, false)]
     {
@@ -147,7 +147,7 @@ fn a_spread_fits_where_there_are_its_shards() {
 }
 
 #[test]
-fn a_spread_that_no_pool_has_is_refused() {
+fn a_spread_beyond_the_maximum_shards_is_refused() {
     for (first, shards) in [(0, 0), (0, 1), (63, 64)] {
         check(true, &record(4096, VolumeSpread { first, shards }));
     }

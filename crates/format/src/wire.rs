@@ -1,4 +1,4 @@
-//! Reading and writing little-endian fields, one after the other, without ever leaving the bytes.
+//! Bounds-checked reading and writing of consecutive little-endian fields.
 
 use crate::limits::BLOCK;
 use crate::{FORMAT_VERSION, FormatError};
@@ -33,17 +33,17 @@ impl<'a> Writer<'a> {
         self.bytes.extend_from_slice(value);
     }
 
-    /// A text with its length in front, in 16 bits.
+    /// Writes a text, preceded by its length in 16 bits.
     ///
     /// # Panics
-    /// If it is longer than `limit`: names are checked when they are given.
+    /// If the text is longer than `limit` bytes: names are validated on input.
     pub(crate) fn text(&mut self, value: &str, limit: usize) {
         assert!(value.len() <= limit, "a text of {} bytes where {limit} are allowed", value.len());
         self.u16(u16::try_from(value.len()).unwrap_or(u16::MAX));
         self.raw(value.as_bytes());
     }
 
-    /// Zeros up to `length` bytes in all.
+    /// Appends zeros up to a total of `length` bytes.
     pub(crate) fn pad_to(&mut self, length: usize) {
         assert!(self.bytes.len() <= length, "{} bytes where {length} are allowed", self.bytes.len());
         self.bytes.resize(length, 0);
@@ -54,7 +54,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Takes fields from the front of a slice.
+/// Reads fields from the front of a slice.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -64,8 +64,8 @@ impl<'a> Reader<'a> {
         Self { bytes }
     }
 
-    /// The bytes of one whole block.
-    pub(crate) fn of_block(bytes: &'a [u8]) -> Result<Self, FormatError> {
+    /// Returns a reader for one whole block.
+    pub(crate) fn for_block(bytes: &'a [u8]) -> Result<Self, FormatError> {
         match bytes.len() {
             BLOCK => Ok(Self::new(bytes)),
             ..BLOCK => Err(FormatError::Truncated),
@@ -73,19 +73,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows the magic number and the version, which must be these.
-    pub(crate) fn of(bytes: &'a [u8], magic: u32) -> Result<Self, FormatError> {
-        Self::new(bytes).behind(magic)
+    /// Checks the magic number and the version, and returns a reader for the bytes that follow
+    /// them.
+    pub(crate) fn with_magic(bytes: &'a [u8], magic: u32) -> Result<Self, FormatError> {
+        Self::new(bytes).after_magic(magic)
     }
 
-    /// The same of one whole block.
-    pub(crate) fn of_block_with(bytes: &'a [u8], magic: u32) -> Result<Self, FormatError> {
-        Self::of_block(bytes)?.behind(magic)
+    /// Does the same for one whole block.
+    pub(crate) fn for_block_with_magic(bytes: &'a [u8], magic: u32) -> Result<Self, FormatError> {
+        Self::for_block(bytes)?.after_magic(magic)
     }
 
-    fn behind(mut self, magic: u32) -> Result<Self, FormatError> {
+    fn after_magic(mut self, magic: u32) -> Result<Self, FormatError> {
         if self.u32()? != magic {
-            return Err(FormatError::NotOurs);
+            return Err(FormatError::BadMagic);
         }
         match self.u32()? {
             FORMAT_VERSION => Ok(self),
@@ -93,7 +94,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Checks that nothing is left.
+    /// Checks that no bytes are left.
     pub(crate) fn end(&self) -> Result<(), FormatError> {
         if self.bytes.is_empty() { Ok(()) } else { Err(FormatError::Invalid("length")) }
     }

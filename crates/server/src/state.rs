@@ -65,13 +65,24 @@ pub(crate) struct RememberedExport {
     pub(crate) pool: String,
     pub(crate) volume: String,
     pub(crate) protocol: Protocol,
+    /// Distinguishes exports of the volume by the same protocol.
+    #[serde(default = "first")]
+    pub(crate) number: u32,
     pub(crate) read_only: bool,
-    /// Queues of a machine's disk, if that is what it is.
+    /// Other exports of the volume may write as well.
+    #[serde(default)]
+    pub(crate) shared: bool,
+    /// Number of queues, for protocols that have them.
     #[serde(default)]
     pub(crate) queues: Option<u16>,
     /// The reactors that serve them; all of them if there are none.
     #[serde(default)]
     pub(crate) reactors: Vec<u32>,
+}
+
+/// The number of exports that releases wrote which had one export for each volume.
+fn first() -> u32 {
+    1
 }
 
 impl Default for Remembered {

@@ -1,12 +1,12 @@
-//! A simulated drive: what it has promised to keep, what it only holds in its cache, and how it fails.
+//! A simulated drive: its durable content, its volatile cache and its failures.
 //!
-//! The pristine content and the faults are kept apart: a page is what was written to it; on top of that lie unreadable
-//! pages and flipped bits. At a power cut every page with unflushed writes is kept, dropped, torn between old and new at a
-//! 512-byte sector, or garbled in the sectors that were being written. A write that fails leaves all of its pages, some or none; a flush
-//! that fails may have kept what it was for, or lost it. The operations of a drive that hangs end when it is released, late or with an
-//! error.
+//! The written content is kept apart from the faults: unreadable pages are a separate set. At a
+//! power cut every page with unflushed writes is kept, dropped, torn between old and new content at
+//! a 512-byte sector, or garbled in the sectors that were being written. A failed write leaves all,
+//! some or none of its pages. A failed flush may have persisted its writes or lost them. The
+//! operations of a hung drive complete when it is released, late or with an error.
 
-mod opened;
+mod io;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,67 +16,68 @@ use std::sync::Arc;
 use engine::DriveSource;
 use reactor::{Clock as _, IoError, IoErrorKind, Span};
 
-use self::opened::Source;
+use self::io::SimulatedDriveSource;
+use crate::events::EventQueue;
 use crate::random::Random;
-use crate::world::World;
 
-/// Bytes of a page: the unit in which power cuts decide.
+/// Bytes of a page, the unit in which a power cut decides about content.
 pub const PAGE: usize = 4096;
 const SECTOR: usize = 512;
-/// Drive operations after which a run counts as running away.
+/// Limit of drive operations in a run. A run that reaches it does not terminate.
 const OPERATIONS_MAX: u64 = 2_000_000;
 
 type Page = Box<[u8; PAGE]>;
 
 /// A write that is not durable yet.
 #[derive(Clone)]
-struct Unflushed {
-    /// When it was submitted, in order.
+struct UnflushedWrite {
+    /// Submission order.
     order: u64,
     bytes: Page,
-    /// The drive has said that it is done.
+    /// The drive has acknowledged the write.
     completed: bool,
 }
 
-/// Ends an operation, with an error if it is told to.
-type EndOfIo = Box<dyn FnOnce(bool)>;
+/// Completes an operation, with an error if the argument is true.
+type CompletionFn = Box<dyn FnOnce(bool)>;
 
-/// How a drive misbehaves, beyond forgetting at power cuts. Chances are once in so many operations; 0 is never.
+/// Fault rates of a drive, apart from power cuts. Each rate is one fault in that many operations; 0
+/// means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// A write is acknowledged and dropped.
     pub lose_write: u64,
-    /// A write lands somewhere else on the drive.
+    /// A write lands elsewhere on the drive.
     pub misdirect_write: u64,
-    /// A write or a flush fails; the drive goes on as if nothing had been.
+    /// A write or flush fails; the drive continues to work.
     pub fail_write: u64,
-    /// A page that is read has flipped bits from now on.
+    /// A page that is read has a flipped bit from then on.
     pub rot: u64,
-    /// A page that is read cannot be read from now on.
+    /// A page that is read is unreadable from then on.
     pub read_error: u64,
-    /// An operation takes very long.
+    /// An operation takes 1,000 times as long.
     pub stall: u64,
 }
 
-/// What a drive is like.
+/// The fixed properties of a drive.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskOptions {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes of a sector, as it says: 512 or 4096.
+    /// Logical sector size in bytes: 512 or 4096.
     pub sector: u32,
     /// Completed writes may be lost until they are flushed.
     pub volatile_cache: bool,
-    /// Nanoseconds that an operation takes, at least and at most, besides what its bytes take.
+    /// Minimum and maximum latency of an operation in nanoseconds, without the transfer time.
     pub latency: (u64, u64),
-    /// Bytes that are read and written a second, one operation after the other; 0 for any number at once.
+    /// Bandwidth in bytes per second, for one operation after the other; 0 means unlimited.
     pub bytes_per_second: u64,
 }
 
-/// The drive's state, kept over crashes.
+/// The drive's content, kept across crashes.
 struct State {
     durable: BTreeMap<u64, Page>,
-    cache: BTreeMap<u64, Vec<Unflushed>>,
+    cache: BTreeMap<u64, Vec<UnflushedWrite>>,
     unreadable: BTreeSet<u64>,
     /// Every operation fails.
     dead: bool,
@@ -84,54 +85,61 @@ struct State {
 
 /// A copy of the durable pages of a drive.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Image(BTreeMap<u64, Page>);
+pub struct DiskImage(BTreeMap<u64, Page>);
 
 /// A simulated drive.
 pub struct Disk {
     name: String,
     options: DiskOptions,
     faults: Cell<Faults>,
-    /// Nanoseconds that an operation takes now, at least and at most.
+    /// Current minimum and maximum latency in nanoseconds.
     latency: Cell<(u64, u64)>,
-    /// Bytes, now.
+    /// Current size in bytes.
     size: Cell<u64>,
-    /// Nanoseconds after which reads that are submitted now say that the drive is gone.
-    hang: Cell<Option<u64>>,
-    world: Rc<World>,
+    /// Delay in nanoseconds after which newly submitted reads fail with `Gone`.
+    read_timeout: Cell<Option<u64>>,
+    events: Rc<EventQueue>,
     random: Random,
     order: Cell<u64>,
-    /// When the bytes of what was submitted so far are through.
-    free_at: Cell<u64>,
+    /// Time at which all transfers submitted so far are complete.
+    transfers_end: Cell<u64>,
     state: RefCell<State>,
-    /// The drive hangs: operations whose time has come wait for its release.
+    /// The drive hangs: due operations are held until its release.
     hung: Cell<bool>,
-    waiting: RefCell<Vec<EndOfIo>>,
-    /// The file system under the drive is full: no space can be reserved.
+    held: RefCell<Vec<CompletionFn>>,
+    /// The file system under the drive is full: reservations of space fail.
     host_full: Cell<bool>,
-    /// Operations that the drives of a run took together, and after how many the power is cut.
-    fuse: Rc<Fuse>,
+    /// Counts the operations of all drives of a run, and triggers its faults.
+    trigger: Rc<FaultTrigger>,
 }
 
-/// Cuts the power after a number of drive operations, lets one write or flush fail, and refuses reservations of space.
+/// Counts drive operations and triggers faults by count: cuts the power, fails one write or flush,
+/// and refuses reservations of space.
 #[derive(Default)]
-pub struct Fuse {
+pub struct FaultTrigger {
     /// Operations submitted so far.
     pub operations: Cell<u64>,
-    /// Cut at this one.
+    /// Number of the operation at which the power is cut.
     pub cut_at: Cell<Option<u64>>,
     /// Writes and flushes submitted so far.
     pub stores: Cell<u64>,
-    /// This one of them fails.
+    /// Number of the write or flush that fails.
     pub fail_at: Cell<Option<u64>>,
     /// Reservations of space submitted so far.
     pub reservations: Cell<u64>,
-    /// From this one on they are refused: the host has no space.
+    /// Number of the first reservation that is refused, with all later ones: the host has no space.
     pub refuse_from: Cell<Option<u64>>,
 }
 
 impl Disk {
-    /// An empty drive.
-    pub fn new(name: String, options: DiskOptions, world: Rc<World>, fuse: Rc<Fuse>, seed: u64) -> Rc<Self> {
+    /// Creates an empty drive.
+    pub fn new(
+        name: String,
+        options: DiskOptions,
+        events: Rc<EventQueue>,
+        trigger: Rc<FaultTrigger>,
+        seed: u64,
+    ) -> Rc<Self> {
         let state = State {
             durable: BTreeMap::new(),
             cache: BTreeMap::new(),
@@ -142,61 +150,61 @@ impl Disk {
             name,
             latency: Cell::new(options.latency),
             size: Cell::new(options.size),
-            hang: Cell::new(None),
+            read_timeout: Cell::new(None),
             options,
             faults: Cell::default(),
-            world,
+            events,
             random: Random::new(seed),
             order: Cell::new(0),
-            free_at: Cell::new(0),
+            transfers_end: Cell::new(0),
             state: RefCell::new(state),
             hung: Cell::new(false),
-            waiting: RefCell::default(),
+            held: RefCell::default(),
             host_full: Cell::new(false),
-            fuse,
+            trigger,
         })
     }
 
-    /// The drive, for the engine.
+    /// Returns the drive as a source for the engine.
     pub fn source(self: &Rc<Self>) -> Arc<dyn DriveSource> {
-        Arc::new(Source::of(self.clone()))
+        Arc::new(SimulatedDriveSource::new(self.clone()))
     }
 
-    /// From now on it misbehaves so.
+    /// Sets the fault rates.
     pub fn set_faults(&self, faults: Faults) {
         self.faults.set(faults);
     }
 
-    /// Reads that are submitted from now on hang for so many nanoseconds, and say then that the drive is gone, whatever has become
-    /// of it meanwhile.
-    pub fn set_hang(&self, hang: Option<u64>) {
-        self.hang.set(hang);
+    /// Makes newly submitted reads fail with `Gone` after this many nanoseconds, even if the drive
+    /// has recovered by then. `None` turns this off.
+    pub fn set_read_timeout(&self, timeout: Option<u64>) {
+        self.read_timeout.set(timeout);
     }
 
-    /// The drive has so many bytes from now on.
+    /// Changes the size in bytes.
     pub fn set_size(&self, size: u64) {
         self.size.set(size);
     }
 
-    /// A copy of what is durable on the drive.
-    pub fn image(&self) -> Image {
-        Image(self.state.borrow().durable.clone())
+    /// Returns a copy of the durable content.
+    pub fn image(&self) -> DiskImage {
+        DiskImage(self.state.borrow().durable.clone())
     }
 
-    /// Puts a copy of a drive in this one's place.
-    pub fn restore(&self, image: &Image) {
+    /// Replaces the content by a copy of another drive.
+    pub fn restore(&self, image: &DiskImage) {
         let mut state = self.state.borrow_mut();
         state.durable = image.0.clone();
         state.cache.clear();
         state.unreadable.clear();
     }
 
-    /// Operations take so many nanoseconds from now on, at least and at most.
+    /// Sets the minimum and maximum latency of operations, in nanoseconds.
     pub fn set_latency(&self, low: u64, high: u64) {
         self.latency.set((low, high));
     }
 
-    /// Every operation fails from now on, or works again.
+    /// Makes every operation fail, or work again.
     pub fn set_dead(&self, dead: bool) {
         self.state.borrow_mut().dead = dead;
         if dead {
@@ -204,42 +212,44 @@ impl Disk {
         }
     }
 
-    /// Operations do not end any more until [`Disk::release`].
+    /// Holds all operations until [`Disk::release`].
     pub fn hang(&self) {
         self.hung.set(true);
     }
 
-    /// True until [`Disk::release`].
+    /// Returns true until [`Disk::release`].
     pub fn is_hung(&self) -> bool {
         self.hung.get()
     }
 
-    /// The operations that wait since [`Disk::hang`] end, each in its own time, and those that are submitted from now on end as usual. If
-    /// `failing`, those that waited have no effect and end with an error.
+    /// Completes the operations held since [`Disk::hang`], each after its own latency; new
+    /// operations complete as usual. If `failing`, the held operations have no effect and end with
+    /// an error.
     pub fn release(&self, failing: bool) {
         self.hung.set(false);
-        for end in self.waiting.take() {
-            self.world.after(self.latency(), move || end(failing));
+        for end in self.held.take() {
+            self.events.schedule(self.latency(), move || end(failing));
         }
     }
 
-    /// The file system under the drive is full from now on, or has space again: [`reactor::Drive::reserve`] says so.
+    /// Sets whether the file system under the drive is full, so that [`reactor::Drive::reserve`]
+    /// fails.
     pub fn set_host_full(&self, full: bool) {
         self.host_full.set(full);
     }
 
-    /// True while no space can be reserved.
+    /// Returns true while no space can be reserved.
     pub fn is_host_full(&self) -> bool {
         self.host_full.get()
     }
 
-    /// Nothing waits any more: who asked is no more.
-    fn forget_waiting(&self) {
+    /// Drops the held operations, because the process that submitted them has ended.
+    fn drop_held(&self) {
         self.hung.set(false);
-        self.waiting.take();
+        self.held.take();
     }
 
-    /// It is plugged in again after it was pulled out: what it had in its cache went with the power.
+    /// Plugs the drive in again after it was pulled out. The power loss emptied its cache.
     pub fn plug_in(&self) {
         if self.is_dead() {
             self.cut_power();
@@ -247,13 +257,13 @@ impl Disk {
         }
     }
 
-    /// True while every operation fails.
+    /// Returns true while every operation fails.
     pub fn is_dead(&self) -> bool {
         self.state.borrow().dead
     }
 
-    /// Flips a bit of what is stored in `page`, if something is.
-    pub fn flip(&self, page: u64, bit: usize) -> bool {
+    /// Flips a bit of `page`. Returns false if the page was never written.
+    pub fn flip_bit(&self, page: u64, bit: usize) -> bool {
         let mut state = self.state.borrow_mut();
         let Some(bytes) = state.durable.get_mut(&page) else { return false };
         if let Some(byte) = bytes.get_mut(bit / 8 % PAGE) {
@@ -262,32 +272,32 @@ impl Disk {
         true
     }
 
-    /// Cannot read `page` from now on, until it is written again.
-    pub fn spoil(&self, page: u64) {
+    /// Makes `page` unreadable until it is written again.
+    pub fn mark_unreadable(&self, page: u64) {
         self.state.borrow_mut().unreadable.insert(page);
     }
 
-    /// The pages that hold something.
+    /// Returns the numbers of the written pages.
     pub fn pages(&self) -> Vec<u64> {
         self.state.borrow().durable.keys().copied().collect()
     }
 
-    /// The power fails: decides what becomes of every page that was not flushed.
+    /// Applies a power failure: decides for every unflushed page which content survives.
     pub fn cut_power(&self) {
-        self.forget_waiting();
+        self.drop_held();
         let mut state = self.state.borrow_mut();
         let cache = std::mem::take(&mut state.cache);
         for (page, writes) in cache {
             let old = state.durable.get(&page).cloned();
-            if let Some(new) = self.survivor(old.as_ref(), &writes) {
+            if let Some(new) = self.page_after_power_cut(old.as_ref(), &writes) {
                 state.durable.insert(page, new);
                 state.unreadable.remove(&page);
             }
         }
     }
 
-    /// What a power cut leaves of a page; `None` for what was there before.
-    fn survivor(&self, old: Option<&Page>, writes: &[Unflushed]) -> Option<Page> {
+    /// Returns the content of a page after a power cut; `None` leaves the old content.
+    fn page_after_power_cut(&self, old: Option<&Page>, writes: &[UnflushedWrite]) -> Option<Page> {
         let blank = || Box::new([0; PAGE]);
         // Completed writes of a drive without a volatile cache are durable.
         let floor = writes.iter().rposition(|write| write.completed && !self.options.volatile_cache);
@@ -324,9 +334,9 @@ impl Disk {
         }
     }
 
-    /// The process dies and the drive does not notice: everything that was submitted is done.
-    pub fn settle(&self) {
-        self.forget_waiting();
+    /// Applies a process kill: the drive keeps its power and its completed writes.
+    pub fn kill_process(&self) {
+        self.drop_held();
         let mut state = self.state.borrow_mut();
         for writes in state.cache.values_mut() {
             // Operations in flight may or may not have reached the drive.
@@ -346,12 +356,12 @@ impl Disk {
         Ok(bytes.cloned().unwrap_or_else(|| Box::new([0; PAGE])))
     }
 
-    /// Lets a page go bad, if its turn has come.
-    fn decay(&self, page: u64) {
+    /// Applies the read faults to a page: bit flips and read errors.
+    fn apply_read_faults(&self, page: u64) {
         let faults = self.faults.get();
         if self.random.once_in(faults.rot) {
             let bit = usize::try_from(self.random.below(PAGE as u64 * 8)).unwrap_or(0);
-            self.flip(page, bit);
+            self.flip_bit(page, bit);
         }
         if self.random.once_in(faults.read_error) {
             self.state.borrow_mut().unreadable.insert(page);
@@ -364,44 +374,45 @@ impl Disk {
         self.random.between(low, high) * factor
     }
 
-    /// Nanoseconds until an operation on so many bytes that is submitted now has had its turn.
+    /// Returns the nanoseconds until the transfer of an operation submitted now is complete.
     fn transfer(&self, length: usize) -> u64 {
-        let now = self.world.now().as_nanos();
-        let takes = (length as u64 * 1_000_000_000).checked_div(self.options.bytes_per_second);
-        let through = self.free_at.get().max(now) + takes.unwrap_or(0);
-        self.free_at.set(through);
-        through - now
+        let now = self.events.now().as_nanos();
+        let duration = (length as u64 * 1_000_000_000).checked_div(self.options.bytes_per_second);
+        let end = self.transfers_end.get().max(now) + duration.unwrap_or(0);
+        self.transfers_end.set(end);
+        end - now
     }
 
-    /// Counts an operation. At the fuse's number the power fails: the world halts before the operation takes effect.
-    fn begin(&self) -> bool {
-        let number = self.fuse.operations.get() + 1;
-        assert!(number < OPERATIONS_MAX, "the run does not come to an end");
-        self.fuse.operations.set(number);
-        if self.fuse.cut_at.get() == Some(number) {
-            self.world.halt();
+    /// Counts an operation. Returns false if the power is off. At the trigger's number the power
+    /// fails before the operation takes effect.
+    fn count_operation(&self) -> bool {
+        let number = self.trigger.operations.get() + 1;
+        assert!(number < OPERATIONS_MAX, "the run does not terminate");
+        self.trigger.operations.set(number);
+        if self.trigger.cut_at.get() == Some(number) {
+            self.events.halt();
         }
-        !self.world.is_halted()
+        !self.events.is_halted()
     }
 
-    /// Counts a write or a flush. True if it is to fail.
-    fn fails(&self) -> bool {
-        let number = self.fuse.stores.get() + 1;
-        self.fuse.stores.set(number);
-        self.fuse.fail_at.get() == Some(number) || self.random.once_in(self.faults.get().fail_write)
+    /// Counts a write or flush. Returns true if it must fail.
+    fn count_store(&self) -> bool {
+        let number = self.trigger.stores.get() + 1;
+        self.trigger.stores.set(number);
+        self.trigger.fail_at.get() == Some(number) || self.random.once_in(self.faults.get().fail_write)
     }
 
-    /// Counts a reservation of space. True if it is to be refused.
-    fn refuses(&self) -> bool {
-        let number = self.fuse.reservations.get() + 1;
-        self.fuse.reservations.set(number);
-        self.fuse.refuse_from.get().is_some_and(|from| number >= from) || self.host_full.get()
+    /// Counts a reservation of space. Returns true if it must be refused.
+    fn count_reservation(&self) -> bool {
+        let number = self.trigger.reservations.get() + 1;
+        self.trigger.reservations.set(number);
+        self.trigger.refuse_from.get().is_some_and(|from| number >= from) || self.host_full.get()
     }
 
-    /// Ends an operation whose time has come, or when the drive is released.
-    fn end_or_wait(&self, end: EndOfIo) {
+    /// Completes a due operation, or holds it while the drive hangs.
+    fn complete_or_hold(&self, end: CompletionFn) {
         if self.hung.get() {
-            self.waiting.borrow_mut().push(end);
+            self.held.borrow_mut().push(end);
         } else {
             end(false);
         }
@@ -424,7 +435,8 @@ impl Disk {
         if inside { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange)) }
     }
 
-    /// Puts a write into the cache, uncompleted; of one that fails, as much as the drive takes.
+    /// Puts a write into the cache, uncompleted. Of a failing write, only the pages that the drive
+    /// stores.
     fn submit_write(&self, offset: u64, from: &[Span], fails: bool) -> (u64, Vec<u64>) {
         let order = self.next_order();
         let mut bytes = Vec::new();
@@ -454,7 +466,11 @@ impl Disk {
         for (page, chunk) in (page..).zip(bytes.chunks_exact(PAGE)).filter(|_| lands()) {
             let mut copy = Box::new([0; PAGE]);
             copy.copy_from_slice(chunk);
-            state.cache.entry(page).or_default().push(Unflushed { order, bytes: copy, completed: false });
+            state.cache.entry(page).or_default().push(UnflushedWrite {
+                order,
+                bytes: copy,
+                completed: false,
+            });
             touched.push(page);
         }
         (order, touched)
@@ -478,14 +494,14 @@ impl Disk {
         flush_until(&mut state, order, pages.into_iter());
     }
 
-    /// A flush has failed: what it was for is safe all the same, or is in the cache still, or is gone from there.
+    /// Fails a flush: its writes become durable, stay in the cache, or are lost.
     fn fail_flush(&self, order: u64) {
         match self.random.below(3) {
             0 => self.complete_flush(order),
             1 => {}
             _ => {
                 let mut state = self.state.borrow_mut();
-                let is_due = |write: &Unflushed| write.completed && write.order <= order;
+                let is_due = |write: &UnflushedWrite| write.completed && write.order <= order;
                 state.cache.values_mut().for_each(|writes| writes.retain(|write| !is_due(write)));
                 state.cache.retain(|_, writes| !writes.is_empty());
             }
@@ -500,7 +516,7 @@ fn flush_until(state: &mut State, order: u64, pages: impl Iterator<Item = u64>) 
         let newest = writes.iter().rposition(|write| write.completed && write.order <= order);
         let Some(at) = newest else { continue };
         let bytes = writes.get(at).map(|write| write.bytes.clone());
-        // Earlier writes that are still under way are overtaken: on a drive, either may win.
+        // Earlier writes still in flight are overtaken: on a drive, either may win.
         writes.drain(..=at);
         if writes.is_empty() {
             state.cache.remove(&page);

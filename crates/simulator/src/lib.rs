@@ -1,49 +1,51 @@
 //! Simulated drives with faults, the crash sweep and the seeded swarm.
 //!
-//! Owns time, randomness and drives, and runs the engine on them: one thread, one executor, every run a function of its
-//! seed. A simulated drive forgets at a power cut what was not flushed, keeps it, tears it or garbles it; it can lose or
-//! misdirect writes, fail them, rot, fail reads, stall, die and come back stale. What the engine answers is checked against a plain
-//! model; what it leaves on the drives is checked by its own verifier.
+//! The crate owns time, randomness and drives, and runs the engine on them with one thread and one
+//! executor. Every run is a function of its seed. At a power cut a simulated drive keeps, drops,
+//! tears or garbles its unflushed writes. It can also lose, misdirect or fail writes, corrupt
+//! stored bits, fail reads, stall, die and return with stale data. A plain model checks the
+//! engine's replies; the engine's own verifier checks the drives.
 //!
-//! Where a run wants it, calls between the parts of a pool take time, as if each were on a reactor of its own.
+//! Optionally, calls between the parts of a pool take time, as if each part ran on its own reactor.
 //!
-//! Always true: the same seed gives the same run, byte for byte; faults never exceed what the pool's scheme bears, unless
-//! a clean error is what is expected. Never linked into the product.
+//! Always true: the same seed gives the same run, byte for byte. Faults never exceed the losses
+//! that the pool's scheme tolerates, except in runs that expect a clean error. The product never
+//! links this crate.
 
 pub mod disk;
+pub mod events;
 pub mod model;
 pub mod random;
 pub mod run;
-mod stretch;
+mod sparse_layout;
 pub mod swarm;
 pub mod sweep;
-pub mod world;
 
 #[cfg(test)]
-mod errors_tests;
+mod background_load_tests;
 #[cfg(test)]
-mod lost_tests;
+mod durability_tests;
 #[cfg(test)]
-mod members_tests;
+mod lost_block_tests;
+#[cfg(test)]
+mod membership_tests;
+#[cfg(test)]
+mod read_error_tests;
 #[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
-mod returns_tests;
-#[cfg(test)]
-mod safety_tests;
+mod returning_drive_tests;
 #[cfg(test)]
 mod salvage_tests;
 #[cfg(test)]
-mod schedule_tests;
+mod scrub_schedule_tests;
 #[cfg(test)]
 mod scrub_tests;
 #[cfg(test)]
 mod snapshot_tests;
 #[cfg(test)]
-mod stale_tests;
+mod stale_drive_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod users_tests;
-#[cfg(test)]
-mod wide_tests;
+mod wide_scheme_tests;

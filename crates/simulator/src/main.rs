@@ -1,17 +1,18 @@
-//! Runs the simulator: `sweep` for every operation cut at every point, `swarm` for many seeds, `seed` for one.
+//! Runs the simulator. `sweep` cuts every operation at every point, `swarm` runs many seeds, `seed`
+//! runs one seed.
 
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use simulator::swarm::{Operations, Stats, run_seed};
+use simulator::swarm::{OperationSet, Stats, run_seed};
 use simulator::sweep::{
-    ALL, DamageCounts, Swath, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_forks,
-    sweep_full_hosts,
+    ALL_OPERATIONS, DamageCounts, SweepCounts, SweepOp, SweepOptions, sweep, sweep_damage, sweep_failures,
+    sweep_forks, sweep_full_hosts,
 };
 
-/// What the sweep over damaged pages is called among the operations.
+/// The name of the damaged-page sweep in the list of operations.
 const DAMAGE: &str = "Damage";
-/// What the sweep over halves of a pool that were used apart is called.
+/// The name of the sweep over split pools with separately used halves.
 const FORK: &str = "Fork";
 
 /// Simulated drives, power cuts and faults against the storage engine.
@@ -23,38 +24,39 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Cut the power at every drive operation of every engine operation; let every write and flush of them fail, and every host be full.
+    /// Cut the power at every drive operation of every engine operation. Also fail each of their
+    /// writes and flushes, and fill up the host file system.
     Sweep {
-        /// How often each cut and each failure is tried, with different outcomes.
+        /// Number of attempts for each cut and each failure, with different outcomes
         #[arg(long, default_value_t = 3)]
         outcomes: u64,
-        /// Only the operation of this name, as the sweep prints it.
+        /// Run only this operation, named as in the sweep's output
         #[arg(long)]
         only: Option<String>,
     },
-    /// Run many seeds; stops at the first failure and says its seed.
+    /// Run many seeds; stop at the first failure and print its seed
     Swarm {
-        /// The first seed.
+        /// First seed
         #[arg(long, default_value_t = 0)]
         first: u64,
-        /// How many.
+        /// Number of seeds
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
-        /// Go on after a failure.
+        /// Continue after a failure
         #[arg(long)]
         keep_going: bool,
-        /// Only the operations of the seeds in the regression test.
+        /// Run only the operations that the basic regression seeds use
         #[arg(long)]
         basic: bool,
     },
-    /// Run one seed and say what happens; with RUST_LOG=engine=debug, what the engine says too.
+    /// Run one seed and print its events; RUST_LOG=engine=debug adds the engine's log
     Seed {
-        /// The seed.
+        /// Seed to run
         seed: u64,
-        /// Say nothing but the result.
+        /// Print only the result
         #[arg(long)]
         quiet: bool,
-        /// Only the operations of the seeds in the regression test.
+        /// Run only the operations that the basic regression seeds use
         #[arg(long)]
         basic: bool,
     },
@@ -81,8 +83,8 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-fn operations(basic: bool) -> Operations {
-    if basic { Operations::Basic } else { Operations::All }
+fn operations(basic: bool) -> OperationSet {
+    if basic { OperationSet::Basic } else { OperationSet::All }
 }
 
 fn say_what_the_engine_says() {
@@ -93,10 +95,10 @@ fn say_what_the_engine_says() {
 fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     let start = Instant::now();
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
-    let (mut sum, mut damage, mut forks) = (Swath::default(), DamageCounts::default(), 0);
+    let (mut sum, mut damage, mut forks) = (SweepCounts::default(), DamageCounts::default(), 0);
     for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
         let options = SweepOptions { outcomes, ..SweepOptions::new(scheme, drives) };
-        for operation in ALL {
+        for operation in ALL_OPERATIONS {
             if is_wanted(&format!("{operation:?}")) && operation.fits(scheme) {
                 sum.add(&sweep_operation(operation, &options)?);
             }
@@ -108,15 +110,15 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
         }
         if is_wanted(FORK) {
             let pairs = sweep_forks(&options).map_err(anyhow::Error::msg)?;
-            println!("{options} {FORK}: {pairs} pairs of halves used apart");
+            println!("{options} {FORK}: {pairs} pairs of halves used separately");
             forks += pairs;
         }
     }
     anyhow::ensure!(
         sum.cuts + damage.pages + forks > 0,
-        "there is no such operation; they are {ALL:?}, {DAMAGE} and {FORK}"
+        "unknown operation; the operations are {ALL_OPERATIONS:?}, {DAMAGE} and {FORK}"
     );
-    let Swath { cuts, failures, full_hosts } = sum;
+    let SweepCounts { cuts, failures, full_hosts } = sum;
     let (pages, seconds) = (damage.pages, start.elapsed().as_secs_f64());
     println!(
         "sweep: {cuts} power cuts, {failures} failures of writes and flushes, {full_hosts} full hosts, {pages} damaged \
@@ -125,24 +127,24 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything that is swept of an operation on a scheme.
-fn sweep_operation(operation: Swept, options: &SweepOptions<'_>) -> anyhow::Result<Swath> {
+/// Runs all sweeps of one operation on one scheme.
+fn sweep_operation(operation: SweepOp, options: &SweepOptions<'_>) -> anyhow::Result<SweepCounts> {
     let write_through = SweepOptions { write_through: true, outcomes: 1, ..*options };
-    let mut sum = Swath::default();
-    for swath in [
+    let mut sum = SweepCounts::default();
+    for counts in [
         sweep(operation, options),
         sweep(operation, &write_through),
         sweep_failures(operation, options),
         sweep_full_hosts(operation, options),
     ] {
-        sum.add(&swath.map_err(anyhow::Error::msg)?);
+        sum.add(&counts.map_err(anyhow::Error::msg)?);
     }
-    let Swath { cuts, failures, full_hosts } = sum;
+    let SweepCounts { cuts, failures, full_hosts } = sum;
     println!("{options} {operation:?}: {cuts} cuts, {failures} failures, {full_hosts} full hosts");
     Ok(sum)
 }
 
-fn run_swarm(first: u64, seeds: u64, keep_going: bool, operations: Operations) -> anyhow::Result<()> {
+fn run_swarm(first: u64, seeds: u64, keep_going: bool, operations: OperationSet) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut sum = Stats::default();
     let mut failed = 0;

@@ -1,58 +1,60 @@
-//! What volumes must hold: a plain model to compare the engine with.
+//! A plain model of volume content, to compare the engine with.
 //!
-//! A volume is cells of one sector. Every write has a start, an end, and perhaps an acknowledgement, on one logical clock.
-//! A read may see a write unless a later one (begun after it ended) was acknowledged before the read began. After a crash
-//! the same holds with the last acknowledged flush in place of the read, or, on drives without volatile caches, with the last
-//! acknowledged write. What a crash left is then read, and is the truth from there on.
+//! A volume is an array of sectors. Every write has a start, an end and possibly an
+//! acknowledgement, on one logical clock. A read may return a write unless a later write, begun
+//! after the first one ended, was acknowledged before the read began. After a crash the same rule
+//! applies with the last acknowledged flush in place of the read, or, on drives without volatile
+//! caches, with the last acknowledged write. The content read after a crash becomes the model's new
+//! base.
 
 use std::collections::BTreeMap;
 
 use crate::random::{Random, mix};
 
-/// Bytes that mark whose data a sector holds: its first eight.
+/// Bytes of the tag at the start of a sector, which identifies the write that stored the sector.
 const TAG: usize = 8;
 
-/// A write, as the model remembers it.
+/// A write in the model's history.
 #[derive(Clone, Debug)]
-struct Write {
+struct ModelWrite {
     start: u64,
-    /// When its caller was answered, one way or the other.
+    /// Time of the reply to the caller, success or error.
     end: Option<u64>,
     acknowledged: bool,
-    /// 0 for zeros.
+    /// The written value; 0 for zeros.
     value: u64,
     first: u64,
     count: u64,
-    /// It must survive a crash whole or not at all.
+    /// The write must survive a crash completely or not at all.
     atomic: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Cell {
-    /// What it held when the model last knew for certain.
+struct SectorState {
+    /// The value at the last time when the content was certain.
     base: u64,
-    /// Writes since then.
+    /// Indices of the writes since then.
     writes: Vec<u32>,
 }
 
-/// A volume.
+/// The expected content of one volume.
 #[derive(Clone, Debug)]
 pub struct VolumeModel {
-    /// Bytes of a cell: the volume's sector size.
+    /// Sector size in bytes.
     pub sector: u32,
-    cells: Vec<Cell>,
-    writes: Vec<Write>,
-    /// What was acknowledged by then is durable: the start of the last flush that was acknowledged.
+    cells: Vec<SectorState>,
+    writes: Vec<ModelWrite>,
+    /// Writes acknowledged by this time are durable: the start of the last acknowledged flush.
     flushed: u64,
     /// Writes are durable when they are acknowledged.
     write_through: bool,
 }
 
-/// A write that has begun.
+/// Identifies a write that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteToken(u32);
 
-/// The content of a sector that holds `value`.
+/// Returns the content of sector `cell` after a write of `value`.
 pub fn content(value: u64, cell: u64, sector: u32) -> Vec<u8> {
     let mut bytes = vec![0; sector as usize];
     if value != 0 {
@@ -63,22 +65,22 @@ pub fn content(value: u64, cell: u64, sector: u32) -> Vec<u8> {
 }
 
 impl VolumeModel {
-    /// A volume of zeros.
+    /// Creates a volume of zeros.
     pub fn new(size: u64, sector: u32) -> Self {
-        let cells = vec![Cell::default(); usize::try_from(size / u64::from(sector)).unwrap_or(0)];
+        let cells = vec![SectorState::default(); usize::try_from(size / u64::from(sector)).unwrap_or(0)];
         Self { sector, cells, writes: Vec::new(), flushed: 0, write_through: false }
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.cells.len() as u64 * u64::from(self.sector)
     }
 
-    /// Makes it larger or smaller. No operation may be running.
+    /// Changes the size. No operation may be running.
     pub fn resize(&mut self, size: u64) {
         let cells = usize::try_from(size / u64::from(self.sector)).unwrap_or(0);
-        self.cells.resize(cells, Cell::default());
-        // A write that reached behind the new end is there only in part from now on.
+        self.cells.resize(cells, SectorState::default());
+        // A write across the new end is no longer complete.
         let cells = cells as u64;
         self.writes
             .iter_mut()
@@ -86,55 +88,69 @@ impl VolumeModel {
             .for_each(|write| write.atomic = false);
     }
 
-    /// A write of `value` (0: zeros) over `count` cells from `first` begins at `now`.
+    /// Records that a write of `value` (0 for zeros) over `count` sectors from `first` begins at
+    /// `now`.
     pub fn begin_write(&mut self, now: u64, first: u64, count: u64, value: u64, atomic: bool) -> WriteToken {
         let number = u32::try_from(self.writes.len()).unwrap_or(u32::MAX);
-        self.writes.push(Write { start: now, end: None, acknowledged: false, value, first, count, atomic });
+        self.writes.push(ModelWrite {
+            start: now,
+            end: None,
+            acknowledged: false,
+            value,
+            first,
+            count,
+            atomic,
+        });
         for cell in self.range(first, count) {
             cell.writes.push(number);
         }
         WriteToken(number)
     }
 
-    /// It ends.
+    /// Records the end of a write.
     pub fn end_write(&mut self, token: WriteToken, now: u64, acknowledged: bool) {
         if let Some(write) = self.writes.get_mut(token.0 as usize) {
             write.end = Some(now);
             write.acknowledged = acknowledged;
         }
         if acknowledged && self.write_through {
-            self.flushed(now);
+            self.note_flush(now);
         }
     }
 
-    /// Sets whether writes are durable when they are acknowledged: no drive has a volatile cache.
+    /// Sets whether writes are durable when they are acknowledged, because no drive has a volatile
+    /// cache.
     pub fn set_write_through(&mut self, write_through: bool) {
         self.write_through = write_through;
     }
 
-    /// True if no write is running.
+    /// Returns true if no write is running.
     pub fn is_idle(&self) -> bool {
         self.writes.iter().all(|write| write.end.is_some())
     }
 
-    /// What was acknowledged by `start` is durable: a flush that began then was acknowledged.
-    pub fn flushed(&mut self, start: u64) {
+    /// Records an acknowledged flush: writes acknowledged by `start`, the time when the flush
+    /// began, are durable.
+    pub fn note_flush(&mut self, start: u64) {
         self.flushed = self.flushed.max(start);
     }
 
-    fn range(&mut self, first: u64, count: u64) -> impl Iterator<Item = &mut Cell> {
+    fn range(&mut self, first: u64, count: u64) -> impl Iterator<Item = &mut SectorState> {
         let first = usize::try_from(first).unwrap_or(usize::MAX);
         self.cells.iter_mut().skip(first).take(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// The values that a cell may show, when everything acknowledged by `settled` counts, up to what began by `until`.
-    fn allowed(&self, cell: &Cell, settled: u64, until: u64) -> Vec<u64> {
-        let writes: Vec<&Write> =
+    /// Returns the values that a sector may hold. Writes that were acknowledged by
+    /// `acknowledged_by` supersede earlier ones. Writes that began after `until` do not count.
+    fn allowed(&self, cell: &SectorState, acknowledged_by: u64, until: u64) -> Vec<u64> {
+        let writes: Vec<&ModelWrite> =
             cell.writes.iter().filter_map(|number| self.writes.get(*number as usize)).collect();
         let superseded = |end: Option<u64>| {
             let Some(end) = end else { return false };
-            let later = |write: &&&Write| {
-                write.acknowledged && write.start >= end && write.end.is_some_and(|end| end <= settled)
+            let later = |write: &&&ModelWrite| {
+                write.acknowledged
+                    && write.start >= end
+                    && write.end.is_some_and(|end| end <= acknowledged_by)
             };
             writes.iter().find(later).is_some()
         };
@@ -147,17 +163,17 @@ impl VolumeModel {
         values
     }
 
-    /// Checks bytes that were read from cell `first` on, between `start` and `end`.
+    /// Checks data that was read from sector `first` on, between the times `start` and `end`.
     ///
     /// # Errors
-    /// What is wrong, if it is.
+    /// Describes the first sector with a wrong value.
     pub fn check_read(&self, first: u64, bytes: &[u8], start: u64, end: u64) -> Result<(), String> {
         for (number, sector) in (first..).zip(bytes.chunks(self.sector as usize)) {
             let Some(cell) = usize::try_from(number).ok().and_then(|number| self.cells.get(number)) else {
                 return Err(format!("cell {number} does not exist"));
             };
             let allowed = self.allowed(cell, start, end);
-            let value = tag_of(sector);
+            let value = sector_tag(sector);
             if !allowed.contains(&value) || sector != content(value, number, self.sector) {
                 return Err(format!(
                     "cell {number} ({} bytes): found {}, allowed {allowed:?} between {start} and {end}; history {}",
@@ -170,13 +186,14 @@ impl VolumeModel {
         Ok(())
     }
 
-    /// Checks that bytes that were read from cell `first` on were written there at some time, or are zeros: nothing is torn or from elsewhere.
+    /// Checks that each sector of `bytes`, read from sector `first` on, holds zeros or a complete
+    /// write to that sector. Torn and misplaced sectors are errors.
     ///
     /// # Errors
-    /// What is wrong, if it is.
-    pub fn check_own(&self, first: u64, bytes: &[u8]) -> Result<(), String> {
+    /// Describes the first wrong sector.
+    pub fn check_origin(&self, first: u64, bytes: &[u8]) -> Result<(), String> {
         for (number, sector) in (first..).zip(bytes.chunks(self.sector as usize)) {
-            if sector != content(tag_of(sector), number, self.sector) {
+            if sector != content(sector_tag(sector), number, self.sector) {
                 let found = describe(sector, number, self.sector);
                 return Err(format!("cell {number} ({} bytes): found {found}", self.sector));
             }
@@ -184,15 +201,16 @@ impl VolumeModel {
         Ok(())
     }
 
-    /// Takes what is there after a crash as the truth, if it may be.
+    /// Makes the content found after a crash the new base, if the content is allowed.
     ///
     /// # Errors
-    /// What is wrong, if it is: something flushed is gone, something never written is there, or an atomic write is torn.
+    /// Describes the violation: a flushed write is missing, a sector holds data that was never
+    /// written, or an atomic write is torn.
     pub fn adopt_after_crash(&mut self, bytes: &[u8]) -> Result<(), String> {
         let mut found = Vec::with_capacity(self.cells.len());
         for (number, (sector, cell)) in (0u64..).zip(bytes.chunks(self.sector as usize).zip(&self.cells)) {
             let allowed = self.allowed(cell, self.flushed, u64::MAX);
-            let value = tag_of(sector);
+            let value = sector_tag(sector);
             if !allowed.contains(&value) || sector != content(value, number, self.sector) {
                 return Err(format!(
                     "after the crash, cell {number} ({} bytes): found {}, allowed {allowed:?}, flushed at {}; history {}",
@@ -209,24 +227,26 @@ impl VolumeModel {
         Ok(())
     }
 
-    /// Counts no more as durable than another model does.
-    pub fn durable_as(&mut self, other: &Self) {
+    /// Copies the durable point of another model.
+    pub fn copy_durable_point(&mut self, other: &Self) {
         self.flushed = other.flushed;
     }
 
-    /// Takes what a snapshot holds, which was begun at `start`, as the truth, if it may be: with a write, it must hold everything that was
-    /// acknowledged before that one began.
+    /// Makes the content of a snapshot that was begun at `start` the new base, if the content is
+    /// allowed: with a write, the snapshot must contain everything acknowledged before that write
+    /// began.
     ///
     /// # Errors
-    /// What is wrong, if it is.
+    /// Describes the violation.
     pub fn adopt_snapshot(&mut self, bytes: &[u8], start: u64) -> Result<(), String> {
-        // A value is the moment at which its write began.
-        let last = bytes.chunks(self.sector as usize).map(tag_of).max().unwrap_or(0);
+        // A value is the time at which its write began.
+        let last = bytes.chunks(self.sector as usize).map(sector_tag).max().unwrap_or(0);
         self.flushed = start.max(last);
         self.adopt_after_crash(bytes)
     }
 
-    /// A write that must be there whole or not at all, and that nobody has touched since, is.
+    /// Checks that each atomic write that no other write overlaps in time or overwrites is complete
+    /// or absent.
     fn check_atomic(&self, found: &[u64]) -> Result<(), String> {
         for (number, write) in
             self.writes.iter().enumerate().filter(|(_, write)| write.atomic && write.value != 0)
@@ -245,10 +265,10 @@ impl VolumeModel {
                         before.is_some_and(|end| end <= write.start)
                     })
             });
-            let there = cells().filter(|(_, value)| **value == write.value).count() as u64;
-            if alone && there != 0 && there != write.count {
+            let present = cells().filter(|(_, value)| **value == write.value).count() as u64;
+            if alone && present != 0 && present != write.count {
                 return Err(format!(
-                    "a write of {} cells from {} is torn: {there} of them are there",
+                    "a write of {} cells from {} is torn: {present} of them are present",
                     write.count, write.first
                 ));
             }
@@ -256,7 +276,7 @@ impl VolumeModel {
         Ok(())
     }
 
-    /// Nothing is running, and this is what the cells hold.
+    /// Makes `found` the new base. No write may be running.
     fn adopt(&mut self, found: &[u64]) {
         for (cell, value) in self.cells.iter_mut().zip(found) {
             cell.base = *value;
@@ -265,7 +285,8 @@ impl VolumeModel {
         self.writes.clear();
     }
 
-    /// Nothing is running: forgets writes that nobody can see any more. Keeps what a crash could bring back.
+    /// Forgets writes that no read can return any more. Keeps the values that a crash could bring
+    /// back, and does nothing while a write is running.
     pub fn prune(&mut self) {
         if self.writes.iter().any(|write| write.end.is_none()) {
             return;
@@ -278,7 +299,7 @@ impl VolumeModel {
         }
     }
 
-    fn history(&self, cell: &Cell) -> String {
+    fn history(&self, cell: &SectorState) -> String {
         let mut text = format!("base {}", cell.base);
         for write in cell.writes.iter().filter_map(|number| self.writes.get(*number as usize)) {
             text.push_str(&format!(
@@ -293,12 +314,12 @@ impl VolumeModel {
     }
 }
 
-pub(crate) fn tag_of(sector: &[u8]) -> u64 {
+pub(crate) fn sector_tag(sector: &[u8]) -> u64 {
     sector.first_chunk::<TAG>().map_or(0, |tag| u64::from_le_bytes(*tag))
 }
 
 fn describe(sector: &[u8], cell: u64, size: u32) -> String {
-    let value = tag_of(sector);
+    let value = sector_tag(sector);
     if sector == content(value, cell, size) {
         return format!("value {value}");
     }
@@ -306,5 +327,5 @@ fn describe(sector: &[u8], cell: u64, size: u32) -> String {
     format!("bytes tagged {value} of which {wrong} are wrong")
 }
 
-/// The volumes that may exist.
+/// The models of the existing volumes, by name.
 pub type Volumes = BTreeMap<String, VolumeModel>;

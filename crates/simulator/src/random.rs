@@ -1,13 +1,15 @@
-//! Seeded randomness: xoshiro256++ (Blackman and Vigna, 2019), seeded by splitmix64. The same on every machine.
+//! Seeded randomness: xoshiro256++ (Blackman and Vigna, 2019), seeded by splitmix64. The sequence
+//! is the same on every machine.
 
 use std::cell::Cell;
 
-/// A generator. Shared by reference: everything in a run draws from few of them, in a fixed order.
+/// A random number generator. It is shared by reference: all parts of a run draw from a few
+/// generators, in a fixed order.
 pub struct Random {
     state: Cell<[u64; 4]>,
 }
 
-/// One step of splitmix64: also a good way to mix two numbers into a seed.
+/// Performs one step of splitmix64. Also mixes two numbers into a seed.
 pub fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -16,7 +18,7 @@ pub fn mix(seed: u64) -> u64 {
 }
 
 impl Random {
-    /// A generator for this seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         let mut next = seed;
         let mut word = || {
@@ -26,7 +28,7 @@ impl Random {
         Self { state: Cell::new([word(), word(), word(), word()]) }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&self) -> u64 {
         let [a, b, c, d] = self.state.get();
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -37,23 +39,23 @@ impl Random {
         result
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&self, bound: u64) -> u64 {
         assert!(bound > 0, "a number below 0");
         u64::try_from((u128::from(self.bits()) * u128::from(bound)) >> 64).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True once in `times` on average; never for 0.
+    /// Returns true once in `times` calls on average; never for 0.
     pub fn once_in(&self, times: u64) -> bool {
         times > 0 && self.below(times) == 0
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     pub fn choose<'a, T>(&self, choices: &'a [T]) -> &'a T {
         let at = usize::try_from(self.below(choices.len() as u64)).unwrap_or(0);
         match choices.get(at) {
@@ -62,7 +64,8 @@ impl Random {
         }
     }
 
-    /// The position of one of `weights`, drawn by weight; all zero gives the first.
+    /// Returns the position of one of `weights`, drawn by weight. If all weights are zero, returns
+    /// 0.
     pub fn weighted(&self, weights: &[u32]) -> usize {
         let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
         let mut left = if sum == 0 { 0 } else { self.below(sum) };
@@ -75,7 +78,7 @@ impl Random {
         0
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let word = self.bits().to_le_bytes();

@@ -1,4 +1,4 @@
-//! Repair, step by step: what it promises, and what it says when it cannot go on.
+//! Repair, step by step: its guarantees, and its states when it cannot continue.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ use reactor::{Buffer, Clock as _, Reactor};
 
 use crate::disk::{Disk, Faults};
 use crate::model::content;
-use crate::run::{Ended, Machine, Setup, judge};
+use crate::run::{BootEnd, Machine, Setup, check_findings};
 
 pub(crate) const BLOCK: u64 = 4096;
 
-/// A machine with an empty pool.
+/// Creates a machine with an empty pool.
 pub(crate) fn machine(setup: &Setup, seed: u64) -> Rc<Machine> {
     let machine = Rc::new(Machine::new(setup, seed));
     let this = machine.clone();
     let made = machine.boot(async move || this.create().await.unwrap());
-    assert_eq!(made, Ended::Done(()));
+    assert_eq!(made, BootEnd::Completed(()));
     machine
 }
 
-/// Boots, opens the pool, and closes it in the end.
+/// Boots the machine, opens the pool, runs `work` and closes the pool.
 pub(crate) fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) -> T) -> T {
     let this = machine.clone();
     let ended = machine.boot(async move || {
@@ -33,8 +33,8 @@ pub(crate) fn with_pool<T>(machine: &Rc<Machine>, work: impl AsyncFnOnce(&Pool) 
         pool.close().await.unwrap();
         done
     });
-    let Ended::Done(done) = ended else { panic!("nobody cuts the power") };
-    machine.kill();
+    let BootEnd::Completed(done) = ended else { panic!("unexpected power cut") };
+    machine.kill_process();
     done
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn compare(pool: &Pool, name: &str, value: u64) {
     }
 }
 
-pub(crate) async fn settled(pool: &Pool) -> PoolStatus {
+pub(crate) async fn wait_for_repair(pool: &Pool) -> PoolStatus {
     pool.repair_settled().await.unwrap();
     pool.status().await.unwrap()
 }
@@ -68,11 +68,12 @@ pub(crate) fn state(status: &PoolStatus, drive: usize) -> DriveState {
     status.drives[drive].state
 }
 
-/// Drives go one after the other until just enough are left for a segment; each time the pool is as safe as before.
+/// Drives are lost one after the other until the scheme's width is left. After each rebuild the
+/// pool is fully redundant.
 #[test]
-fn a_pool_bears_one_loss_after_another() {
+fn a_pool_survives_successive_losses() {
     lose_one_after_another(&Setup::small("2+1", 7));
-    // Without volatile caches nobody flushes anything.
+    // Without volatile caches the engine does not flush.
     lose_one_after_another(&Setup { volatile: vec![false; 7], ..Setup::small("2+1", 7) });
 }
 
@@ -82,22 +83,22 @@ fn lose_one_after_another(setup: &Setup) {
         fill(pool, "v", 700, 9).await;
         for drive in 0..4 {
             pool.fail_drive(drive).await.unwrap();
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             assert_eq!(status.repair.state, RepairState::Whole);
             assert_eq!((state(&status, drive.into()), status.lost_drives()), (DriveState::Removed, 0));
         }
         pool.fail_drive(4).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 4), status.repair.state), (DriveState::Failed, RepairState::NeedsDrive));
         assert!(status.repair.bytes_left > 0);
-        assert!(pool.fail_drive(5).await.is_err(), "that would be one too many");
+        assert!(pool.fail_drive(5).await.is_err(), "the scheme does not tolerate this loss");
         compare(pool, "v", 9).await;
     });
     with_pool(&machine, async |pool| compare(pool, "v", 9).await);
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Two drives at once under two parities; then two others, without which the data is still there.
+/// Two drives are lost at once with double parity. After the rebuild, two others can be lost.
 #[test]
 fn two_lost_drives_are_rebuilt_together() {
     let machine = machine(&Setup::small("2+2", 6), 2);
@@ -105,39 +106,40 @@ fn two_lost_drives_are_rebuilt_together() {
         fill(pool, "v", 700, 5).await;
         pool.fail_drive(1).await.unwrap();
         pool.fail_drive(3).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 1), state(&status, 3)), (DriveState::Removed, DriveState::Removed));
         pool.fail_drive(0).await.unwrap();
         pool.fail_drive(5).await.unwrap();
         compare(pool, "v", 5).await;
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Cells that rotted unnoticed on another drive are not made the base of new columns.
+/// Silently corrupted cells of another drive must not be used to compute the rebuilt columns.
 #[test]
 fn a_rebuild_does_not_spread_damage() {
     for (scheme, drives, seed) in [("2+2", 5, 3), ("4+2", 7, 4), ("1+2", 4, 5), ("3+3", 7, 6)] {
         let machine = machine(&Setup::small(scheme, drives), seed);
         with_pool(&machine, async |pool| fill(pool, "v", 700, 7).await);
-        let rotten = &machine.disks[1];
-        // The superblocks lie in the first four MiB.
-        for page in rotten.pages().into_iter().filter(|page| *page >= 1024) {
-            assert!(rotten.flip(page, usize::try_from(page).unwrap() * 77));
+        let corrupt = &machine.disks[1];
+        // The superblocks take the first 4 MiB.
+        for page in corrupt.pages().into_iter().filter(|page| *page >= 1024) {
+            assert!(corrupt.flip_bit(page, usize::try_from(page).unwrap() * 77));
         }
         with_pool(&machine, async |pool| {
             pool.fail_drive(0).await.unwrap();
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             assert_eq!((state(&status, 0), status.repair.damaged_rows), (DriveState::Removed, 0), "{scheme}");
             pool.fail_drive(2).await.unwrap();
             compare(pool, "v", 7).await;
         });
-        judge(&machine.check().unwrap(), &[1, 2]).unwrap();
+        check_findings(&machine.check().unwrap(), &[1, 2]).unwrap();
     }
 }
 
-/// Of the first blocks of `v`, those that cannot be read; the others are what was written.
-async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
+/// Counts the unreadable blocks among the first `blocks` of `v`, and checks the content of the
+/// others.
+async fn count_unreadable(pool: &Pool, blocks: u64) -> u64 {
     let volume = pool.open_volume("v").await.unwrap().attach();
     let mut lost = 0;
     for block in 0..blocks {
@@ -151,32 +153,33 @@ async fn unreadable(pool: &Pool, blocks: u64) -> u64 {
     lost
 }
 
-/// What is damaged beyond the scheme is lost, and said; the rest of the column is rebuilt, and the pool goes on.
+/// Rows damaged beyond the scheme's tolerance are counted and reported. The rest of the column is
+/// rebuilt and the pool stays in service.
 #[test]
 fn rows_that_cannot_be_computed_are_counted() {
     let machine = machine(&Setup::small("2+1", 4), 8);
     with_pool(&machine, async |pool| fill(pool, "v", 300, 3).await);
-    let rotten = &machine.disks[1];
-    let pages = rotten.pages().into_iter().filter(|page| *page >= 1024);
-    pages.skip(20).take(8).for_each(|page| assert!(rotten.flip(page, 5)));
+    let corrupt = &machine.disks[1];
+    let pages = corrupt.pages().into_iter().filter(|page| *page >= 1024);
+    pages.skip(20).take(8).for_each(|page| assert!(corrupt.flip_bit(page, 5)));
     with_pool(&machine, async |pool| {
         pool.fail_drive(0).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
-        let lost = unreadable(pool, 300).await;
-        // Either cell of a row may have been a block's, and parity besides.
+        let lost = count_unreadable(pool, 300).await;
+        // A damaged row can lose the block on the lost drive, the damaged block, or only parity.
         let damaged = status.repair.damaged_rows;
         assert!((1..=8).contains(&damaged) && (1..=2 * damaged).contains(&lost), "{damaged} {lost}");
     });
 }
 
-/// Where headers are lost, nobody knows what the rows behind them should hold: each is computed by itself all the same, and a cell that
-/// nothing gives is zeros, never what the memory held before.
+/// If a header is lost, the checksums of its rows are lost with it. Each row is still computed
+/// separately. A cell that cannot be computed is zeros, never other memory content.
 #[test]
-fn rows_whose_header_is_lost_are_computed_one_by_one() {
+fn rows_without_header_are_computed_separately() {
     let machine = machine(&Setup { spares: vec![16 << 20], ..Setup::small("2+1", 3) }, 16);
     with_pool(&machine, async |pool| fill(pool, "v", 1400, 3).await);
-    // Blocks of which the drives hold more than one: those in mirrors.
+    // Counts the blocks with more than one copy on the drives, those in mirror segments.
     let twice = |disks: &[Rc<Disk>]| {
         let mut seen = BTreeMap::<Vec<u8>, u32>::new();
         for disk in disks {
@@ -187,63 +190,60 @@ fn rows_whose_header_is_lost_are_computed_one_by_one() {
         let many = |block: &u64| seen.get(&content(3, *block, 4096)).is_some_and(|count| *count > 1);
         (0..1400).filter(many).count()
     };
-    let rotten = &machine.disks[1];
-    // A segment's first header lies in its first row, behind the superblocks in the first four MiB.
+    let corrupt = &machine.disks[1];
+    // A segment's first header is in its first row. The superblocks take the first 4 MiB.
     let first_rows = |page: &u64| *page >= 1024 && page.is_multiple_of((128 << 10) / BLOCK);
-    let spoiled = rotten.pages().into_iter().filter(first_rows).skip(4).take(12);
-    spoiled.for_each(|page| rotten.spoil(page));
+    let unreadable = corrupt.pages().into_iter().filter(first_rows).skip(4).take(12);
+    unreadable.for_each(|page| corrupt.mark_unreadable(page));
     let before = twice(&machine.disks[..3]);
     with_pool(&machine, async |pool| {
-        machine.add(pool, 3).await.unwrap();
+        machine.add_drive(pool, 3).await.unwrap();
         pool.fail_drive(0).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
         assert_eq!(status.repair.damaged_rows, 12, "{:?}", status.repair);
-        assert_eq!(
-            twice(&machine.disks[1..]),
-            before,
-            "what was written for a cell that is lost is no other block"
-        );
-        let lost = unreadable(pool, 1400).await;
+        assert_eq!(twice(&machine.disks[1..]), before, "the rebuild wrote another block into a lost cell");
+        let lost = count_unreadable(pool, 1400).await;
         assert!((1..=2 * 12).contains(&lost), "{lost}");
     });
 }
 
 #[test]
-fn repair_pauses_and_goes_on() {
+fn repair_pauses_and_resumes() {
     let machine = machine(&Setup::small("4+1", 6), 10);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 700, 2).await;
         pool.set_repair_limits(RepairLimits { paused: true, bytes_per_second: 0 }).await.unwrap();
         pool.fail_drive(2).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, status.repair.bytes_done), (RepairState::Paused, 0));
         assert!(status.repair.bytes_left >= 100 * BLOCK, "{:?}", status.repair);
         assert_eq!(state(&status, 2), DriveState::Failed);
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, status.repair.bytes_left), (RepairState::Whole, 0));
         assert_eq!(state(&status, 2), DriveState::Removed);
     });
 }
 
 #[test]
-fn repair_keeps_to_its_limit() {
+fn repair_respects_its_rate_limit() {
     let machine = machine(&Setup::small("4+1", 6), 11);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 2000, 2).await;
         pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 200_000 }).await.unwrap();
-        let begin = machine.world.now();
+        let begin = machine.events.now();
         pool.fail_drive(2).await.unwrap();
-        let status = settled(pool).await;
-        let took = machine.world.now().since(begin).as_secs_f64();
+        let status = wait_for_repair(pool).await;
+        let seconds = machine.events.now().since(begin).as_secs_f64();
         #[allow(clippy::cast_precision_loss)]
         let least = status.repair.bytes_done as f64 / 200_000.0;
-        assert!(least > 5.0 && took > 0.9 * least && took < 1.5 * least, "{took} {least}");
+        assert!(least > 5.0 && seconds > 0.9 * least && seconds < 1.5 * least, "{seconds} {least}");
     });
 }
 
-/// With too little room on the drives that are left, repair waits and says so; deleted data makes room.
+/// If the remaining drives lack space, repair waits in the state `NeedsSpace`. Deleting data makes
+/// space.
 #[test]
 fn repair_waits_for_space() {
     let setup = Setup { drives: vec![(4 << 20) + 60 * (128 << 10); 6], ..Setup::small("4+1", 6) };
@@ -259,7 +259,7 @@ fn repair_waits_for_space() {
         }
         drop(volume);
         pool.fail_drive(5).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 5)), (RepairState::NeedsSpace, DriveState::Failed));
         pool.delete_volume("big").await.unwrap();
         while pool.volumes().await.unwrap().len() > 1 {
@@ -268,17 +268,17 @@ fn repair_waits_for_space() {
         for _ in 0..3 {
             pool.checkpoint().await.unwrap();
         }
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 5)), (RepairState::Whole, DriveState::Removed));
         compare(pool, "kept", 4).await;
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// Columns take effect only when they are flushed (Z3): a publish that carries a new place may reach the drives before what lies
-/// there would.
+/// Columns take effect only when they are flushed (Z3): a published superblock with the new column
+/// position may reach the drives before the column's data.
 #[test]
-fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
+fn a_power_cut_never_leaves_an_unflushed_column() {
     let setup = Setup {
         zone_bytes: 64 << 10,
         drives: vec![(4 << 20) + 300 * (64 << 10); 5],
@@ -291,7 +291,8 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
         let this = machine.clone();
         let ended = machine.boot(async move || {
             let (pool, _) = this.open().await.unwrap();
-            // Little enough that the superblocks list its segments to the end, so that each publish tells where their columns are.
+            // Little enough data that the superblocks list all segments, so that each publish
+            // contains the column positions.
             drop(fill(&pool, "v", 300, 1).await);
             pool.create_volume("w", 1 << 20, 4096, 0).await.unwrap();
             // One segment after the other.
@@ -305,7 +306,7 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
                 repaired.repair_settled().await.unwrap();
                 done.set(true);
             });
-            // Segments are opened, and that is published, while columns move; nobody else flushes.
+            // Segments are opened and published while columns move. There are no other flushes.
             let volume = pool.open_volume("w").await.unwrap().attach();
             while !rebuilt.get() {
                 volume.write(0, &Buffer::copy_of(&[3; 64 * 4096]).span()).await.unwrap();
@@ -314,16 +315,17 @@ fn a_power_cut_never_leaves_a_column_that_was_not_flushed() {
             settles.await;
         });
         machine.cut_power();
-        judge(&machine.check().unwrap(), &[]).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
-        through = ended == Ended::Done(());
+        check_findings(&machine.check().unwrap(), &[]).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
+        through = ended == BootEnd::Completed(());
         cut += 5;
     }
 }
 
-/// A segment whose zones were chosen before a drive was lost, and that arrives when repair has looked already, is found.
+/// Repair finds a segment that is opened after its scan, with zones chosen before the drive was
+/// lost.
 #[test]
-fn a_segment_that_comes_late_is_completed() {
-    // The first segment takes longest: space is reserved on each of its drives.
+fn a_segment_opened_after_the_scan_is_completed() {
+    // The first segment takes longest, because space is reserved on each of its drives.
     let setup = Setup { latency: (1_000_000, 1_000_000), ..Setup::small("2+1", 4) };
     for after in 0..40 {
         let machine = machine(&setup, after);
@@ -335,16 +337,16 @@ fn a_segment_that_comes_late_is_completed() {
             let lost = u16::try_from(after % 4).unwrap();
             pool.fail_drive(lost).await.unwrap();
             creates.await.unwrap();
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             let found = (state(&status, lost.into()), status.repair.state);
             assert_eq!(found, (DriveState::Removed, RepairState::Whole), "{after}");
         });
     }
 }
 
-/// Somebody still reads, very slowly, what was deleted: that does not keep a drive in the pool that nothing refers to.
+/// A very slow read of deleted data does not delay the removal of an unreferenced drive.
 #[test]
-fn slow_readers_of_what_is_free_hold_nothing_up() {
+fn slow_reads_of_freed_blocks_do_not_delay_removal() {
     let machine = machine(&Setup { latency: (2_000_000, 2_000_000), ..Setup::small("4+1", 6) }, 14);
     with_pool(&machine, async |pool| {
         let volume = Rc::new(fill(pool, "v", 64, 1).await);
@@ -362,23 +364,23 @@ fn slow_readers_of_what_is_free_hold_nothing_up() {
         stall(0);
         volume.write_zeroes(0, 64 * BLOCK).await.unwrap();
         pool.fail_drive(0).await.unwrap();
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!(state(&status, 0), DriveState::Removed);
-        assert!(!over.get(), "nobody was in the way");
+        assert!(!over.get(), "the read had ended before the removal");
         read.await;
     });
 }
 
-/// A pause takes nothing away from others: zones that were to be written are free again.
+/// A pause frees the zones allocated for unfinished columns.
 #[test]
-fn a_pause_holds_no_space() {
+fn a_pause_frees_unfinished_columns() {
     let machine = machine(&Setup::small("4+1", 6), 15);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 4000, 2).await;
         let limits = |paused| RepairLimits { paused, bytes_per_second: 1 << 20 };
         pool.set_repair_limits(limits(true)).await.unwrap();
         pool.fail_drive(2).await.unwrap();
-        let before = settled(pool).await;
+        let before = wait_for_repair(pool).await;
         pool.set_repair_limits(limits(false)).await.unwrap();
         Reactor::current().sleep(Duration::from_millis(50)).await;
         let status = pool.status().await.unwrap();
@@ -386,9 +388,9 @@ fn a_pause_holds_no_space() {
         assert!(status.space.free_zones + 10 < before.space.free_zones, "{:?}", status.space);
         pool.set_repair_limits(limits(true)).await.unwrap();
         Reactor::current().sleep(Duration::from_secs(1)).await;
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!(status.repair.state, RepairState::Paused);
-        // What was written to its end stays.
+        // Completed columns stay.
         let written = before.space.free_zones - status.space.free_zones;
         assert!(
             written * (128 << 10) <= status.repair.bytes_done + (128 << 10),
@@ -398,9 +400,9 @@ fn a_pause_holds_no_space() {
     });
 }
 
-/// A pool may be closed at any moment of a rebuild and of what comes after it.
+/// A pool can be closed at any time during a rebuild and after it.
 #[test]
-fn a_pool_is_closed_in_the_middle_of_a_rebuild() {
+fn a_pool_can_be_closed_during_a_rebuild() {
     for after in 0..60 {
         let setup = Setup { shards: 2, latency: (1_000, 500_000), ..Setup::small("2+1", 5) };
         let machine = machine(&setup, after);
@@ -409,58 +411,59 @@ fn a_pool_is_closed_in_the_middle_of_a_rebuild() {
             pool.fail_drive(0).await.unwrap();
             Reactor::current().sleep(Duration::from_micros(after * 401)).await;
         });
-        judge(&machine.check().unwrap(), &[]).unwrap();
+        check_findings(&machine.check().unwrap(), &[]).unwrap();
         with_pool(&machine, async |pool| compare(pool, "v", 1).await);
     }
 }
 
-/// A rebuild that comes upon damage has it healed: nobody has to wait for a scrub.
+/// A rebuild heals the damage that it reads, without a scrub.
 #[test]
-fn damage_that_a_rebuild_meets_is_healed() {
-    for spoil in [false, true] {
+fn a_rebuild_heals_the_damage_it_reads() {
+    for unreadable in [false, true] {
         let setup = Setup { spares: vec![16 << 20], ..Setup::small("2+2", 4) };
         let setup = Setup { tuning: engine::Tuning { retire_after: 0, ..setup.tuning }, ..setup };
         let machine = machine(&setup, 11);
         with_pool(&machine, async |pool| fill(pool, "v", 700, 7).await);
-        let rotten = &machine.disks[1];
-        for page in rotten.pages().into_iter().filter(|page| *page >= 1024 && page.is_multiple_of(3)) {
-            if spoil {
-                rotten.spoil(page);
+        let corrupt = &machine.disks[1];
+        for page in corrupt.pages().into_iter().filter(|page| *page >= 1024 && page.is_multiple_of(3)) {
+            if unreadable {
+                corrupt.mark_unreadable(page);
             } else {
-                assert!(rotten.flip(page, usize::try_from(page).unwrap() * 77));
+                assert!(corrupt.flip_bit(page, usize::try_from(page).unwrap() * 77));
             }
         }
         let damaged = || {
             let report = machine.check().unwrap();
-            judge(&report, &[1]).unwrap();
+            check_findings(&report, &[1]).unwrap();
             report.findings.len()
         };
         let before = damaged();
         let retried = with_pool(&machine, async |pool| {
-            machine.add(pool, 4).await.unwrap();
+            machine.add_drive(pool, 4).await.unwrap();
             pool.fail_drive(0).await.unwrap();
-            let status = settled(pool).await;
+            let status = wait_for_repair(pool).await;
             assert_eq!((state(&status, 0), status.repair.damaged_rows), (DriveState::Removed, 0));
             assert_eq!((status.repair.state, status.scrub.unhealed), (RepairState::Whole, 0));
             compare(pool, "v", 7).await;
             status.repair.bytes_done
         });
-        // Whatever was read is whole now. Parity that nothing was computed from was not read.
+        // All damage that was read is healed. Parity that was not needed was not read.
         let after = damaged();
         assert!(before > 40 && after * 2 < before, "{before} {after}, {retried} bytes written");
     }
 }
 
-/// Segments that were being written when a drive was lost are ended and completed; nobody is told that space is wanted.
+/// Segments that were being written when a drive was lost are closed and completed. Repair never
+/// reports a lack of space.
 #[test]
-fn repair_does_not_ask_for_space_that_it_has() {
+fn repair_does_not_report_a_lack_of_available_space() {
     for seed in 20..24 {
         let setup = Setup { shards: 2, ..Setup::small("2+1", 5) };
         let machine = machine(&setup, seed);
         with_pool(&machine, async |pool| {
             fill(pool, "v", 700, 5).await;
-            let (stop, said) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
-            let (watched, stopped, seen) = (pool.clone(), stop.clone(), said.clone());
+            let (stop, states) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
+            let (watched, stopped, seen) = (pool.clone(), stop.clone(), states.clone());
             let watch = Reactor::current().spawn(async move {
                 while !stopped.get() {
                     let state = watched.status().await.unwrap().repair.state;
@@ -483,14 +486,14 @@ fn repair_does_not_ask_for_space_that_it_has() {
             for drive in [0, 1] {
                 Reactor::current().sleep(Duration::from_secs(1)).await;
                 pool.fail_drive(drive).await.unwrap();
-                assert_eq!(state(&settled(pool).await, drive.into()), DriveState::Removed);
+                assert_eq!(state(&wait_for_repair(pool).await, drive.into()), DriveState::Removed);
             }
             stop.set(true);
             watch.await;
             writes.await;
             let expected = [RepairState::Whole, RepairState::Working];
-            assert!(said.borrow().contains(&RepairState::Working), "{said:?}");
-            assert!(said.borrow().iter().all(|state| expected.contains(state)), "{said:?}");
+            assert!(states.borrow().contains(&RepairState::Working), "{states:?}");
+            assert!(states.borrow().iter().all(|state| expected.contains(state)), "{states:?}");
         });
     }
 }

@@ -1,4 +1,4 @@
-//! One run: drives, a pool on them, and its life from crash to crash.
+//! One run: the drives, the pool on them, and the pool's history from crash to crash.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -15,37 +15,37 @@ use engine::{
 use format::PoolId;
 use reactor::Reactor;
 
-use crate::disk::{Disk, DiskOptions, Fuse};
+use crate::disk::{Disk, DiskOptions, FaultTrigger};
+use crate::events::EventQueue;
 use crate::random::{Random, mix};
-use crate::world::World;
 
-/// What a run is made of.
+/// The hardware and pool settings of a run.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Scheme, as k+m.
     pub scheme: String,
-    /// Sizes of the drives, in bytes.
+    /// Sizes of the pool's drives, in bytes.
     pub drives: Vec<u64>,
-    /// Sizes of drives that lie ready and belong to no pool yet.
+    /// Sizes of the spare drives, in bytes. Spares belong to no pool at first.
     pub spares: Vec<u64>,
-    /// Bytes of a sector of each, in turns.
+    /// Sector sizes in bytes, assigned to the drives in rotation.
     pub sectors: Vec<u32>,
-    /// Whether each forgets at a power cut; spares do.
+    /// Whether each drive has a volatile cache. Spares always have one.
     pub volatile: Vec<bool>,
-    /// Bytes of a zone.
+    /// Zone size in bytes.
     pub zone_bytes: u64,
-    /// Shards.
+    /// Number of shards.
     pub shards: u16,
     /// Engine settings.
     pub tuning: Tuning,
-    /// Nanoseconds that a drive operation takes, at least and at most.
+    /// Minimum and maximum latency of a drive operation, in nanoseconds.
     pub latency: (u64, u64),
-    /// Bytes that a drive reads and writes a second; 0 for any number.
+    /// Bandwidth of a drive in bytes per second; 0 means unlimited.
     pub bytes_per_second: u64,
 }
 
 impl Setup {
-    /// Five small drives in 4+1, one shard.
+    /// A machine of `drives` drives of 16 MiB with volatile caches, and a pool with one shard.
     pub fn small(scheme: &str, drives: usize) -> Self {
         Self {
             scheme: scheme.into(),
@@ -67,54 +67,55 @@ impl Setup {
     }
 }
 
-/// How a piece of a run ended.
+/// The end of a boot.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended<T> {
-    /// By itself.
-    Done(T),
-    /// By a power cut.
-    Cut,
+pub enum BootEnd<T> {
+    /// The work ran to its end.
+    Completed(T),
+    /// The power was cut.
+    PowerCut,
 }
 
 /// The hardware of a run.
 pub struct Machine {
-    /// Time.
-    pub world: Rc<World>,
-    /// Counts drive operations and cuts the power.
-    pub fuse: Rc<Fuse>,
-    /// The drives, then the spares.
+    /// Simulated time.
+    pub events: Rc<EventQueue>,
+    /// Counts drive operations and triggers power cuts, write errors and refused reservations.
+    pub trigger: Rc<FaultTrigger>,
+    /// The pool's drives, then the spares.
     pub disks: Vec<Rc<Disk>>,
     setup: Setup,
     random: Random,
     openings: Cell<u64>,
     /// Engine settings of the next openings.
     tuning: Cell<Tuning>,
-    /// Drives that are left out of the next openings.
+    /// Marks the drives that the next openings do not get.
     pub absent: RefCell<Vec<bool>>,
-    /// The newest state that the pool told of, kept beside its drives.
-    pub memory: Arc<Memory>,
-    /// The next openings take an older state than that.
-    pub accepts_stale: Cell<bool>,
+    /// The newest pool state, stored outside the drives.
+    pub state_store: Arc<StateStore>,
+    /// Whether the next openings accept a state older than the stored one.
+    pub accept_stale: Cell<bool>,
 }
 
-/// Keeps the newest state of the pool beside the drives; openings are held to it only where a test asks for that.
+/// Stores the newest pool state outside the drives. Openings compare with it only after
+/// [`StateStore::enforce`].
 #[derive(Default)]
-pub struct Memory {
+pub struct StateStore {
     newest: Mutex<Option<StateStamp>>,
-    is_asked: AtomicBool,
+    enforced: AtomicBool,
 }
 
-impl Memory {
-    /// From now on openings must not find an older state.
-    pub fn ask(&self) {
-        self.is_asked.store(true, Ordering::Relaxed);
+impl StateStore {
+    /// Refuses older states at all later openings.
+    pub fn enforce(&self) {
+        self.enforced.store(true, Ordering::Relaxed);
     }
 }
 
-impl StateMemory for Memory {
+impl StateMemory for StateStore {
     fn newest(&self, _: PoolId) -> Option<StateStamp> {
         let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.filter(|_| self.is_asked.load(Ordering::Relaxed))
+        newest.filter(|_| self.enforced.load(Ordering::Relaxed))
     }
 
     fn remember(&self, _: PoolId, state: StateStamp) -> Pin<Box<dyn Future<Output = ()> + '_>> {
@@ -125,10 +126,10 @@ impl StateMemory for Memory {
 }
 
 impl Machine {
-    /// New, empty drives.
+    /// Creates a machine with empty drives.
     pub fn new(setup: &Setup, seed: u64) -> Self {
-        let world = World::new();
-        let fuse = Rc::new(Fuse::default());
+        let events = EventQueue::new();
+        let trigger = Rc::new(FaultTrigger::default());
         let volatile = setup.volatile.iter().copied().chain(std::iter::repeat(true));
         let sectors = setup.sectors.iter().copied().cycle();
         let all = setup.drives.iter().chain(&setup.spares).zip(volatile).zip(sectors);
@@ -137,22 +138,22 @@ impl Machine {
             let size = *size;
             let options = DiskOptions { size, sector, volatile_cache, latency, bytes_per_second };
             let seed = mix(seed ^ (index as u64 + 1));
-            Disk::new(format!("drive{index}"), options, world.clone(), fuse.clone(), seed)
+            Disk::new(format!("drive{index}"), options, events.clone(), trigger.clone(), seed)
         });
         let disks: Vec<_> = disks.collect();
         let absent = (0..disks.len()).map(|index| index >= setup.drives.len()).collect();
         let absent = RefCell::new(absent);
         Self {
-            world,
-            fuse,
+            events,
+            trigger,
             disks,
             setup: setup.clone(),
             random: Random::new(mix(seed ^ 0xABCD)),
             openings: Cell::new(0),
             tuning: Cell::new(setup.tuning),
             absent,
-            memory: Arc::default(),
-            accepts_stale: Cell::new(false),
+            state_store: Arc::default(),
+            accept_stale: Cell::new(false),
         }
     }
 
@@ -161,114 +162,114 @@ impl Machine {
         &self.setup.scheme
     }
 
-    /// Has the pool opened with these settings from now on.
+    /// Sets the engine settings of later openings.
     pub fn set_tuning(&self, tuning: Tuning) {
         self.tuning.set(tuning);
     }
 
-    /// How the pool is opened.
+    /// Returns the engine settings of the next opening.
     pub fn tuning(&self) -> Tuning {
         self.tuning.get()
     }
 
-    /// The drives that are there, as the engine takes them.
+    /// Returns the present drives as the engine takes them.
     pub fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
         let present = self.disks.iter().zip(self.absent.borrow().clone()).filter(|(_, absent)| !absent);
         present.map(|(disk, _)| disk.source()).collect()
     }
 
-    /// Boots the machine, runs `work` and, at its end or a power cut, drops everything that ran.
-    pub fn boot<T>(&self, work: impl AsyncFnOnce() -> T) -> Ended<T> {
-        self.world.restart();
-        let reactor = Reactor::new(self.world.clone(), self.world.clone());
+    /// Boots the machine, runs `work` and, at its end or at a power cut, drops all tasks.
+    pub fn boot<T>(&self, work: impl AsyncFnOnce() -> T) -> BootEnd<T> {
+        self.events.restart();
+        let reactor = Reactor::new(self.events.clone(), self.events.clone());
         // Dropped after the reactor has stopped: a power cut finds I/O in flight.
         let mut work = Box::pin(work());
         let ended = reactor.run(std::future::poll_fn(|context| {
-            let polled = if self.world.is_halted() { Poll::Pending } else { work.as_mut().poll(context) };
-            // The power is off: whatever the program says, nobody hears it.
-            if self.world.is_halted() {
-                return Poll::Ready(Ended::Cut);
+            let polled = if self.events.is_halted() { Poll::Pending } else { work.as_mut().poll(context) };
+            // The power is off: the result of the work is discarded.
+            if self.events.is_halted() {
+                return Poll::Ready(BootEnd::PowerCut);
             }
-            self.world.on_halt(context.waker().clone());
-            polled.map(Ended::Done)
+            self.events.set_halt_waker(context.waker().clone());
+            polled.map(BootEnd::Completed)
         }));
         drop(work);
         reactor.shut_down();
         ended
     }
 
-    /// What the power cut leaves on the drives.
+    /// Applies a power cut to all drives.
     pub fn cut_power(&self) {
-        self.fuse.cut_at.set(None);
+        self.trigger.cut_at.set(None);
         self.disks.iter().for_each(|disk| disk.cut_power());
     }
 
-    /// The process dies, the drives live on.
-    pub fn kill(&self) {
-        self.fuse.cut_at.set(None);
-        self.disks.iter().for_each(|disk| disk.settle());
+    /// Kills the process. The drives keep their power.
+    pub fn kill_process(&self) {
+        self.trigger.cut_at.set(None);
+        self.disks.iter().for_each(|disk| disk.kill_process());
     }
 
-    /// Lets the power fail `operations` drive operations from now.
+    /// Cuts the power `operations` drive operations from now.
     pub fn cut_after(&self, operations: u64) {
-        self.fuse.cut_at.set(Some(self.fuse.operations.get() + operations));
+        self.trigger.cut_at.set(Some(self.trigger.operations.get() + operations));
     }
 
-    /// Lets one write or flush fail, `stores` of them from now.
+    /// Fails one write or flush, `stores` of them from now.
     pub fn fail_after(&self, stores: u64) {
-        self.fuse.fail_at.set(Some(self.fuse.stores.get() + stores));
+        self.trigger.fail_at.set(Some(self.trigger.stores.get() + stores));
     }
 
-    /// Refuses every reservation of space from the one on that is `reservations` of them from now.
+    /// Refuses all reservations of space, starting `reservations` of them from now.
     pub fn refuse_from(&self, reservations: u64) {
-        self.fuse.refuse_from.set(Some(self.fuse.reservations.get() + reservations));
+        self.trigger.refuse_from.set(Some(self.trigger.reservations.get() + reservations));
     }
 
-    /// Makes the pool. Call it within [`Machine::boot`].
+    /// Creates the pool. Must be called within [`Machine::boot`].
     ///
     /// # Errors
-    /// The engine's.
+    /// Returns the engine's error.
     pub async fn create(&self) -> engine::Result<()> {
         let mut entropy = [0; 32];
         self.random.fill(&mut entropy);
         let scheme = self.setup.scheme.parse();
-        let Ok(scheme) = scheme else { panic!("'{}' is no scheme", self.setup.scheme) };
+        let Ok(scheme) = scheme else { panic!("'{}' is not a scheme", self.setup.scheme) };
         let options = CreateOptions {
             name: "simulated".into(),
             scheme,
             shards: self.setup.shards,
             zone_bytes: Some(self.setup.zone_bytes),
-            now: self.world.wall_clock()(),
+            now: self.events.wall_clock()(),
             entropy,
         };
         engine::create(&self.sources(), &options).await.map(|_| ())
     }
 
-    /// Opens the pool. Call it within [`Machine::boot`].
+    /// Opens the pool. Must be called within [`Machine::boot`].
     ///
     /// # Errors
-    /// The engine's.
+    /// Returns the engine's error.
     pub async fn open(&self) -> engine::Result<(Pool, OpenReport)> {
         self.openings.set(self.openings.get() + 1);
         let nonce = mix(self.openings.get() ^ self.random.bits());
-        let now = self.world.wall_clock();
-        let memory: Arc<dyn StateMemory> = self.memory.clone();
+        let now = self.events.wall_clock();
+        let memory: Arc<dyn StateMemory> = self.state_store.clone();
         let options = OpenOptions {
             tuning: self.tuning.get(),
             reactors: Vec::new(),
             nonce,
             now,
             memory: Some(memory),
-            accept_stale: self.accepts_stale.get(),
+            accept_stale: self.accept_stale.get(),
         };
         engine::open(&self.sources(), &options).await
     }
 
-    /// Takes a spare into the pool; gives its number there.
+    /// Adds a spare to the pool and returns its index there.
     ///
     /// # Errors
-    /// The engine's.
-    pub fn add(&self, pool: &Pool, spare: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
+    /// Returns the engine's error.
+    pub fn add_drive(&self, pool: &Pool, spare: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
         let mut id = [0; 16];
         self.random.fill(&mut id);
         if let Some(absent) = self.absent.borrow_mut().get_mut(spare) {
@@ -279,19 +280,23 @@ impl Machine {
         async move { pool.add_drive(source, id).await }
     }
 
-    /// A drive that was lost is plugged in again.
+    /// Plugs a lost drive in again and returns it to the pool.
     ///
     /// # Errors
-    /// The engine's.
-    pub fn bring_back(&self, pool: &Pool, index: usize) -> impl Future<Output = engine::Result<u16>> + use<> {
+    /// Returns the engine's error.
+    pub fn return_drive(
+        &self,
+        pool: &Pool,
+        index: usize,
+    ) -> impl Future<Output = engine::Result<u16>> + use<> {
         let Some(disk) = self.disks.get(index) else { panic!("there is no drive {index}") };
         let (pool, source) = (pool.clone(), disk.source());
         async move { pool.return_drive(source).await }
     }
 
-    /// The drives of the pool as the newest superblock on those that are there says, by number.
+    /// Returns the pool's members by index, from the newest superblock on the present drives.
     pub fn members(&self) -> Vec<Member> {
-        let look = async || {
+        let read_superblocks = async || {
             let mut newest: Option<PoolOnDrive> = None;
             for source in self.sources() {
                 let FoundOnDrive::Pool(found) = engine::identify(&*source).await else { continue };
@@ -301,31 +306,31 @@ impl Machine {
             }
             newest.map_or_else(Vec::new, |newest| newest.members)
         };
-        match self.boot(look) {
-            Ended::Done(members) => members,
-            Ended::Cut => panic!("a look at the drives ran into a power cut"),
+        match self.boot(read_superblocks) {
+            BootEnd::Completed(members) => members,
+            BootEnd::PowerCut => panic!("the power was cut while superblocks were read"),
         }
     }
 
     /// Verifies the closed pool.
     ///
     /// # Errors
-    /// The engine's.
+    /// Returns the engine's error.
     pub fn check(&self) -> engine::Result<CheckReport> {
         match self.boot(async || engine::check(&self.sources()).await) {
-            Ended::Done(report) => report,
-            Ended::Cut => panic!("the verifier ran into a power cut"),
+            BootEnd::Completed(report) => report,
+            BootEnd::PowerCut => panic!("the power was cut during verification"),
         }
     }
 }
 
-/// Looks through a report for what must not be there. Damage is borne on the drives in `victims`.
+/// Checks a verifier report. Damage on the drives in `victims` is allowed.
 ///
 /// # Errors
-/// The first finding that must not be.
-pub fn judge(report: &CheckReport, victims: &[usize]) -> Result<(), String> {
+/// Returns the first finding that is not allowed.
+pub fn check_findings(report: &CheckReport, victims: &[usize]) -> Result<(), String> {
     for finding in &report.findings {
-        // Nobody can tell which cell of a row is wrong when one of them is dead.
+        // With a dead drive, the verifier cannot determine which cell of a row is wrong.
         let on_victim =
             finding.drive.map_or(!victims.is_empty(), |drive| victims.contains(&usize::from(drive)));
         if finding.kind != FindingKind::Damaged || !on_victim {

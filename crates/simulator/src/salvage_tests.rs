@@ -1,4 +1,5 @@
-//! Pools with more damage than the scheme survives: `check` and salvage find all that is left, and give out no wrong data.
+//! Pools with damage beyond the scheme's tolerance: `check` and salvage find all remaining data and
+//! never return wrong data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,29 +10,29 @@ use engine::{
 use format::limits::SUPERBLOCK_SLOT;
 use reactor::Buffer;
 
-use crate::disk::Image;
+use crate::disk::DiskImage;
 use crate::model::content;
 use crate::random::Random;
 use crate::repair_tests::{BLOCK, machine, with_pool};
-use crate::run::{Ended, Machine, Setup};
+use crate::run::{BootEnd, Machine, Setup};
 
-/// The first page of a drive behind its superblocks.
+/// The first page of a drive after its superblocks.
 const ZONES: u64 = 2 * SUPERBLOCK_SLOT / BLOCK;
 
-/// The values that each block of a volume has had, the newest last.
+/// The values that each block of a volume has had, in order.
 type History = BTreeMap<String, Vec<Vec<u64>>>;
 
-/// A pool with volumes, snapshots and a clone, and the data that was written to them.
-struct Scene {
+/// A pool with volumes, snapshots and a clone, and the history of their data.
+struct DamagedPool {
     machine: Rc<Machine>,
     history: History,
-    images: Vec<Image>,
+    images: Vec<DiskImage>,
     clean: bool,
 }
 
-/// The result of reading a whole pool.
-struct Seen {
-    /// Blocks that could not be read, by volume.
+/// The result of reading an entire pool.
+struct SalvageResult {
+    /// Unreadable blocks, by volume.
     failed: BTreeMap<String, BTreeSet<u64>>,
     surveys: BTreeMap<String, VolumeSurvey>,
     stale: BTreeMap<String, bool>,
@@ -45,10 +46,10 @@ async fn write(pool: &Pool, history: &mut History, name: &str, blocks: std::ops:
         volume.write(first * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
     }
     volume.flush().await.unwrap();
-    note(history, name, blocks, value);
+    record(history, name, blocks, value);
 }
 
-fn note(history: &mut History, name: &str, blocks: std::ops::Range<u64>, value: u64) {
+fn record(history: &mut History, name: &str, blocks: std::ops::Range<u64>, value: u64) {
     let known = history.get_mut(name).unwrap();
     blocks.for_each(|block| known[usize::try_from(block).unwrap()].push(value));
 }
@@ -63,8 +64,8 @@ fn copy(history: &mut History, from: &str, to: &str) {
     history.insert(to.into(), known);
 }
 
-impl Scene {
-    /// A pool that was closed in order, or left behind by a power cut with flushed data in its log.
+impl DamagedPool {
+    /// Creates a pool that was closed cleanly, or was cut off with flushed data in its log.
     fn new(setup: &Setup, seed: u64, clean: bool) -> Self {
         let machine = machine(setup, seed);
         let mut history = with_pool(&machine, async |pool| {
@@ -76,7 +77,7 @@ impl Scene {
             write(pool, &mut history, "v", 100..200, 5).await;
             let volume = pool.open_volume("v").await.unwrap().attach();
             volume.discard(50 * BLOCK, 10 * BLOCK).await.unwrap();
-            note(&mut history, "v", 50..60, 0);
+            record(&mut history, "v", 50..60, 0);
             pool.clone_volume("v@one", "c", 0).await.unwrap();
             copy(&mut history, "v@one", "c");
             write(pool, &mut history, "c", 10..20, 7).await;
@@ -100,7 +101,7 @@ impl Scene {
                 write(&pool, &mut history, "c", 15..30, 15).await;
                 history
             });
-            let Ended::Done(newer) = ended else { panic!("nobody cuts the power") };
+            let BootEnd::Completed(newer) = ended else { panic!("unexpected power cut") };
             history = newer;
             machine.cut_power();
         }
@@ -108,17 +109,17 @@ impl Scene {
         Self { machine, history, images, clean }
     }
 
-    /// Undoes all damage.
-    fn mend(&self) {
+    /// Removes all damage.
+    fn restore(&self) {
         self.machine.absent.borrow_mut().fill(false);
-        self.machine.fuse.operations.set(0);
+        self.machine.trigger.operations.set(0);
         for (disk, image) in self.machine.disks.iter().zip(&self.images) {
             disk.set_dead(false);
             disk.restore(image);
         }
     }
 
-    /// Pages of zones that hold something, by drive.
+    /// Returns the written pages of zones, as drive and page.
     fn pages(&self) -> Vec<(usize, u64)> {
         let of = |(index, disk): (usize, &Rc<crate::disk::Disk>)| {
             disk.pages()
@@ -130,10 +131,10 @@ impl Scene {
         self.machine.disks.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Reads everything that is left, and compares it with what was written.
-    fn look(&self, accept_stale: bool) -> Seen {
-        let before: Vec<Image> = self.machine.disks.iter().map(|disk| disk.image()).collect();
-        let stores = self.machine.fuse.stores.get();
+    /// Reads all remaining data and compares it with the history.
+    fn salvage(&self, accept_stale: bool) -> SalvageResult {
+        let before: Vec<DiskImage> = self.machine.disks.iter().map(|disk| disk.image()).collect();
+        let stores = self.machine.trigger.stores.get();
         let this = self.machine.clone();
         let options = SalvageOptions { accept_stale, ..SalvageOptions::default() };
         let history = self.history.clone();
@@ -141,20 +142,20 @@ impl Scene {
             let found = salvage(&this.sources(), &options).await.unwrap();
             read_all(&found, &history, accept_stale).await
         });
-        let Ended::Done(seen) = ended else { panic!("nobody cuts the power") };
-        assert_eq!(self.machine.fuse.stores.get(), stores, "nothing is written or flushed");
+        let BootEnd::Completed(seen) = ended else { panic!("unexpected power cut") };
+        assert_eq!(self.machine.trigger.stores.get(), stores, "salvage wrote or flushed");
         for (disk, before) in self.machine.disks.iter().zip(before) {
             assert!(disk.image() == before, "a drive has changed");
         }
         seen
     }
 
-    /// As [`Scene::look`], and the verifier must say the same.
-    fn check(&self) -> (Seen, CheckReport) {
-        let stores = self.machine.fuse.stores.get();
+    /// Runs [`DamagedPool::salvage`] and compares its result with the verifier's report.
+    fn check(&self) -> (SalvageResult, CheckReport) {
+        let stores = self.machine.trigger.stores.get();
         let report = self.machine.check().unwrap();
-        assert_eq!(self.machine.fuse.stores.get(), stores, "nothing is written or flushed");
-        let seen = self.look(false);
+        assert_eq!(self.machine.trigger.stores.get(), stores, "the verifier wrote or flushed");
+        let seen = self.salvage(false);
         assert_eq!(
             report.stale,
             seen.stale.values().any(|stale| *stale) || report.stale && seen.stale.is_empty()
@@ -168,7 +169,7 @@ impl Scene {
                 .collect();
             let read: Vec<(u64, u64)> =
                 survey.lost_ranges.iter().map(|range| (range.offset, range.length)).collect();
-            assert_eq!(lost, read, "{name}: the verifier and a reader differ");
+            assert_eq!(lost, read, "{name}: the verifier and salvage differ");
         }
         let is_lost = |finding: &engine::Finding| finding.kind == FindingKind::Lost;
         let lost_any =
@@ -176,25 +177,29 @@ impl Scene {
         assert!(!lost_any || report.findings.iter().any(is_lost), "{report:#?}");
         let bugs: Vec<_> =
             report.findings.iter().filter(|finding| finding.kind == FindingKind::Inconsistent).collect();
-        assert!(bugs.is_empty(), "damage is taken for a bug: {bugs:#?}");
+        assert!(bugs.is_empty(), "damage is reported as inconsistency: {bugs:#?}");
         (seen, report)
     }
 }
 
-async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) -> Seen {
-    let mut seen = Seen { failed: BTreeMap::new(), surveys: BTreeMap::new(), stale: BTreeMap::new() };
+async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) -> SalvageResult {
+    let mut seen =
+        SalvageResult { failed: BTreeMap::new(), surveys: BTreeMap::new(), stale: BTreeMap::new() };
     for info in found.volumes() {
         let volume = found.volume(&info.name).unwrap();
         let name = &info.name;
         let Some(known) = history.get(name) else {
-            assert!(accept_stale && name.contains('#'), "volume {name} was never there");
+            assert!(accept_stale && name.contains('#'), "volume {name} never existed");
             continue;
         };
         assert_eq!(info.size, known.len() as u64 * BLOCK, "{name}");
         let exact = volume.survey(true, |_| ()).await;
         let rough = volume.survey(false, |_| ()).await;
         let (lost, stale) = (blocks_of(&exact.lost_ranges), blocks_of(&exact.stale_ranges));
-        assert!(blocks_of(&rough.lost_ranges).is_subset(&lost), "{name}: reading finds more, never less");
+        assert!(
+            blocks_of(&rough.lost_ranges).is_subset(&lost),
+            "{name}: the survey without reads found losses that the survey with reads did not"
+        );
         let mut failed = BTreeSet::new();
         for (block, values) in (0..).zip(known) {
             let buffer = Buffer::new(4096);
@@ -222,7 +227,7 @@ async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) ->
             true => lost.clone(),
             false => lost.union(&stale).copied().collect(),
         };
-        assert_eq!(failed, expected, "{name}: what is said to be lost is what cannot be read");
+        assert_eq!(failed, expected, "{name}: the reported losses differ from the unreadable blocks");
         check_extents(&volume, info.size, &rough).await;
         seen.failed.insert(name.clone(), failed);
         seen.surveys.insert(name.clone(), exact);
@@ -231,7 +236,7 @@ async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) ->
     seen
 }
 
-/// The extents of a volume add up to it, and tell what the survey tells.
+/// Checks that the extents of a volume cover it and match the survey.
 async fn check_extents(volume: &engine::SalvageVolume, size: u64, survey: &VolumeSurvey) {
     let mut lost = BTreeSet::new();
     let mut at = 0;
@@ -251,15 +256,16 @@ fn blocks_of(ranges: &[engine::ByteRange]) -> BTreeSet<u64> {
     ranges.iter().flat_map(|range| range.offset / BLOCK..(range.offset + range.length) / BLOCK).collect()
 }
 
-/// Damage that the scheme bears costs nothing, and a crashed pool is salvaged as it would be opened.
+/// Damage within the scheme's tolerance loses nothing. A crashed pool is salvaged in the state in
+/// which it would be opened.
 #[test]
-fn nothing_is_lost_while_the_scheme_bears_it() {
+fn damage_within_the_tolerance_loses_nothing() {
     for (scheme, drives, shards, clean) in
         [("4+1", 5, 1, true), ("4+1", 6, 2, false), ("2+2", 5, 3, false), ("1+1", 3, 1, false)]
     {
-        let scene = Scene::new(&Setup { shards, ..Setup::small(scheme, drives) }, 300, clean);
+        let scene = DamagedPool::new(&Setup { shards, ..Setup::small(scheme, drives) }, 300, clean);
         for missing in [None, Some(0), Some(2)] {
-            scene.mend();
+            scene.restore();
             if let Some(missing) = missing {
                 scene.machine.absent.borrow_mut()[missing] = true;
             }
@@ -271,23 +277,25 @@ fn nothing_is_lost_while_the_scheme_bears_it() {
     }
 }
 
-/// Every page of a pool without parity is lost in turn: of the map, the tables, the catalogue, the log and the data.
+/// Each page of a pool without parity is lost in turn: pages of the map, the tables, the catalogue,
+/// the log and the data.
 #[test]
-fn each_page_alone_may_be_lost() {
+fn any_single_page_may_be_lost() {
     for (shards, clean, step) in [(1, true, 1), (2, false, 1), (1, false, 2)] {
-        let scene = Scene::new(&Setup { shards, ..Setup::small("2+0", 2) }, 310 + u64::from(shards), clean);
+        let scene =
+            DamagedPool::new(&Setup { shards, ..Setup::small("2+0", 2) }, 310 + u64::from(shards), clean);
         let (mut metadata, mut stale) = (0, 0);
         let pages = scene.pages();
         for (drive, page) in pages.into_iter().step_by(step) {
-            scene.mend();
-            scene.machine.disks[drive].spoil(page);
+            scene.restore();
+            scene.machine.disks[drive].mark_unreadable(page);
             let (seen, report) = scene.check();
             let nodes = report.findings.iter().any(|finding| finding.message.contains("the map node"));
             metadata += u32::from(nodes);
             stale += u32::from(report.stale);
-            assert!(!scene.clean || !report.stale, "nothing is to be replayed");
+            assert!(!scene.clean || !report.stale, "a cleanly closed pool has nothing to replay");
             if nodes || report.stale || seen.surveys.len() < scene.history.len() {
-                scene.look(true);
+                scene.salvage(true);
             }
         }
         assert!(metadata > 5, "{metadata} pages held map nodes");
@@ -295,29 +303,30 @@ fn each_page_alone_may_be_lost() {
     }
 }
 
-/// The same with bytes that are wrong instead of unreadable.
+/// As above, with wrong bytes in place of unreadable ones.
 #[test]
-fn each_page_alone_may_be_wrong() {
-    let scene = Scene::new(&Setup::small("2+0", 2), 320, true);
+fn any_single_page_may_be_wrong() {
+    let scene = DamagedPool::new(&Setup::small("2+0", 2), 320, true);
     for (drive, page) in scene.pages() {
-        scene.mend();
-        assert!(scene.machine.disks[drive].flip(page, usize::try_from(page).unwrap() * 7919));
+        scene.restore();
+        assert!(scene.machine.disks[drive].flip_bit(page, usize::try_from(page).unwrap() * 7919));
         scene.check();
     }
 }
 
-/// More drives are missing than the scheme bears, and pages of others are lost.
+/// More drives are missing than the scheme tolerates, and pages of other drives are lost.
 #[test]
-fn drives_beyond_the_scheme_may_be_missing() {
+fn drives_beyond_the_tolerance_may_be_missing() {
     let mut read = 0;
     for (seed, (scheme, drives, shards)) in
         (0..).zip([("2+1", 6, 1), ("4+1", 7, 2), ("1+1", 5, 3), ("2+2", 6, 1), ("4+2", 8, 2), ("3+0", 4, 1)])
     {
         for clean in [true, false] {
-            let scene = Scene::new(&Setup { shards, ..Setup::small(scheme, drives) }, 330 + seed, clean);
+            let scene =
+                DamagedPool::new(&Setup { shards, ..Setup::small(scheme, drives) }, 330 + seed, clean);
             let random = Random::new(seed * 2 + u64::from(clean));
             for round in 0..12 {
-                scene.mend();
+                scene.restore();
                 for _ in 0..random.between(1, 3) {
                     let drive = usize::try_from(random.below(drives as u64)).unwrap();
                     match round % 3 {
@@ -329,24 +338,24 @@ fn drives_beyond_the_scheme_may_be_missing() {
                 if round % 4 >= 2 {
                     for (drive, page) in scene.pages() {
                         if random.once_in(6) {
-                            scene.machine.disks[drive].spoil(page);
+                            scene.machine.disks[drive].mark_unreadable(page);
                         }
                     }
                 }
-                if !can_be_found(&scene.machine) {
+                if !has_readable_drive(&scene.machine) {
                     continue;
                 }
                 let (seen, _) = scene.check();
                 read += seen.surveys.values().map(|survey| survey.readable).sum::<u64>();
-                scene.look(true);
+                scene.salvage(true);
             }
         }
     }
     assert!(read > 100 << 20, "{read} bytes were read");
 }
 
-/// True if a drive with a superblock is there.
-fn can_be_found(machine: &Machine) -> bool {
+/// Returns true if a drive with a superblock is present.
+fn has_readable_drive(machine: &Machine) -> bool {
     let absent = machine.absent.borrow().clone();
     machine.disks.iter().zip(absent).any(|(disk, absent)| !absent && !disk.is_dead())
 }

@@ -1,4 +1,5 @@
-//! Scrubs: they find what nobody reads, heal it, go on after restarts, keep to limits, and live beside everything else.
+//! Scrubs: they find damage that no client read has found, heal it, continue after restarts,
+//! respect rate limits, and run during other work.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,19 +12,20 @@ use reactor::{Buffer, Clock as _, Reactor};
 use crate::disk::Disk;
 use crate::model::content;
 use crate::random::Random;
-use crate::repair_tests::{BLOCK, compare, fill, machine, settled, state, with_pool};
-use crate::run::{Ended, Setup, judge};
+use crate::repair_tests::{BLOCK, compare, fill, machine, state, wait_for_repair, with_pool};
+use crate::run::{BootEnd, Setup, check_findings};
 
-/// Damages a drive behind its superblocks: each page once in `often` times.
+/// Damages the segments of a drive, one page in `one_in` on average. Returns the number of damaged
+/// pages.
 fn damage(disk: &Disk, random: &Random, often: u64) -> u64 {
     let mut damaged = 0;
     for page in disk.pages().into_iter().filter(|page| *page >= 1024) {
         if random.once_in(often) {
             damaged += 1;
             if random.once_in(2) {
-                disk.spoil(page);
+                disk.mark_unreadable(page);
             } else {
-                assert!(disk.flip(page, usize::try_from(random.below(32_768)).unwrap()));
+                assert!(disk.flip_bit(page, usize::try_from(random.below(32_768)).unwrap()));
             }
         }
     }
@@ -32,14 +34,14 @@ fn damage(disk: &Disk, random: &Random, often: u64) -> u64 {
 
 async fn scrub(pool: &Pool) -> ScrubStatus {
     assert!(pool.start_scrub().await.unwrap());
-    assert!(!pool.start_scrub().await.unwrap(), "one at a time");
+    assert!(!pool.start_scrub().await.unwrap(), "two scrubs at the same time");
     pool.scrub_settled().await.unwrap();
     pool.repair_settled().await.unwrap();
     pool.status().await.unwrap().scrub
 }
 
 #[test]
-fn a_sound_pool_is_read_once_and_nothing_is_found() {
+fn a_scrub_of_an_undamaged_pool_finds_nothing() {
     let machine = machine(&Setup { shards: 3, ..Setup::small("4+2", 7) }, 1);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 1500, 9).await;
@@ -53,9 +55,10 @@ fn a_sound_pool_is_read_once_and_nothing_is_found() {
     });
 }
 
-/// Data, parity, headers, map, dead cells: whatever it is, of as many drives as the scheme bears, is healed although nobody reads it.
+/// Damage to data, parity, headers, map and garbage on as many drives as the scheme tolerates is
+/// healed without client reads.
 #[test]
-fn what_as_many_drives_as_the_scheme_bears_garble_is_healed() {
+fn a_scrub_heals_damage_within_the_tolerance() {
     for (scheme, drives, victims) in [("4+1", 6, vec![2]), ("2+2", 4, vec![0, 3]), ("1+2", 4, vec![1, 2])] {
         let setup = Setup { shards: 2, ..Setup::small(scheme, drives) };
         let setup = Setup { tuning: engine::Tuning { retire_after: 0, ..setup.tuning }, ..setup };
@@ -63,7 +66,7 @@ fn what_as_many_drives_as_the_scheme_bears_garble_is_healed() {
         with_pool(&machine, async |pool| {
             drop(fill(pool, "v", 1500, 9).await);
             let volume = pool.open_volume("v").await.unwrap().attach();
-            // Dead cells.
+            // Makes garbage.
             for block in (0..1500).step_by(7) {
                 let bytes = content(9, block, 4096);
                 volume.write(block * BLOCK, &Buffer::copy_of(&bytes).span()).await.unwrap();
@@ -77,10 +80,11 @@ fn what_as_many_drives_as_the_scheme_bears_garble_is_healed() {
             assert!(status.last.damaged > 20 && status.last.damaged <= damaged, "{status:?} of {damaged}");
             assert_eq!((status.last.lost, status.unhealed), (0, 0), "{scheme}");
             let events = pool.events(0, 1000).await.unwrap();
-            let told: Vec<_> = events.iter().filter(|(_, event)| event.kind == EventKind::Damaged).collect();
-            assert!(!told.is_empty());
+            let reported: Vec<_> =
+                events.iter().filter(|(_, event)| event.kind == EventKind::Damaged).collect();
+            assert!(!reported.is_empty());
             let by_victims = |drive: Option<u16>| victims.contains(&usize::from(drive.unwrap()));
-            assert!(told.iter().all(|(_, event)| by_victims(event.drive)), "{told:?}");
+            assert!(reported.iter().all(|(_, event)| by_victims(event.drive)), "{reported:?}");
             let again = scrub(pool).await;
             assert_eq!((again.last.damaged, again.last.lost), (0, 0));
             for victim in 0..usize::from(pool.scheme().parity()) {
@@ -88,13 +92,13 @@ fn what_as_many_drives_as_the_scheme_bears_garble_is_healed() {
             }
             compare(pool, "v", 9).await;
         });
-        judge(&machine.check().unwrap(), &[]).unwrap_or_else(|error| panic!("{scheme}: {error}"));
+        check_findings(&machine.check().unwrap(), &[]).unwrap_or_else(|error| panic!("{scheme}: {error}"));
     }
 }
 
-/// More than the scheme bears is counted and said, and nothing else suffers.
+/// Damage beyond the scheme's tolerance is counted and reported, and nothing else is affected.
 #[test]
-fn what_cannot_be_computed_is_counted() {
+fn a_scrub_counts_lost_cells() {
     let machine = machine(&Setup::small("2+1", 4), 3);
     with_pool(&machine, async |pool| fill(pool, "v", 600, 3).await);
     let random = Random::new(8);
@@ -109,9 +113,9 @@ fn what_cannot_be_computed_is_counted() {
     });
 }
 
-/// Limited, paused, closed, killed: it goes on where it was.
+/// A scrub that is rate-limited, paused, closed or killed continues at its last position.
 #[test]
-fn a_scrub_goes_on_after_restarts() {
+fn a_scrub_continues_after_restarts() {
     let machine = machine(&Setup::small("4+1", 6), 4);
     with_pool(&machine, async |pool| fill(pool, "v", 2000, 9).await);
     let random = Random::new(9);
@@ -131,7 +135,7 @@ fn a_scrub_goes_on_after_restarts() {
             pool.scrub_settled().await.unwrap();
             let status = pool.status().await.unwrap().scrub;
             assert!(status.running && status.paused && status.bytes_left > 0, "{status:?}");
-            // What was read last may be read again.
+            // The last part may be read again.
             assert!(status.current.bytes + (1 << 20) > before, "{status:?} {before}");
             if closes {
                 pool.checkpoint().await.unwrap();
@@ -141,9 +145,9 @@ fn a_scrub_goes_on_after_restarts() {
             }
             status.current.bytes
         });
-        let Ended::Done(bytes) = ended else { panic!("nobody cuts the power") };
+        let BootEnd::Completed(bytes) = ended else { panic!("unexpected power cut") };
         before = bytes;
-        machine.kill();
+        machine.kill_process();
     }
     assert!(before > 2 << 20, "{before}");
     with_pool(&machine, async |pool| {
@@ -151,23 +155,23 @@ fn a_scrub_goes_on_after_restarts() {
         let status = pool.status().await.unwrap().scrub;
         assert!(!status.running && status.last.bytes > before, "{status:?}");
         assert!(status.last.damaged > 0 && status.last.damaged <= damaged + 40, "{status:?} of {damaged}");
-        settled(pool).await;
+        wait_for_repair(pool).await;
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
 #[test]
-fn a_scrub_keeps_to_its_limit_and_can_be_called_off() {
+fn a_scrub_respects_its_rate_limit_and_can_be_cancelled() {
     let machine = machine(&Setup::small("4+1", 6), 5);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 1000, 2).await;
         pool.set_scrub_limits(RepairLimits { paused: false, bytes_per_second: 1 << 20 }).await.unwrap();
-        let begin = machine.world.now();
+        let begin = machine.events.now();
         let status = scrub(pool).await;
-        let took = machine.world.now().since(begin).as_secs_f64();
+        let seconds = machine.events.now().since(begin).as_secs_f64();
         #[allow(clippy::cast_precision_loss)]
         let least = status.last.bytes as f64 / f64::from(1 << 20);
-        assert!(least > 4.0 && took > 0.9 * least && took < 1.5 * least, "{took} {least}");
+        assert!(least > 4.0 && seconds > 0.9 * least && seconds < 1.5 * least, "{seconds} {least}");
         assert!(pool.start_scrub().await.unwrap());
         assert!(pool.cancel_scrub().await.unwrap() && !pool.cancel_scrub().await.unwrap());
         pool.scrub_settled().await.unwrap();
@@ -176,9 +180,10 @@ fn a_scrub_keeps_to_its_limit_and_can_be_called_off() {
     });
 }
 
-/// While users write, drives garble what they hold, and one is lost: in the end everything is whole, and the verifier finds nothing.
+/// With client writes, drive damage and a lost drive, the pool is fully redundant in the end and
+/// the verifier finds no errors.
 #[test]
-fn damage_under_load_heals_and_a_lost_drive_does_not_matter() {
+fn damage_under_load_is_healed_despite_a_lost_drive() {
     let setup = Setup { shards: 2, ..Setup::small("3+3", 8) };
     let setup = Setup { tuning: engine::Tuning { retire_after: 0, ..setup.tuning }, ..setup };
     let machine = machine(&setup, 6);
@@ -211,9 +216,9 @@ fn damage_under_load_heals_and_a_lost_drive_does_not_matter() {
         writes.await;
         let last = scrub(pool).await;
         assert_eq!((last.last.lost, last.unhealed), (0, 0), "{last:?}");
-        let status = settled(pool).await;
+        let status = wait_for_repair(pool).await;
         assert_eq!(state(&status, 6), DriveState::Removed);
         compare(pool, "v", 9).await;
     });
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Snapshots of a volume that is written to, where a message to a shard takes much longer than a write.
+//! Snapshots of a volume under writes, with messages to shards that take much longer than a write.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,38 +7,39 @@ use std::time::Duration;
 use engine::Pool;
 use reactor::{Buffer, Reactor};
 
-use crate::model::{content, tag_of};
+use crate::model::{content, sector_tag};
 use crate::repair_tests::{BLOCK, machine, with_pool};
-use crate::run::{Setup, judge};
+use crate::run::{Setup, check_findings};
 
 const SHARDS: u64 = 3;
-/// Blocks of each slice that are written.
+/// Written blocks in each slice.
 const BLOCKS: u64 = 200;
 
-/// Where the write of a number goes: each to the shard after the last one's.
-fn place(number: u64) -> u64 {
+/// Returns the offset of write `number`. Consecutive writes go to consecutive shards.
+fn offset_of(number: u64) -> u64 {
     number % SHARDS * format::limits::SLICE + number / SHARDS * BLOCK
 }
 
-/// The numbers that a snapshot holds.
-async fn held(pool: &Pool, name: &str) -> Vec<u64> {
+/// Returns the numbers of the writes in a snapshot.
+async fn contained_writes(pool: &Pool, name: &str) -> Vec<u64> {
     let snapshot = pool.open_volume(name).await.unwrap().attach();
     let mut found = Vec::new();
     for number in 1..BLOCKS * SHARDS {
         let buffer = Buffer::new(4096);
-        snapshot.read(place(number), &buffer.span()).await.unwrap();
-        if tag_of(buffer.as_slice()) == number {
+        snapshot.read(offset_of(number), &buffer.span()).await.unwrap();
+        if sector_tag(buffer.as_slice()) == number {
             found.push(number);
         }
     }
     found
 }
 
-/// A snapshot that holds a write holds everything that was acknowledged before that one began, in whichever shard (F2).
+/// A snapshot that contains a write contains everything acknowledged before that write began, in
+/// all shards (F2).
 #[test]
 fn a_snapshot_is_one_point_in_time_for_all_shards() {
     let machine = machine(&Setup { shards: 3, ..Setup::small("2+1", 3) }, 1);
-    machine.world.set_apart(2_000_000, 1);
+    machine.events.set_message_delay(2_000_000, 1);
     let mut in_the_middle = 0;
     with_pool(&machine, async |pool| {
         for round in 0..20 {
@@ -51,7 +52,7 @@ fn a_snapshot_is_one_point_in_time_for_all_shards() {
                 let mut number = 1;
                 while !stop.get() && number < BLOCKS * SHARDS {
                     let bytes = content(number, 0, 4096);
-                    volume.write(place(number), &Buffer::copy_of(&bytes).span()).await.unwrap();
+                    volume.write(offset_of(number), &Buffer::copy_of(&bytes).span()).await.unwrap();
                     number += 1;
                 }
                 number - 1
@@ -61,14 +62,14 @@ fn a_snapshot_is_one_point_in_time_for_all_shards() {
             pool.snapshot_volume(&snapshot, 0).await.unwrap();
             over.set(true);
             let last = writes.await;
-            let held = held(pool, &snapshot).await;
+            let held = contained_writes(pool, &snapshot).await;
             let newest = held.last().copied().unwrap_or(0);
-            assert_eq!(newest, held.len() as u64, "round {round}: some before the newest are not there");
+            assert_eq!(newest, held.len() as u64, "round {round}: writes before the newest one are missing");
             in_the_middle += u32::from((1..last).contains(&(held.len() as u64)));
             pool.delete_volume(&snapshot).await.unwrap();
             pool.delete_volume(&name).await.unwrap();
         }
     });
-    assert!(in_the_middle > 10, "{in_the_middle} were taken in the middle");
-    judge(&machine.check().unwrap(), &[]).unwrap();
+    assert!(in_the_middle > 10, "only {in_the_middle} snapshots were taken during the writes");
+    check_findings(&machine.check().unwrap(), &[]).unwrap();
 }

@@ -1,23 +1,24 @@
-//! The swarm: seeded random lives of a pool, every seed with its own hardware, settings, mix of operations and faults.
+//! The swarm: seeded random runs of a pool. Each seed has its own hardware, settings, mix of
+//! operations and faults.
 //!
-//! Whole kinds of operations and faults are switched off in most runs (swarm testing, Groce et al., 2012): rare
-//! combinations come up because the common ones do not drown them.
+//! Most runs turn off entire kinds of operations and faults (swarm testing, Groce et al., 2012).
+//! Rare combinations then occur more often.
 
-mod answered;
+mod buffer_watch;
 mod deletions;
-mod end;
 mod errors;
-mod excess;
+mod excess_faults;
 mod extras;
-mod halves;
-mod members;
+mod membership;
 mod opening;
 mod plan;
 mod requests;
 mod settings;
 mod snapshots;
+mod split_pool;
 mod stats;
-mod users;
+mod teardown;
+mod use_tracker;
 mod volumes;
 
 use std::cell::{Cell, RefCell};
@@ -28,89 +29,90 @@ use std::time::Duration;
 use engine::Pool;
 use reactor::Reactor;
 
-pub(crate) use self::answered::AnsweredReads;
-use self::excess::Excess;
+pub(crate) use self::buffer_watch::BufferWatch;
+use self::excess_faults::ExcessFaults;
 use self::plan::{OPS, Op, Plan};
 pub use self::stats::Stats;
-use self::users::Users;
+use self::use_tracker::UseTracker;
 use crate::model::VolumeModel;
 use crate::random::{Random, mix};
-use crate::run::{Ended, Machine, judge};
-use crate::stretch::Stretched;
+use crate::run::{BootEnd, Machine, check_findings};
+use crate::sparse_layout::SparseVolume;
 
-/// How many times the planned operations there are at most until the power is cut.
+/// Maximum length of a round that ends with a power cut, as a multiple of the planned operations.
 const UNTIL_CUT: u64 = 20;
 
-/// The life of one pool.
-struct Life {
+/// A run of one seed: the machine, the pool on it, and its expected state.
+struct SwarmRun {
     plan: Plan,
     machine: Machine,
     random: Random,
-    /// Decides what came to be decided later, so that seeds keep what they had.
-    later: Random,
-    /// One logical clock for the model.
+    /// Random numbers for decisions that were added later, so that older seeds keep their runs.
+    added_random: Random,
+    /// The logical clock of the models.
     clock: Cell<u64>,
     volumes: RefCell<BTreeMap<String, VolumeModel>>,
-    /// Volumes that were being created or deleted: they may exist or not.
+    /// Volumes with an interrupted creation or deletion. They may exist or not.
     uncertain: RefCell<BTreeSet<String>>,
-    /// The snapshots, which never change.
+    /// The expected content of the snapshots, which never changes.
     snapshots: RefCell<BTreeMap<String, VolumeModel>>,
-    /// What was being done to snapshots, or with them.
-    undecided: RefCell<BTreeMap<String, snapshots::Undecided>>,
-    /// Volumes that a crash may have found rolled back to this, or not.
+    /// Operations on snapshots that have begun and are not acknowledged, by the name of the volume
+    /// or snapshot.
+    pending_ops: RefCell<BTreeMap<String, snapshots::PendingOp>>,
+    /// Volumes with an interrupted rollback, and their content after it.
     rolled_back: RefCell<BTreeMap<String, VolumeModel>>,
-    /// Drives that may misbehave or be lost; never more at a time than the scheme bears.
+    /// Drives that may misbehave or be lost; never more at a time than the scheme tolerates.
     victims: RefCell<Vec<usize>>,
-    /// Those that were, and do not belong to the pool any more.
-    gone: RefCell<Vec<usize>>,
-    /// Somebody is adding a drive.
+    /// Former victims that are removed from the pool.
+    removed_drives: RefCell<Vec<usize>>,
+    /// A drive is being added.
     adding: Cell<bool>,
-    /// Drives that are joining or coming back.
+    /// Number of drives that are joining or returning.
     joining: Cell<u32>,
-    /// What volumes were set to, as far as that is certain, and what else it may be.
-    settings: RefCell<BTreeMap<String, settings::Settings>>,
-    /// After how many drive operations of this round's work the power is cut.
+    /// The acknowledged and the requested settings of each volume.
+    settings: RefCell<BTreeMap<String, settings::VolumeSettings>>,
+    /// Number of drive operations of this round's work after which the power is cut.
     cut_at_work: Cell<Option<u64>>,
-    users: Users,
-    /// What more than the scheme bears has happened to drives.
-    excess: Cell<Excess>,
-    /// Decides what [`plan::Extras`] adds.
-    extra: Random,
-    /// The last opening was closed in order.
+    uses: UseTracker,
+    /// Faults beyond the scheme's tolerance.
+    excess: Cell<ExcessFaults>,
+    /// Random numbers for the operations of [`plan::Extras`].
+    extras_random: Random,
+    /// The last opening was closed cleanly.
     closed: Cell<bool>,
-    /// Everything that the drives acknowledged is there: they did not lose power since.
-    drives_kept_all: Cell<bool>,
-    /// A spare belongs to the pool, or has.
-    took_spare: Cell<bool>,
+    /// The drives have not lost power since, so they hold everything that they acknowledged.
+    drives_kept_writes: Cell<bool>,
+    /// A spare belongs to the pool, or did.
+    spare_joined: Cell<bool>,
     /// The file system under a drive was full at some time of this opening.
     host_was_full: Cell<bool>,
-    /// Memory that readers have back.
-    answered: AnsweredReads,
+    /// Buffers of completed reads.
+    buffers: BufferWatch,
     names: Cell<u32>,
     stats: Cell<Stats>,
     failure: RefCell<Option<String>>,
     verbose: bool,
 }
 
-/// Which operations runs have.
+/// The set of operations of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operations {
-    /// Those that there have been for long: seeds of then keep their runs.
+pub enum OperationSet {
+    /// The original operations only. Old regression seeds keep their runs with this set.
     Basic,
-    /// All of them.
+    /// All operations.
     All,
 }
 
 /// Runs one seed.
 ///
 /// # Errors
-/// What went wrong, for people.
-pub fn run_seed(seed: u64, operations: Operations, verbose: bool) -> Result<Stats, String> {
+/// Describes the failure.
+pub fn run_seed(seed: u64, operations: OperationSet, verbose: bool) -> Result<Stats, String> {
     let random = Random::new(seed);
-    let later = Random::new(mix(seed ^ 0x5EED));
-    let extra = Random::new(mix(seed ^ 0xE87A));
-    let mut plan = plan::plan(&random, &later);
-    if operations == Operations::All {
+    let added_random = Random::new(mix(seed ^ 0x5EED));
+    let extras_random = Random::new(mix(seed ^ 0xE87A));
+    let mut plan = plan::plan(&random, &added_random);
+    if operations == OperationSet::All {
         plan::add_extras(&mut plan, &Random::new(mix(seed ^ 0x91A7)));
     }
     if verbose {
@@ -118,46 +120,46 @@ pub fn run_seed(seed: u64, operations: Operations, verbose: bool) -> Result<Stat
     }
     let machine = Machine::new(&plan.setup, mix(seed));
     if plan.call_delay > 0 {
-        machine.world.set_apart(plan.call_delay, mix(seed ^ 0xFA12));
+        machine.events.set_message_delay(plan.call_delay, mix(seed ^ 0xFA12));
     }
     let victims = plan.victims.clone();
-    let life = Rc::new(Life {
+    let run = Rc::new(SwarmRun {
         plan,
         machine,
         random,
-        later,
+        added_random,
         clock: Cell::new(1),
         volumes: RefCell::default(),
         victims: RefCell::new(victims),
-        gone: RefCell::default(),
+        removed_drives: RefCell::default(),
         adding: Cell::new(false),
         joining: Cell::new(0),
         uncertain: RefCell::default(),
         snapshots: RefCell::default(),
-        undecided: RefCell::default(),
+        pending_ops: RefCell::default(),
         rolled_back: RefCell::default(),
         settings: RefCell::default(),
         cut_at_work: Cell::new(None),
-        users: Users::default(),
+        uses: UseTracker::default(),
         excess: Cell::default(),
-        extra,
+        extras_random,
         closed: Cell::new(false),
-        drives_kept_all: Cell::new(false),
-        took_spare: Cell::new(false),
+        drives_kept_writes: Cell::new(false),
+        spare_joined: Cell::new(false),
         host_was_full: Cell::new(false),
-        answered: AnsweredReads::default(),
+        buffers: BufferWatch::default(),
         names: Cell::new(0),
         stats: Cell::default(),
         failure: RefCell::new(None),
         verbose,
     });
-    life.clone().live()?;
-    let mut stats = life.stats.get();
-    stats.drive_operations = life.machine.fuse.operations.get();
+    run.clone().execute()?;
+    let mut stats = run.stats.get();
+    stats.drive_operations = run.machine.trigger.operations.get();
     Ok(stats)
 }
 
-impl Life {
+impl SwarmRun {
     fn tick(&self) -> u64 {
         self.clock.set(self.clock.get() + 1);
         self.clock.get()
@@ -169,20 +171,20 @@ impl Life {
         self.stats.set(stats);
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
+    fn trace(&self, message: impl FnOnce() -> String) {
         if self.verbose {
-            println!("[{}] {}", self.machine.fuse.operations.get(), what());
+            println!("[{}] {}", self.machine.trigger.operations.get(), message());
         }
     }
 
-    fn live(self: Rc<Self>) -> Result<(), String> {
+    fn execute(self: Rc<Self>) -> Result<(), String> {
         match self.machine.boot(async || self.machine.create().await) {
-            Ended::Done(Ok(())) => {}
-            Ended::Done(Err(error)) => return Err(format!("create: {error:?}")),
-            Ended::Cut => return Err("create ran into a power cut".into()),
+            BootEnd::Completed(Ok(())) => {}
+            BootEnd::Completed(Err(error)) => return Err(format!("create: {error:?}")),
+            BootEnd::PowerCut => return Err("the power was cut during create".into()),
         }
         if self.plan.extras.as_ref().is_some_and(|extras| extras.remembers) {
-            self.machine.memory.ask();
+            self.machine.state_store.enforce();
         }
         for victim in &self.plan.victims {
             if let Some(disk) = self.machine.disks.get(*victim) {
@@ -190,22 +192,22 @@ impl Life {
             }
         }
         for round in 0..self.plan.rounds {
-            self.say(|| format!("round {round}"));
+            self.trace(|| format!("round {round}"));
             self.clone().round(round + 1 == self.plan.rounds)?;
             match self.excess.get() {
-                Excess::Damaged => return self.after_damage(),
-                Excess::Lost => self.bring_all_back(),
-                Excess::Nothing => {}
+                ExcessFaults::Damaged => return self.after_damage(),
+                ExcessFaults::Lost => self.return_all_drives(),
+                ExcessFaults::None => {}
             }
             self.check()?;
         }
-        self.clone().end()?;
-        self.use_halves_apart()
+        self.clone().delete_everything()?;
+        self.use_halves_separately()
     }
 
-    /// Opens, verifies, works, and ends one way or another.
+    /// Opens the pool, verifies it, runs operations, and ends with a close, a kill or a power cut.
     fn round(self: Rc<Self>, last: bool) -> Result<(), String> {
-        // Whoever was at it when the last round ended is no more.
+        // The tasks of the last round have ended.
         self.adding.set(false);
         self.joining.set(0);
         let cut = !last && !self.random.once_in(4);
@@ -219,41 +221,41 @@ impl Life {
             }
         }
         self.closed.set(false);
-        let life = self.clone();
+        let run = self.clone();
         let ended = self.machine.boot(async move || {
-            life.clone().serve(last).await?;
-            if life.closed.get() && life.opens_again() {
-                life.closed.set(false);
-                life.serve(last).await?;
+            run.clone().serve(last).await?;
+            if run.closed.get() && run.reopens() {
+                run.closed.set(false);
+                run.serve(last).await?;
             }
             Ok(())
         });
         self.failed()?;
         match ended {
-            Ended::Done(result) => {
-                self.say(|| "killed".into());
+            BootEnd::Completed(result) => {
+                self.trace(|| "killed".into());
                 self.count(|stats| stats.kills += 1);
-                self.machine.kill();
-                self.drives_kept_all.set(true);
+                self.machine.kill_process();
+                self.drives_kept_writes.set(true);
                 result
             }
-            Ended::Cut => {
-                self.say(|| "power cut".into());
+            BootEnd::PowerCut => {
+                self.trace(|| "power cut".into());
                 self.count(|stats| stats.power_cuts += 1);
                 self.machine.cut_power();
-                self.drives_kept_all.set(self.closed.get());
+                self.drives_kept_writes.set(self.closed.get());
                 Ok(())
             }
         }
     }
 
-    /// One opening of the pool.
+    /// Opens the pool once, verifies it, runs operations and perhaps closes it.
     async fn serve(self: Rc<Self>, last: bool) -> Result<(), String> {
         self.host_was_full.set(self.has_full_host());
         let pool = self.clone().open_and_verify().await?;
         self.clone().work(&pool).await;
         self.failed()?;
-        self.answered.check()?;
+        self.buffers.check()?;
         if let Ok(status) = pool.status().await {
             let moved: u64 = status.shards.iter().map(|shard| shard.log.moved_blocks).sum();
             let failing = status.drives.iter().filter(|drive| drive.failing).count() as u64;
@@ -263,16 +265,16 @@ impl Life {
             });
             let refused = status.shards.iter().any(|shard| shard.checkpoints_refused > 0);
             if refused && status.failure.is_none() && !self.host_was_full.get() {
-                return Err("S4: nothing was left for a checkpoint".into());
+                return Err("S4: a checkpoint was refused for lack of space".into());
             }
         }
         if last || self.random.once_in(2) {
             let closed = pool.close().await;
-            self.say(|| format!("closed: {closed:?}"));
+            self.trace(|| format!("closed: {closed:?}"));
             self.closed.set(closed.is_ok());
-            self.drives_kept_all.set(closed.is_ok());
-            self.tolerate("close", closed, self.where_host_is_full());
-            self.answered.check()?;
+            self.drives_kept_writes.set(closed.is_ok());
+            self.tolerate("close", closed, self.no_space_if_host_full());
+            self.buffers.check()?;
         }
         self.failed()
     }
@@ -285,7 +287,7 @@ impl Life {
         self.failure.borrow_mut().get_or_insert(message);
     }
 
-    /// Several workers do what the seed says.
+    /// Runs the operations of the round in several workers.
     async fn work(self: Rc<Self>, pool: &Pool) {
         let mut operations = self.plan.operations;
         if let Some(cut) = self.cut_at_work.take() {
@@ -295,24 +297,24 @@ impl Life {
         let left = Rc::new(Cell::new(operations));
         let mut workers = Vec::new();
         for _ in 0..self.plan.workers {
-            let (life, pool, left) = (self.clone(), pool.clone(), left.clone());
+            let (run, pool, left) = (self.clone(), pool.clone(), left.clone());
             workers.push(Reactor::current().spawn(async move {
-                while left.get() > 0 && life.failure.borrow().is_none() {
+                while left.get() > 0 && run.failure.borrow().is_none() {
                     left.set(left.get() - 1);
-                    life.count(|stats| stats.operations += 1);
-                    life.operate(&pool).await;
+                    run.count(|stats| stats.operations += 1);
+                    run.operate(&pool).await;
                 }
             }));
         }
         for worker in workers {
             worker.await;
         }
-        self.forget_what_nobody_sees();
+        self.prune_models();
     }
 
-    /// Keeps models small. A snapshot whose content is undecided is compared with the history of its volume.
-    fn forget_what_nobody_sees(&self) {
-        let undecided = self.undecided.borrow();
+    /// Prunes the models. A snapshot with undecided content still needs the history of its volume.
+    fn prune_models(&self) {
+        let undecided = self.pending_ops.borrow();
         let of = |name: &str| name.split_once('@').map(|(volume, _)| volume.to_owned());
         let needed: Vec<String> = undecided.keys().filter_map(|name| of(name)).collect();
         let mut volumes = self.volumes.borrow_mut();
@@ -323,8 +325,8 @@ impl Life {
         if let Some(extra) = self.next_extra() {
             return self.operate_extra(extra, pool).await;
         }
-        if self.plan.days_pass > 0 && self.later.once_in(self.plan.days_pass) {
-            self.let_days_pass(pool).await;
+        if self.plan.days_pass > 0 && self.added_random.once_in(self.plan.days_pass) {
+            self.advance_days(pool).await;
         }
         let at = self.random.weighted(&self.plan.weights);
         let op = OPS.get(at).map_or(Op::Read, |(op, _)| *op);
@@ -335,27 +337,27 @@ impl Life {
             Op::Create => return self.create(pool).await,
             Op::Checkpoint => {
                 let result = pool.checkpoint().await;
-                return self.tolerate("checkpoint", result, self.where_host_is_full());
+                return self.tolerate("checkpoint", result, self.no_space_if_host_full());
             }
             Op::LoseDrive => return self.lose_drive(pool).await,
             Op::AddDrive => return self.add_drive(pool).await,
             Op::ReturnDrive => return self.return_drive(pool).await,
             Op::Evacuate => return self.evacuate(pool).await,
-            Op::Keep => return self.keep(pool).await,
+            Op::KeepDrive => return self.keep_drive(pool).await,
             Op::Repair => return self.repair(pool).await,
             Op::LimitRepair => return self.limit_repair(pool).await,
             Op::Scrub => return self.scrub(pool).await,
             Op::Delete => return self.delete(pool).await,
             Op::Resize => return self.resize(pool).await,
-            Op::Limit => return self.limit(pool).await,
-            Op::KeepRoom => return self.keep_room(pool).await,
+            Op::SetQos => return self.set_random_qos(pool).await,
+            Op::SetThick => return self.set_thick(pool).await,
             Op::Snapshot => return self.snapshot(pool).await,
-            Op::ReadSnapshot => return self.look_at_snapshot(pool).await,
+            Op::ReadSnapshot => return self.read_random_snapshot(pool).await,
             Op::DeleteSnapshot => return self.delete_snapshot(pool).await,
             Op::Clone => return self.clone_snapshot(pool).await,
             Op::RollBack => return self.roll_back(pool).await,
-            Op::Rest => {
-                // Long enough for what the engine does when nobody wants anything from it.
+            Op::Idle => {
+                // Long enough for the engine's idle work.
                 return Reactor::current().sleep(Duration::from_secs(self.random.between(1, 20))).await;
             }
             _ => {}
@@ -368,10 +370,10 @@ impl Life {
             return self.create(pool).await;
         }
         let name = self.random.choose(&names).clone();
-        let _user = self.users.begin(&name);
+        let _use = self.uses.begin(&name);
         let volume = match pool.open_volume(&name).await {
-            Ok(volume) => Stretched::new(volume.attach(), self.plan.stretch),
-            // Somebody is deleting it just now.
+            Ok(volume) => SparseVolume::new(volume.attach(), self.plan.stretch),
+            // Another worker is deleting the volume.
             Err(_) if self.uncertain.borrow().contains(&name) => return,
             Err(_) if !self.volumes.borrow().contains_key(&name) => return,
             Err(error) => return self.fail(format!("open {name}: {error:?}")),
@@ -386,20 +388,20 @@ impl Life {
         }
     }
 
-    /// Between rounds: the verifier looks on, victims come and go.
+    /// Runs the verifier between rounds, and plugs victims in or leaves them out.
     fn check(&self) -> Result<(), String> {
         self.failed()?;
         self.machine.disks.iter().for_each(|disk| disk.set_host_full(false));
         if self.random.once_in(3) {
             let report = self.machine.check().map_err(|error| format!("check: {error:?}"))?;
-            judge(&report, &self.victims.borrow())?;
+            check_findings(&report, &self.victims.borrow())?;
         }
         let mut absent = self.machine.absent.borrow_mut();
-        for victim in self.victims.borrow().iter().chain(self.gone.borrow().iter()) {
+        for victim in self.victims.borrow().iter().chain(self.removed_drives.borrow().iter()) {
             if let Some(disk) = self.machine.disks.get(*victim)
                 && self.random.once_in(4)
             {
-                // A drive that was dead or pulled comes back with what it held then.
+                // A drive that was dead or pulled returns with its old content.
                 disk.plug_in();
             }
             if let Some(place) = absent.get_mut(*victim) {

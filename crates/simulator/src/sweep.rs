@@ -1,46 +1,49 @@
-//! The crash sweep: every operation, with the power cut at drive operation 1, 2, 3 ... until it gets through; the same with its first
-//! write or flush failing, its second, its third; and with no space for files to grow from the first time on that it is asked for, from
-//! the second, the third. And a pool with each page damaged on more drives than the scheme bears.
+//! The crash sweep. Each operation runs with the power cut at drive operation 1, 2, 3 ... until the
+//! operation completes before the cut. It also runs with its first, second, third ... write or
+//! flush failing, and with the host's file systems full from the first, second, third ...
+//! reservation of space on. A separate sweep damages each page of a pool on more drives than the
+//! scheme tolerates.
 //!
-//! Each point is tried with several outcomes of the cut (what the caches keep), on several schemes. (As SPDK's blobstore
-//! tests do for its metadata; here the pool is verified and its data compared after every cut.)
+//! Each point is tried with several outcomes of the cut (the surviving cache contents), on several
+//! schemes. SPDK's blobstore tests sweep their metadata in this way. Here the pool is verified and
+//! its data compared after every cut.
 
 mod damage;
-mod failing;
-mod fork;
-mod full;
-mod members;
+mod forks;
+mod full_hosts;
+mod membership;
 mod operation;
 mod perform;
 mod verify;
+mod write_errors;
 
 use engine::{FoundOnDrive, Pool, PoolStatus, Tuning};
 use format::DriveState;
 
 pub use self::damage::{DamageCounts, sweep_damage};
-pub use self::failing::sweep_failures;
-pub use self::fork::sweep_forks;
-pub use self::full::sweep_full_hosts;
-pub use self::operation::{ALL, Swept};
-use self::operation::{SECTOR, parsed};
+pub use self::forks::sweep_forks;
+pub use self::full_hosts::sweep_full_hosts;
+pub use self::operation::{ALL_OPERATIONS, SweepOp};
+use self::operation::{SECTOR, parse_scheme};
 use self::perform::{perform, prepare};
 use self::verify::verify;
+pub use self::write_errors::sweep_failures;
 use crate::model::VolumeModel;
-use crate::run::{Ended, Machine, Setup, judge};
+use crate::run::{BootEnd, Machine, Setup, check_findings};
 
-/// What a sweep did.
+/// The number of injected events of a sweep.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Swath {
+pub struct SweepCounts {
     /// Power cuts.
     pub cuts: u64,
     /// Writes and flushes that failed.
     pub failures: u64,
-    /// Hosts that became full.
+    /// Runs with a full host file system.
     pub full_hosts: u64,
 }
 
-impl Swath {
-    /// Adds another one's.
+impl SweepCounts {
+    /// Adds the counts of another sweep.
     pub fn add(&mut self, other: &Self) {
         self.cuts += other.cuts;
         self.failures += other.failures;
@@ -48,35 +51,35 @@ impl Swath {
     }
 }
 
-/// The pools that an operation is swept on, and how thoroughly.
+/// The pools that an operation is swept on, and the density of the sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepOptions<'a> {
     /// Scheme, as k+m.
     pub scheme: &'a str,
-    /// Drives, besides those that an operation needs to spare.
+    /// Number of drives, without the extra drives that an operation needs.
     pub drives: usize,
-    /// No drive has a volatile cache: what is acknowledged is durable.
+    /// No drive has a volatile cache: acknowledged writes are durable.
     pub write_through: bool,
-    /// How often each cut or failure is tried, with different outcomes.
+    /// Number of attempts for each cut or failure, with different outcomes.
     pub outcomes: u64,
-    /// Only every so many-th cut or failure is made.
+    /// Distance between tested cuts or failures; 1 tests all of them.
     pub step: usize,
 }
 
 impl<'a> SweepOptions<'a> {
-    /// Every cut or failure once, on drives with volatile caches.
+    /// Creates options for one attempt at every cut or failure, on drives with volatile caches.
     pub fn new(scheme: &'a str, drives: usize) -> Self {
         Self { scheme, drives, write_through: false, outcomes: 1, step: 1 }
     }
 
-    fn machine(&self, operation: Swept, seed: u64) -> Machine {
+    fn machine(&self, operation: SweepOp, seed: u64) -> Machine {
         let setup = operation.setup(self.scheme, self.drives);
         let volatile = setup.volatile.iter().map(|volatile| *volatile && !self.write_through).collect();
         Machine::new(&Setup { volatile, ..setup }, seed)
     }
 
     fn parity(&self) -> usize {
-        parsed(self.scheme).parity().into()
+        parse_scheme(self.scheme).parity().into()
     }
 }
 
@@ -87,40 +90,40 @@ impl std::fmt::Display for SweepOptions<'_> {
     }
 }
 
-/// Sweeps one operation.
+/// Sweeps the power cut over one operation.
 ///
 /// # Errors
-/// What went wrong at which cut.
-pub fn sweep(operation: Swept, options: &SweepOptions<'_>) -> Result<Swath, String> {
-    let mut swath = Swath::default();
+/// Describes the failure and its cut.
+pub fn sweep(operation: SweepOp, options: &SweepOptions<'_>) -> Result<SweepCounts, String> {
+    let mut counts = SweepCounts::default();
     for cut in (1..).step_by(options.step) {
         let mut through = false;
         for outcome in 0..options.outcomes {
             let at = |message| format!("{operation:?} on {options}, cut {cut}, outcome {outcome}: {message}");
             through = one_cut(operation, options, cut, outcome).map_err(at)?;
-            swath.cuts += 1;
+            counts.cuts += 1;
         }
         if through {
             break;
         }
     }
-    Ok(swath)
+    Ok(counts)
 }
 
 /// The state that the model allows after the cut.
-struct Expected {
-    /// The volume's content, before and, once it was begun, after the operation.
+struct ExpectedState {
+    /// The volume's content before the operation and, once it has begun, after it.
     model: VolumeModel,
-    /// What the snapshot holds, or the clone of it.
+    /// The content of the snapshot or of its clone.
     snapshot: Option<VolumeModel>,
-    /// What the volume may hold instead of `model`: set while a rollback has begun and is not acknowledged.
+    /// Alternative content of the volume, set while a rollback has begun and is not acknowledged.
     rollback: Option<VolumeModel>,
     /// The operation was acknowledged as durable.
     done: bool,
 }
 
-impl Expected {
-    fn of(operation: Swept, options: &SweepOptions<'_>) -> Self {
+impl ExpectedState {
+    fn of(operation: SweepOp, options: &SweepOptions<'_>) -> Self {
         let mut model = VolumeModel::new(operation.model_bytes(), SECTOR);
         // A drive that joins has a volatile cache.
         model.set_write_through(options.write_through && !operation.adds_a_drive());
@@ -128,50 +131,51 @@ impl Expected {
     }
 }
 
-/// Does the operation, with a fuse that is lit when it begins.
-fn operate(
-    operation: Swept,
+/// Runs the operation. Calls `arm` when it begins, to arm the fault trigger.
+fn run_operation(
+    operation: SweepOp,
     machine: &Machine,
-    expected: &mut Expected,
-    light: impl Fn(),
-) -> Ended<engine::Result<()>> {
+    expected: &mut ExpectedState,
+    arm: impl Fn(),
+) -> BootEnd<engine::Result<()>> {
     machine.boot(async || {
-        if operation == Swept::Open {
-            light();
+        if operation == SweepOp::Open {
+            arm();
         }
         let (pool, _) = machine.open().await?;
-        if operation != Swept::Open {
-            light();
+        if operation != SweepOp::Open {
+            arm();
         }
         perform(operation, machine, &pool, expected).await?;
-        if operation == Swept::Close {
+        if operation == SweepOp::Close {
             return pool.close().await;
         }
         Ok(())
     })
 }
 
-/// Prepares a pool, cuts the power within the operation, and looks at what is left. True if the operation got through.
-fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
+/// Prepares a pool, cuts the power during the operation, and verifies the remaining state. Returns
+/// true if the operation completed.
+fn one_cut(operation: SweepOp, options: &SweepOptions<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
     let machine = options.machine(operation, crate::random::mix(cut ^ outcome << 32));
-    let mut expected = Expected::of(operation, options);
+    let mut expected = ExpectedState::of(operation, options);
     prepare(operation, &machine, &mut expected)?;
-    expected.done = match operate(operation, &machine, &mut expected, || machine.cut_after(cut)) {
-        Ended::Done(Ok(())) => true,
-        Ended::Done(Err(error)) => return Err(format!("the operation failed: {error:?}")),
-        Ended::Cut => false,
+    expected.done = match run_operation(operation, &machine, &mut expected, || machine.cut_after(cut)) {
+        BootEnd::Completed(Ok(())) => true,
+        BootEnd::Completed(Err(error)) => return Err(format!("the operation failed: {error:?}")),
+        BootEnd::PowerCut => false,
     };
     machine.cut_power();
-    retune(&machine, cut + outcome);
+    change_tuning(&machine, cut + outcome);
     let report = machine.check().map_err(|error| format!("check: {error:?}"))?;
-    judge(&report, operation.bad_drives())?;
+    check_findings(&report, operation.bad_drives())?;
     if operation.changes_drives() {
-        members::after_cut(operation, &machine, &mut expected, cut + outcome)?;
+        membership::after_cut(operation, &machine, &mut expected, cut + outcome)?;
         return Ok(expected.done);
     }
-    let removed = saying_removed(&machine);
-    if operation == Swept::TakeDriveOut && report.missing.is_empty() && removed == 0 {
-        // Nothing says that the first drive missed anything.
+    let removed = count_removal_records(&machine);
+    if operation == SweepOp::TakeDriveOut && report.missing.is_empty() && removed == 0 {
+        // No superblock records that the first drive missed writes.
         machine
             .absent
             .borrow_mut()
@@ -180,24 +184,26 @@ fn one_cut(operation: Swept, options: &SweepOptions<'_>, cut: u64, outcome: u64)
             .take(options.parity())
             .for_each(|absent| *absent = true);
     }
-    if operation == Swept::Rebuild && (cut + outcome).is_multiple_of(2) && removed + 1 == machine.disks.len()
+    if operation == SweepOp::Rebuild
+        && (cut + outcome).is_multiple_of(2)
+        && removed + 1 == machine.disks.len()
     {
-        // So the pool bears a loss: at once, without any repair first.
-        lose_another(&machine, &mut expected)?;
+        // The pool tolerates another loss now, without prior repair.
+        lose_second_drive(&machine, &mut expected)?;
         return Ok(expected.done);
     }
-    look(operation, &machine, &mut expected)?;
-    if matches!(operation, Swept::Scrub | Swept::Rebuild) {
+    open_and_verify(operation, &machine, &mut expected)?;
+    if matches!(operation, SweepOp::Scrub | SweepOp::Rebuild) {
         check_drives(&machine, &[])?;
     }
-    if operation == Swept::Rebuild {
-        lose_another(&machine, &mut expected)?;
+    if operation == SweepOp::Rebuild {
+        lose_second_drive(&machine, &mut expected)?;
     }
     Ok(expected.done)
 }
 
-/// Has the pool opened with other settings than before, in two cases of three.
-fn retune(machine: &Machine, choice: u64) {
+/// Changes the engine settings of the next opening, in two cases out of three.
+fn change_tuning(machine: &Machine, choice: u64) {
     let tuning = machine.tuning();
     machine.set_tuning(match choice % 3 {
         0 => tuning,
@@ -206,63 +212,69 @@ fn retune(machine: &Machine, choice: u64) {
     });
 }
 
-/// How many of the drives that are left say that the first one belongs to the pool no more.
-fn saying_removed(machine: &Machine) -> usize {
-    let look = async || {
-        let mut say = 0;
+/// Counts the remaining drives with a superblock that lists the first drive as removed.
+fn count_removal_records(machine: &Machine) -> usize {
+    let read_superblocks = async || {
+        let mut count = 0;
         for disk in machine.disks.iter().skip(1) {
             let FoundOnDrive::Pool(pool) = engine::identify(&*disk.source()).await else { continue };
-            say += usize::from(pool.members.first().is_some_and(|first| first.state == DriveState::Removed));
+            count +=
+                usize::from(pool.members.first().is_some_and(|first| first.state == DriveState::Removed));
         }
-        say
+        count
     };
-    match machine.boot(look) {
-        Ended::Done(say) => say,
-        Ended::Cut => 0,
+    match machine.boot(read_superblocks) {
+        BootEnd::Completed(count) => count,
+        BootEnd::PowerCut => 0,
     }
 }
 
-/// After a rebuild the pool bears the loss of another drive.
-fn lose_another(machine: &Machine, expected: &mut Expected) -> Result<(), String> {
+/// Checks that the pool tolerates the loss of another drive after a rebuild.
+fn lose_second_drive(machine: &Machine, expected: &mut ExpectedState) -> Result<(), String> {
     if let Some(disk) = machine.disks.get(1) {
         disk.set_dead(true);
     }
-    look(Swept::LoseDrive, machine, expected)
+    open_and_verify(SweepOp::LoseDrive, machine, expected)
         .map_err(|error| format!("after the loss of another drive: {error}"))
 }
 
-/// Opens the pool and looks at what is there.
-fn look(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
-    whole(machine.boot(async || verify(operation, machine, expected).await))
+/// Opens the pool and verifies its content.
+fn open_and_verify(
+    operation: SweepOp,
+    machine: &Machine,
+    expected: &mut ExpectedState,
+) -> Result<(), String> {
+    completed(machine.boot(async || verify(operation, machine, expected).await))
 }
 
-/// Opens the pool and lets repair come to its end, which `may_end` so.
-fn settle(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Result<(), String> {
-    whole(machine.boot(async || {
+/// Opens the pool and waits for repair to end. `may_end` decides whether the final status is
+/// allowed.
+fn finish_repair(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Result<(), String> {
+    completed(machine.boot(async || {
         let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
-        let status = repaired(&pool).await?;
+        let status = wait_for_repair(&pool).await?;
         if !may_end(&status) {
-            return Err(format!("repair ends with {:?}", status.repair));
+            return Err(format!("repair ended with {:?}", status.repair));
         }
         pool.close().await.map_err(|error| format!("close: {error:?}"))
     }))
 }
 
-/// The status when repair has come to its end.
-async fn repaired(pool: &Pool) -> Result<PoolStatus, String> {
+/// Waits for repair to end and returns the status.
+async fn wait_for_repair(pool: &Pool) -> Result<PoolStatus, String> {
     pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
     pool.status().await.map_err(|error| format!("status: {error:?}"))
 }
 
-/// The result of what nobody cut.
-fn whole<T>(ended: Ended<Result<T, String>>) -> Result<T, String> {
+/// Returns the result of a boot during which no power cut is allowed.
+fn completed<T>(ended: BootEnd<Result<T, String>>) -> Result<T, String> {
     match ended {
-        Ended::Done(result) => result,
-        Ended::Cut => Err("a second cut".into()),
+        BootEnd::Completed(result) => result,
+        BootEnd::PowerCut => Err("unexpected power cut".into()),
     }
 }
 
-/// The offline verifier finds nothing but what `bad` drives do not give.
+/// Checks that the offline verifier finds no errors except damage on the `bad` drives.
 fn check_drives(machine: &Machine, bad: &[usize]) -> Result<(), String> {
-    judge(&machine.check().map_err(|error| format!("check: {error:?}"))?, bad)
+    check_findings(&machine.check().map_err(|error| format!("check: {error:?}"))?, bad)
 }

@@ -1,4 +1,4 @@
-//! The simulator as a test: some hundred short seeds, and the crash sweep over every operation.
+//! Runs a few hundred short seeds, and the crash sweep over every operation.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,16 +7,17 @@ use engine::{Pool, Tuning};
 use reactor::{Buffer, Reactor, Span};
 
 use crate::model::content;
-use crate::run::{Ended, Machine, Setup};
-use crate::swarm::{Operations, run_seed};
+use crate::run::{BootEnd, Machine, Setup};
+use crate::swarm::{OperationSet, run_seed};
 use crate::sweep::{
-    ALL, SweepOptions, Swept, sweep, sweep_damage, sweep_failures, sweep_forks, sweep_full_hosts,
+    ALL_OPERATIONS, SweepOp, SweepOptions, sweep, sweep_damage, sweep_failures, sweep_forks, sweep_full_hosts,
 };
 
-/// Seeds that failed once, kept so that they never do again.
+/// Seeds that have failed, kept as regression tests.
 const REGRESSIONS: [u64; 1] = [12_338];
 
-/// Such seeds from before there were [`Operations::All`]: they keep the runs that failed.
+/// Regression seeds from before [`OperationSet::All`]. With the basic set they keep the runs that
+/// failed.
 const BASIC_REGRESSIONS: [u64; 48] = [
     16,
     52,
@@ -68,10 +69,10 @@ const BASIC_REGRESSIONS: [u64; 48] = [
     2_026_142_009,
 ];
 
-fn run(seeds: impl Iterator<Item = u64>, operations: Operations) {
+fn run(seeds: impl Iterator<Item = u64>, operations: OperationSet) {
     for seed in seeds {
         if let Err(message) = run_seed(seed, operations, false) {
-            let basic = if operations == Operations::Basic { " --basic" } else { "" };
+            let basic = if operations == OperationSet::Basic { " --basic" } else { "" };
             panic!(
                 "seed {seed}: {message}\nreplay it with: cargo run --release -p simulator -- seed {seed}{basic}"
             );
@@ -80,30 +81,30 @@ fn run(seeds: impl Iterator<Item = u64>, operations: Operations) {
 }
 
 #[test]
-fn seeds_that_failed_once_pass() {
-    run(BASIC_REGRESSIONS.into_iter(), Operations::Basic);
-    run(REGRESSIONS.into_iter(), Operations::All);
+fn regression_seeds_pass() {
+    run(BASIC_REGRESSIONS.into_iter(), OperationSet::Basic);
+    run(REGRESSIONS.into_iter(), OperationSet::All);
 }
 
 #[test]
 fn a_few_hundred_seeds_pass() {
-    run(20_000..20_100, Operations::Basic);
-    run(20_100..20_300, Operations::All);
+    run(20_000..20_100, OperationSet::Basic);
+    run(20_100..20_300, OperationSet::All);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let run = || run_seed(77, Operations::All, false);
+    let run = || run_seed(77, OperationSet::All, false);
     assert_eq!(run(), run());
 }
 
 #[test]
 fn every_operation_survives_a_cut_at_every_point() {
     for (scheme, drives) in [("4+1", 5), ("1+1", 2)] {
-        for operation in ALL {
-            // These take many drive operations, cleaning each on a pool that has to be filled first.
+        for operation in ALL_OPERATIONS {
+            // This operation takes many drive operations on a pool that must be filled first.
             let step = match operation {
-                Swept::Clean => 29,
+                SweepOp::Clean => 29,
                 _ => 1,
             };
             let options = SweepOptions { step, ..SweepOptions::new(scheme, drives) };
@@ -117,12 +118,12 @@ fn every_operation_survives_a_cut_at_every_point() {
 #[test]
 fn every_operation_survives_the_failure_of_any_write() {
     for (scheme, drives) in [("4+1", 5), ("2+2", 5), ("3+0", 3)] {
-        for operation in ALL.into_iter().filter(|operation| operation.fits(scheme)) {
-            // Where drives come and go, much is written that is all the same to what comes after.
+        for operation in ALL_OPERATIONS.into_iter().filter(|operation| operation.fits(scheme)) {
+            // Drive changes make many writes of the same kind.
             let step = match operation {
-                Swept::Clean => 97,
+                SweepOp::Clean => 97,
                 _ if operation.changes_drives() => 11,
-                Swept::Rebuild | Swept::Scrub => 11,
+                SweepOp::Rebuild | SweepOp::Scrub => 11,
                 _ => 2,
             };
             let options = SweepOptions { step, ..SweepOptions::new(scheme, drives) };
@@ -133,30 +134,30 @@ fn every_operation_survives_the_failure_of_any_write() {
     }
 }
 
-/// One parity and a drive to spare, several outcomes of each cut.
+/// Single parity and a free drive, with several outcomes of each cut.
 #[test]
 fn rebuilds_survive_a_cut_at_every_point() {
     let options = SweepOptions { outcomes: 4, ..SweepOptions::new("2+1", 4) };
-    if let Err(message) = sweep(Swept::Rebuild, &options) {
+    if let Err(message) = sweep(SweepOp::Rebuild, &options) {
         panic!("{message}");
     }
 }
 
-/// A drive that errs is emptied while another one is to spare.
+/// A drive with read errors is drained while another drive is free.
 #[test]
-fn retiring_a_drive_survives_cuts_under_two_parities() {
+fn draining_a_failing_drive_survives_cuts_with_double_parity() {
     let options = SweepOptions { step: 7, ..SweepOptions::new("2+2", 5) };
-    if let Err(message) = sweep(Swept::Retire, &options) {
+    if let Err(message) = sweep(SweepOp::Retire, &options) {
         panic!("{message}");
     }
 }
 
-/// Nobody flushes: what was acknowledged is durable where no drive has a volatile cache.
+/// Without flushes: acknowledged writes are durable if no drive has a volatile cache.
 #[test]
 fn acknowledged_writes_survive_a_cut_without_volatile_caches() {
-    for operation in ALL {
+    for operation in ALL_OPERATIONS {
         let step = match operation {
-            Swept::Clean => 97,
+            SweepOp::Clean => 97,
             _ if operation.changes_drives() => 11,
             _ => 3,
         };
@@ -171,29 +172,29 @@ fn acknowledged_writes_survive_a_cut_without_volatile_caches() {
 fn every_operation_survives_a_full_host() {
     let mut full_hosts = 0;
     for (scheme, drives) in [("4+1", 5), ("1+1", 2)] {
-        for operation in ALL {
+        for operation in ALL_OPERATIONS {
             let options = SweepOptions::new(scheme, drives);
             match sweep_full_hosts(operation, &options) {
-                Ok(swath) => full_hosts += swath.full_hosts,
+                Ok(counts) => full_hosts += counts.full_hosts,
                 Err(message) => panic!("{message}"),
             }
         }
     }
-    assert!(full_hosts > 0, "nothing asks for space: the sweep means nothing");
+    assert!(full_hosts > 0, "no operation reserves space: the sweep tests nothing");
 }
 
 #[test]
-fn halves_that_were_used_apart_are_never_put_together() {
+fn separately_used_halves_are_never_combined() {
     for (scheme, drives) in [("1+1", 2), ("2+2", 4)] {
         match sweep_forks(&SweepOptions::new(scheme, drives)) {
-            Ok(pairs) => assert!(pairs > 0, "{scheme} bears that half of {drives} drives are missing"),
+            Ok(pairs) => assert!(pairs > 0, "{scheme} tolerates the loss of half of {drives} drives"),
             Err(message) => panic!("{message}"),
         }
     }
 }
 
 #[test]
-fn damage_beyond_the_scheme_gives_errors_and_never_wrong_data() {
+fn excess_damage_causes_errors_and_never_wrong_data() {
     for (scheme, drives) in [("4+0", 4), ("2+1", 4), ("1+2", 3)] {
         let options = SweepOptions { step: 5, ..SweepOptions::new(scheme, drives) };
         match sweep_damage(&options) {
@@ -203,21 +204,21 @@ fn damage_beyond_the_scheme_gives_errors_and_never_wrong_data() {
     }
 }
 
-/// What a leaf may hold after a crash: what was flushed, up to what was begun.
+/// The allowed values of a leaf after a crash: from the last flushed to the last begun value.
 #[derive(Clone, Copy, Default)]
 struct Leaf {
     flushed: u64,
     begun: u64,
 }
 
-/// Bytes of a map leaf's blocks.
+/// Bytes of the blocks below one map leaf.
 const LEAF: u64 = 1 << 20;
 
 fn block_of(value: u64) -> Span {
     Buffer::copy_of(&content(value, 0, 4096)).span()
 }
 
-/// Writes to one leaf after another, flushing now and then, until the power fails.
+/// Writes to one leaf after another, with a flush after each batch, until the power fails.
 async fn scatter(pool: &Pool, leaves: &RefCell<Vec<Leaf>>, value: &Cell<u64>) {
     let volume = Rc::new(pool.open_volume("v").await.unwrap().attach());
     loop {
@@ -250,7 +251,7 @@ async fn verify(pool: &Pool, leaves: &RefCell<Vec<Leaf>>) {
     for (index, leaf) in all.into_iter().enumerate() {
         let buffer = Buffer::new(4096);
         volume.read(index as u64 * LEAF, &buffer.span()).await.unwrap();
-        let found = crate::model::tag_of(buffer.as_slice());
+        let found = crate::model::sector_tag(buffer.as_slice());
         assert!(
             (leaf.flushed..=leaf.begun).contains(&found),
             "leaf {index} holds {found}, not {}..={}",
@@ -260,10 +261,10 @@ async fn verify(pool: &Pool, leaves: &RefCell<Vec<Leaf>>) {
     }
 }
 
-/// A log that changes more leaves than the map may hold dirty is recovered in several steps, each with a checkpoint of its
-/// own. Wherever that is cut, the next recovery finds everything.
+/// A log that changes more leaves than the map may keep dirty is recovered in several steps, each
+/// with its own checkpoint. If any step is cut, the next recovery finds everything.
 #[test]
-fn a_recovery_in_several_steps_may_be_cut_anywhere() {
+fn a_recovery_in_several_steps_survives_any_cut() {
     let setup = Setup {
         scheme: "1+1".into(),
         drives: vec![(4 << 20) + 350 * (128 << 10); 2],
@@ -287,16 +288,17 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
             pool.create_volume("v", 400 * LEAF, 4096, 0).await.unwrap();
             pool.close().await.unwrap();
         });
-        assert_eq!(made, Ended::Done(()));
+        assert_eq!(made, BootEnd::Completed(()));
         for crash in 0..4 {
-            // The first cuts the work; each of the others a recovery, or the work after it.
+            // The first crash cuts the writes. Each of the others cuts a recovery or the writes
+            // after it.
             machine.cut_after(if crash == 0 { 3000 + 211 * seed } else { 40 * crash + 97 * seed % 400 });
             let (this, all, value) = (machine.clone(), leaves.clone(), value.clone());
             let ended = machine.boot(async move || {
                 let (pool, _) = this.open().await.unwrap();
                 scatter(&pool, &all, &value).await;
             });
-            assert_eq!(ended, Ended::Cut);
+            assert_eq!(ended, BootEnd::PowerCut);
             machine.cut_power();
         }
         let (this, all) = (machine.clone(), leaves.clone());
@@ -305,37 +307,37 @@ fn a_recovery_in_several_steps_may_be_cut_anywhere() {
             verify(&pool, &all).await;
             pool.close().await.unwrap();
         });
-        assert_eq!(ended, Ended::Done(()));
+        assert_eq!(ended, BootEnd::Completed(()));
     }
 }
 
-/// A process dies while it writes superblocks, and the power fails while the next one opens the pool: what the drives' caches held of
-/// the first may be torn together with what the second writes.
+/// A process dies while it writes superblocks, and the power fails while the next process opens the
+/// pool. The first process's cached writes may then be torn together with the second one's.
 #[test]
-fn a_death_and_a_power_cut_leave_a_superblock_on_every_drive() {
-    // Superblocks of several pages, and no drive to spare.
+fn a_kill_and_a_power_cut_leave_a_superblock_on_every_drive() {
+    // Superblocks of several pages, and no free drive.
     let setup = Setup { drives: vec![(4 << 20) + 70 * (128 << 10); 8], shards: 8, ..Setup::small("3+0", 8) };
     let open = async |machine: &Machine| {
         let (pool, _) = machine.open().await?;
-        // Each of these publishes.
+        // Each checkpoint publishes superblocks.
         pool.checkpoint().await?;
         pool.checkpoint().await
     };
     let mut opening = 1;
     for seed in 400..480 {
         let machine = Machine::new(&setup, seed);
-        assert!(matches!(machine.boot(async || machine.create().await), Ended::Done(Ok(()))));
-        let begin = machine.fuse.operations.get();
+        assert!(matches!(machine.boot(async || machine.create().await), BootEnd::Completed(Ok(()))));
+        let begin = machine.trigger.operations.get();
         if opening > 1 {
             machine.cut_after(1 + seed * 13 % opening);
         }
         let _ = machine.boot(async || open(&machine).await);
-        machine.kill();
-        opening = opening.max(machine.fuse.operations.get() - begin);
+        machine.kill_process();
+        opening = opening.max(machine.trigger.operations.get() - begin);
         machine.cut_after(1 + seed * 7 % opening);
         let _ = machine.boot(async || machine.open().await.map(|_| ()));
         machine.cut_power();
         let ended = machine.boot(async || machine.open().await.map(|_| ()));
-        assert!(matches!(ended, Ended::Done(Ok(()))), "seed {seed}: {ended:?}");
+        assert!(matches!(ended, BootEnd::Completed(Ok(()))), "seed {seed}: {ended:?}");
     }
 }

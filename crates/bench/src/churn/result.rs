@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Fullness, PoolStatus};
+use engine::{FillHistogram, PoolStatus};
 use serde::Serialize;
 
 use super::Distribution;
@@ -194,7 +194,7 @@ pub struct Churn {
     /// The same at the share of all that the drives hold.
     pub greedy_raw: f64,
     /// Segments by how much of them lived at the end.
-    pub segments: Fullness,
+    pub segments: FillHistogram,
     /// Blocks that did not hold what was written last; anything but 0 makes the rest worthless.
     pub wrong: u64,
 }

@@ -15,12 +15,12 @@ use format::{DriveErrors, DriveIndex, DriveState, EventKind, ShardIndex, Superbl
 use reactor::Reactor;
 
 use super::Control;
-use crate::bad_reads::{BadRead, Known, is_failing, zones_borne};
+use crate::bad_reads::{BadRead, DriveErrorLog, is_failing, zone_error_limit};
 use crate::error::ErrorKind;
 
 /// What is known of the drives' errors, beside what the superblock says.
-pub(super) struct Errors {
-    known: RefCell<Vec<Known>>,
+pub(super) struct ErrorTracking {
+    known: RefCell<Vec<DriveErrorLog>>,
     /// See [`crate::Tuning::retire_after`].
     retire_after: u32,
     /// Somebody is looking for drives to empty, and is to look again.
@@ -32,9 +32,9 @@ pub(super) struct Errors {
     lost: RefCell<BTreeMap<ShardIndex, u64>>,
 }
 
-impl Errors {
+impl ErrorTracking {
     pub(super) fn new(superblock: &Superblock, retire_after: u32) -> Self {
-        let known = superblock.drives.iter().map(|record| Known::of(&record.errors)).collect();
+        let known = superblock.drives.iter().map(|record| DriveErrorLog::of(&record.errors)).collect();
         Self {
             known: RefCell::new(known),
             retire_after,
@@ -48,24 +48,24 @@ impl Errors {
 
 impl Control {
     /// A shard has so many lost blocks now: an event says so when they have become more.
-    pub(super) fn note_lost_blocks(&self, shard: ShardIndex, count: u64) {
+    pub(super) fn record_lost_blocks(&self, shard: ShardIndex, count: u64) {
         let mut lost = self.errors.lost.borrow_mut();
         let before = lost.insert(shard, count).unwrap_or(0);
         drop(lost);
         if count > before {
-            self.events.say(EventKind::BlocksLost, count - before, "");
+            self.events.emit(EventKind::BlocksLost, count - before, "");
         }
     }
 
     /// Counts reads that drives did not answer as they should. A drive for which that is too many is emptied, in the background.
-    pub(super) async fn note_bad_reads(self: &Rc<Self>, reads: &[BadRead]) {
+    pub(super) async fn record_bad_reads(self: &Rc<Self>, reads: &[BadRead]) {
         let mut counts = false;
         for read in reads {
             counts |= self.count(read);
         }
-        self.say_errors();
+        self.report_errors();
         if counts {
-            self.retire_soon();
+            self.schedule_retirement();
             // A pool that has failed counts no more.
             let _ = self.publish(|_| ()).await;
         }
@@ -73,10 +73,10 @@ impl Control {
 
     /// True if something counts against a drive that did not before.
     fn count(&self, read: &BadRead) -> bool {
-        let borne = self.borne(read.drive);
+        let limit = self.limit(read.drive);
         let zone = read.offset.and_then(|offset| self.geometry.zone_at(offset));
         let now = self.events.now();
-        self.with_errors(read.drive, |known, errors| known.count(errors, (zone, read.wrong), borne, now))
+        self.with_errors(read.drive, |known, errors| known.count(errors, (zone, read.wrong), limit, now))
             .unwrap_or(false)
     }
 
@@ -84,21 +84,21 @@ impl Control {
     fn with_errors<T>(
         &self,
         drive: DriveIndex,
-        change: impl FnOnce(&mut Known, &mut DriveErrors) -> T,
+        change: impl FnOnce(&mut DriveErrorLog, &mut DriveErrors) -> T,
     ) -> Option<T> {
         let mut known = self.errors.known.borrow_mut();
         let mut state = self.state.borrow_mut();
         let record = state.superblock.drives.get_mut(drive.index())?;
         if known.len() <= drive.index() {
-            known.resize_with(drive.index() + 1, Known::default);
+            known.resize_with(drive.index() + 1, DriveErrorLog::default);
         }
         known.get_mut(drive.index()).map(|known| change(known, &mut record.errors))
     }
 
     /// In how many zones a drive may err.
-    fn borne(&self, drive: DriveIndex) -> Option<u32> {
+    fn limit(&self, drive: DriveIndex) -> Option<u32> {
         let state = self.state.borrow();
-        zones_borne(self.errors.retire_after, state.superblock.drive(drive)?.zones)
+        zone_error_limit(self.errors.retire_after, state.superblock.drive(drive)?.zones)
     }
 
     fn numbers(&self) -> impl Iterator<Item = DriveIndex> + use<> {
@@ -106,10 +106,12 @@ impl Control {
         (0..u16::try_from(count).unwrap_or(u16::MAX)).map(DriveIndex::new)
     }
 
-    fn say_errors(&self) {
+    fn report_errors(&self) {
         let now = self.events.now();
         for drive in self.numbers() {
-            let say = |known: &mut Known, errors: &mut DriveErrors| Some((known.due(errors, now)?, *errors));
+            let say = |known: &mut DriveErrorLog, errors: &mut DriveErrors| {
+                Some((known.take_unreported(errors, now)?, *errors))
+            };
             let Some((amount, errors)) = self.with_errors(drive, say).flatten() else { continue };
             let text = format!(
                 "{}: reads that it failed in its life: {}, answered wrongly: {}",
@@ -117,7 +119,7 @@ impl Control {
                 errors.unreadable,
                 errors.wrong
             );
-            self.events.say_much_of(drive, EventKind::DriveErrs, amount, &text);
+            self.events.emit_drive_amount(drive, EventKind::DriveReadErrors, amount, &text);
         }
     }
 
@@ -125,10 +127,10 @@ impl Control {
     pub(crate) fn failing(&self) -> Vec<DriveIndex> {
         let state = self.state.borrow();
         let fails = |drive: &DriveIndex| {
-            let borne = |zones| zones_borne(self.errors.retire_after, zones);
+            let limit = |zones| zone_error_limit(self.errors.retire_after, zones);
             let record = state.superblock.drive(*drive);
             record.is_some_and(|record| {
-                record.state != DriveState::Removed && is_failing(&record.errors, borne(record.zones))
+                record.state != DriveState::Removed && is_failing(&record.errors, limit(record.zones))
             })
         };
         let count = u16::try_from(state.superblock.drives.len()).unwrap_or(u16::MAX);
@@ -136,13 +138,13 @@ impl Control {
     }
 
     /// What counted against a drive does not any more: somebody wants to keep it.
-    pub(super) fn forgive(&self, drive: DriveIndex) {
+    pub(super) fn clear_errors(&self, drive: DriveIndex) {
         let now = self.events.now();
-        self.with_errors(drive, |known, errors| known.forgive(errors, now));
+        self.with_errors(drive, |known, errors| known.clear(errors, now));
     }
 
     /// Has drives that fail emptied, if that is possible by now. In the background.
-    pub(crate) fn retire_soon(self: &Rc<Self>) {
+    pub(crate) fn schedule_retirement(self: &Rc<Self>) {
         if self.failing().is_empty() {
             return;
         }
@@ -163,19 +165,19 @@ impl Control {
     /// There is more space than there was.
     pub(super) fn retire_if_short(self: &Rc<Self>) {
         if self.errors.wants_space.take() {
-            self.retire_soon();
+            self.schedule_retirement();
         }
     }
 
     async fn retire_failing(&self) {
         for drive in self.failing() {
             let errors = self.with_errors(drive, |known, errors| {
-                (!std::mem::replace(&mut known.said_failing, true)).then_some(*errors)
+                (!std::mem::replace(&mut known.failure_reported, true)).then_some(*errors)
             });
             if let Some(errors) = errors.flatten() {
                 let path = self.path_of(drive);
                 tracing::warn!(%drive, path, zones = errors.zones, "a drive errs in many places: it is to go");
-                self.events.say_much_of(drive, EventKind::DriveFailing, u64::from(errors.zones), &path);
+                self.events.emit_drive_amount(drive, EventKind::DriveFailing, u64::from(errors.zones), &path);
             }
             let online = |state| state == Some(DriveState::Online);
             let state = self.state.borrow().superblock.drive(drive).map(|record| record.state);

@@ -8,11 +8,11 @@ use format::{
 };
 use reactor::{Home, IoError};
 
-use super::{Control, Spare};
+use super::{Control, ZoneGrant};
 use crate::bad_reads::BadRead;
 use crate::error::Result;
-use crate::scrub::Scrubbed;
-use crate::segments::Privilege;
+use crate::scrub::ScrubFindings;
+use crate::segments::AllocPriority;
 
 /// A shard's way to the pool's control.
 #[derive(Clone)]
@@ -27,10 +27,10 @@ impl ControlLink {
         &self,
         scheme: Scheme,
         class: SegmentClass,
-        privilege: Privilege,
-    ) -> Result<(SegmentRecord, Privilege)> {
+        priority: AllocPriority,
+    ) -> Result<(SegmentRecord, AllocPriority)> {
         let allocate =
-            move |control: Rc<Control>| async move { control.allocate(scheme, class, privilege).await };
+            move |control: Rc<Control>| async move { control.allocate(scheme, class, priority).await };
         self.control.call(allocate).await?
     }
 
@@ -72,44 +72,45 @@ impl ControlLink {
     }
 
     /// See [`Control::allocate_one`].
-    pub(crate) async fn allocate_one(&self, avoid: Vec<DriveIndex>) -> Result<Spare> {
+    pub(crate) async fn allocate_one(&self, avoid: Vec<DriveIndex>) -> Result<ZoneGrant> {
         let allocate = move |control: Rc<Control>| async move { control.allocate_one(&avoid).await };
         self.control.call(allocate).await?
     }
 
-    /// See [`Control::note_bad_reads`].
-    pub(crate) async fn note_bad_reads(&self, reads: Vec<BadRead>) {
-        let note = move |control: Rc<Control>| async move { control.note_bad_reads(&reads).await };
+    /// See [`Control::record_bad_reads`].
+    pub(crate) async fn record_bad_reads(&self, reads: Vec<BadRead>) {
+        let note = move |control: Rc<Control>| async move { control.record_bad_reads(&reads).await };
         // A pool that is gone counts nothing.
         let _ = self.control.call(note).await;
     }
 
-    /// See [`Control::note_lost_blocks`].
-    pub(crate) async fn note_lost_blocks(&self, count: u64) {
+    /// See [`Control::record_lost_blocks`].
+    pub(crate) async fn record_lost_blocks(&self, count: u64) {
         let shard = self.shard;
         // A pool that is gone notes nothing.
-        let _ = self.control.call(move |control| async move { control.note_lost_blocks(shard, count) }).await;
+        let _ =
+            self.control.call(move |control| async move { control.record_lost_blocks(shard, count) }).await;
     }
 
-    /// See [`Control::note_scrubbed`].
-    pub(crate) async fn note_scrubbed(&self, run: u64, position: Incarnation, found: Scrubbed) {
+    /// See [`Control::record_scrub_progress`].
+    pub(crate) async fn record_scrub_progress(&self, run: u64, position: Incarnation, found: ScrubFindings) {
         let shard = self.shard;
         let note = move |control: Rc<Control>| async move {
-            control.note_scrubbed(run, shard, position, &found).await;
+            control.record_scrub_progress(run, shard, position, &found).await;
         };
         // A pool that is gone notes nothing.
         let _ = self.control.call(note).await;
     }
 
     /// Has the other shards clean; true if that gained anything.
-    pub(crate) async fn others_clean(&self) -> bool {
+    pub(crate) async fn clean_other_shards(&self) -> bool {
         let shard = self.shard.index();
         let clean = move |control: Rc<Control>| async move { control.clean_others(shard).await };
         self.control.call(clean).await.unwrap_or(false)
     }
 
-    /// The shard has nothing left to repair, or cannot go on: see [`Control::dismiss_lost`].
-    pub(crate) async fn repaired(&self, whole: bool) {
-        let _ = self.control.call(move |control| async move { control.dismiss_lost(whole) }).await;
+    /// The shard has nothing left to repair, or cannot go on: see [`Control::finish_drive_changes`].
+    pub(crate) async fn repair_finished(&self, whole: bool) {
+        let _ = self.control.call(move |control| async move { control.finish_drive_changes(whole) }).await;
     }
 }

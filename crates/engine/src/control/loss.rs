@@ -23,15 +23,15 @@ impl Control {
         doing: &'static str,
         error: IoError,
     ) -> Result<()> {
-        self.lose(drive, doing, error);
-        self.loss_settled(drive).await
+        self.drive_error(drive, doing, error);
+        self.loss_propagated(drive).await
     }
 
     /// Loses a drive for what it answered: one that is gone may come back as it was.
-    pub(super) fn lose(self: &Rc<Self>, drive: DriveIndex, doing: &'static str, error: IoError) {
+    pub(super) fn drive_error(self: &Rc<Self>, drive: DriveIndex, doing: &'static str, error: IoError) {
         let gone = error.kind() == IoErrorKind::Gone;
         let state = if gone { DriveState::Missing } else { DriveState::Failed };
-        self.lose_as(state, drive, doing, error);
+        self.remove_from_use(state, drive, doing, error);
     }
 
     /// Takes a drive out of use on request.
@@ -53,12 +53,18 @@ impl Control {
             }
         }
         let error = IoError::new(IoErrorKind::Gone);
-        self.lose_as(DriveState::Failed, drive, "taken out of use on request", error);
-        self.loss_settled(drive).await
+        self.remove_from_use(DriveState::Failed, drive, "taken out of use on request", error);
+        self.loss_propagated(drive).await
     }
 
-    /// Takes a drive out of use: [`Control::loss_settled`] tells when that is done.
-    fn lose_as(self: &Rc<Self>, becomes: DriveState, drive: DriveIndex, doing: &'static str, error: IoError) {
+    /// Takes a drive out of use: [`Control::loss_propagated`] tells when that is done.
+    fn remove_from_use(
+        self: &Rc<Self>,
+        becomes: DriveState,
+        drive: DriveIndex,
+        doing: &'static str,
+        error: IoError,
+    ) {
         let first = {
             let mut state = self.state.borrow_mut();
             let online = state.superblock.drive(drive).is_some_and(|record| record.state.is_in_use());
@@ -74,7 +80,7 @@ impl Control {
                 false
             } else {
                 state.mark_lost(drive, becomes);
-                state.keep_leaving_drives(&self.events);
+                state.cancel_draining_drives(&self.events);
                 true
             }
         };
@@ -93,15 +99,15 @@ impl Control {
                 }
                 _ => (EventKind::DriveFailed, format!("{path}: {doing}: {error}")),
             };
-            self.events.say_of(drive, kind, &text);
-            self.state.borrow_mut().settling.push(drive);
+            self.events.emit_drive(drive, kind, &text);
+            self.state.borrow_mut().propagating.push(drive);
             let control = self.clone();
-            Reactor::current().spawn(async move { control.settle_loss(drive).await }).detach();
+            Reactor::current().spawn(async move { control.propagate_loss(drive).await }).detach();
         }
     }
 
     /// Publishes that a drive is lost, then tells the shards, each of which publishes what that changes for it.
-    async fn settle_loss(self: Rc<Self>, drive: DriveIndex) {
+    async fn propagate_loss(self: Rc<Self>, drive: DriveIndex) {
         if self.publish(|_| ()).await.is_ok() {
             let shards = self.shards.borrow().clone();
             for shard in shards {
@@ -117,20 +123,20 @@ impl Control {
         if let Some(place) = self.drives.borrow_mut().get_mut(drive.index()) {
             *place = None;
         }
-        self.state.borrow_mut().settling.retain(|settling| *settling != drive);
-        self.settled.wake_all();
+        self.state.borrow_mut().propagating.retain(|propagating| *propagating != drive);
+        self.loss_done.wake_all();
     }
 
     /// Waits until everybody knows that a drive is lost.
-    pub(super) async fn loss_settled(&self, drive: DriveIndex) -> Result<()> {
+    pub(super) async fn loss_propagated(&self, drive: DriveIndex) -> Result<()> {
         let settled = || {
             let state = self.state.borrow();
             match &state.failure {
                 Some(failure) => Some(Err(failure.clone())),
-                None => (!state.settling.contains(&drive)).then_some(Ok(())),
+                None => (!state.propagating.contains(&drive)).then_some(Ok(())),
             }
         };
-        self.settled.until(settled).await
+        self.loss_done.until(settled).await
     }
 
     /// Introduces a shard before it writes anything, and tells it what has been lost since its drives were opened.
@@ -152,7 +158,7 @@ impl Control {
     /// Fails every shard: the pool is read-only from now on.
     fn fail_shards(&self, failure: &Error) {
         self.published.wake_all();
-        self.settled.wake_all();
+        self.loss_done.wake_all();
         self.scrubbing.wake();
         for shard in self.shards.borrow().iter() {
             let (home, failure) = (shard.clone(), failure.clone());

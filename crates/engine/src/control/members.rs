@@ -13,7 +13,7 @@ use reactor::{Drive, Home, IoErrorKind, Permit};
 use super::publish::encoded;
 use super::{Control, State};
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::{Slot, drive_bytes_min};
+use crate::geometry::{SuperblockSlot, drive_bytes_min};
 use crate::in_flight::InFlight;
 use crate::latched::latched;
 use crate::pool::{
@@ -26,24 +26,24 @@ use crate::space::Reserve;
 const ROOM_PER_SHARD: u32 = 4;
 
 /// A drive that is to join.
-pub(super) struct Joiner {
+pub(super) struct JoiningDrive {
     index: DriveIndex,
     record: DriveRecord,
     drive: Rc<dyn Drive>,
     /// The slot that its first superblock goes to.
-    slot: Slot,
+    slot: SuperblockSlot,
 }
 
 /// A lost drive that is there again.
-struct Returning {
+struct ReturningDrive {
     index: DriveIndex,
     /// The slot of its newest superblock.
-    slot: Slot,
+    slot: SuperblockSlot,
     /// The state that it holds.
     held: StateStamp,
 }
 
-impl Joiner {
+impl JoiningDrive {
     /// Has a superblock call the drive in use.
     fn put_into(&self, superblock: &mut Superblock) {
         let record = DriveRecord { since: superblock.generation, ..self.record.clone() };
@@ -90,9 +90,9 @@ impl Control {
             errors: DriveErrors::default(),
             path: short_path(&path),
         };
-        self.join(Joiner { index, record, drive, slot: Slot::First }, source).await?;
+        self.join(JoiningDrive { index, record, drive, slot: SuperblockSlot::First }, source).await?;
         tracing::info!(drive = %index, path, size, "a drive was added");
-        self.events.say_of(index, EventKind::DriveAdded, &path);
+        self.events.emit_drive(index, EventKind::DriveAdded, &path);
         Ok(index)
     }
 
@@ -105,9 +105,9 @@ impl Control {
         let source = latched(source);
         let drive = source.open();
         let path = source.path();
-        let Returning { index, slot, held } = self.check_returning(&*drive, &path).await?;
+        let ReturningDrive { index, slot, held } = self.check_returning(&*drive, &path).await?;
         // It still knows the loss only from others: what was begun before must have ended, by shards and by ourselves.
-        self.loss_settled(index).await?;
+        self.loss_propagated(index).await?;
         for shard in self.all_shards() {
             shard.call(move |shard| async move { shard.let_go_of(index).await }).await?;
         }
@@ -118,21 +118,21 @@ impl Control {
             return Err(Error::new(ErrorKind::NotFound, format!("drive {index} is lost no more")));
         };
         if held.is_before(&record.confirmed) {
-            self.distrust(index, &path).await?;
+            self.invalidate(index, &path).await?;
         }
         let (state, path_now) = (DriveState::Returning, short_path(&path));
         let record = DriveRecord { state, path: path_now, confirmed: held, ..record };
-        self.join(Joiner { index, record, drive, slot: slot.other() }, source).await?;
+        self.join(JoiningDrive { index, record, drive, slot: slot.other() }, source).await?;
         tracing::info!(drive = %index, path, "a drive has come back");
-        self.events.say_of(index, EventKind::DriveReturned, &path);
+        self.events.emit_drive(index, EventKind::DriveReturned, &path);
         Ok(index)
     }
 
     /// A drive that comes back is an old copy of itself: has every shard take all of its columns as missing, durably, before
     /// anything on it is believed.
-    async fn distrust(&self, index: DriveIndex, path: &str) -> Result<()> {
+    async fn invalidate(&self, index: DriveIndex, path: &str) -> Result<()> {
         tracing::warn!(drive = %index, path, "the drive holds an older state than it was given: all of it is rebuilt");
-        self.events.say_of(index, EventKind::DriveStale, path);
+        self.events.emit_drive(index, EventKind::DriveStale, path);
         for shard in self.all_shards() {
             shard.call(move |shard| async move { shard.distrust_drive(index).await }).await??;
         }
@@ -140,7 +140,7 @@ impl Control {
     }
 
     /// Finds out which lost drive of the pool this is.
-    async fn check_returning(&self, drive: &dyn Drive, path: &str) -> Result<Returning> {
+    async fn check_returning(&self, drive: &dyn Drive, path: &str) -> Result<ReturningDrive> {
         let found = read_superblocks(drive).await;
         let state = self.state.borrow();
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
@@ -166,7 +166,7 @@ impl Control {
         if drive.properties().size < record.size {
             return invalid(format!("{path} has become smaller: it can only join as a new drive"));
         }
-        Ok(Returning { index, slot, held: theirs.stamp() })
+        Ok(ReturningDrive { index, slot, held: theirs.stamp() })
     }
 
     /// Has a drive emptied, to be removed from the pool then; or, if not `leaves`, keeps it after all, whatever its errors.
@@ -177,14 +177,14 @@ impl Control {
     pub(crate) async fn evacuate_drive(&self, drive: DriveIndex, leaves: bool) -> Result<()> {
         let _alone = self.begin_change().await?;
         if !leaves {
-            self.forgive(drive);
+            self.clear_errors(drive);
         }
         let becomes = {
             let mut state = self.state.borrow_mut();
             let becomes = match (state.superblock.drive(drive).map(|record| record.state), leaves) {
-                (Some(DriveState::Online), true) => DriveState::Leaving,
-                (Some(DriveState::Leaving), false) => DriveState::Online,
-                (Some(DriveState::Online | DriveState::Leaving), _) => return Ok(()),
+                (Some(DriveState::Online), true) => DriveState::Draining,
+                (Some(DriveState::Draining), false) => DriveState::Online,
+                (Some(DriveState::Online | DriveState::Draining), _) => return Ok(()),
                 (Some(DriveState::Returning), _) => {
                     let message =
                         format!("drive {drive} has come back, and what it missed is being completed");
@@ -219,7 +219,7 @@ impl Control {
                 return Err(Error::new(ErrorKind::NoSpace, message));
             }
         };
-        self.tell_of_space();
+        self.notify_space_freed();
         let change = |superblock: &mut Superblock| {
             let since = superblock.generation;
             if let Some(record) = superblock.drives.get_mut(drive.index()) {
@@ -231,8 +231,8 @@ impl Control {
             let leaving = self.leaving();
             shard.call(move |shard| async move { shard.set_leaving(&leaving) }).await?;
         }
-        let kind = if leaves { EventKind::DriveLeaving } else { EventKind::DriveKept };
-        self.events.say_of(drive, kind, &self.path_of(drive));
+        let kind = if leaves { EventKind::DriveDraining } else { EventKind::DriveDrainCancelled };
+        self.events.emit_drive(drive, kind, &self.path_of(drive));
         Ok(())
     }
 
@@ -241,15 +241,15 @@ impl Control {
         let mut superblock = state.superblock.clone();
         superblock.drives.get_mut(drive.index()).into_iter().for_each(|record| record.state = becomes);
         let reserve = self.reserve.get().grown(&superblock);
-        if becomes != DriveState::Leaving {
+        if becomes != DriveState::Draining {
             return Some(reserve);
         }
         let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
         let kept = reserve.with_drives(state.zones.drives());
         let scheme = self.geometry.scheme;
-        let has_room = state.zones.whole(scheme) > kept + ROOM_PER_SHARD * shards;
+        let has_room = state.zones.full_width(scheme) > kept + ROOM_PER_SHARD * shards;
         // What lies on the drive finds no place where the others are too unequal, however much is free on them.
-        let total = state.zones.capacity(scheme).min(state.zones.capacity_anew(scheme));
+        let total = state.zones.capacity(scheme).min(state.zones.capacity_if_rewritten(scheme));
         let fits = self.space.live() <= self.space.capacity_of(total, kept);
         (has_room && fits).then_some(reserve)
     }
@@ -262,7 +262,7 @@ impl Control {
     pub(super) fn leaving(&self) -> Vec<DriveIndex> {
         let state = self.state.borrow();
         let numbered = (0..).map(DriveIndex::new).zip(&state.superblock.drives);
-        numbered.filter(|(_, record)| record.state == DriveState::Leaving).map(|(index, _)| index).collect()
+        numbered.filter(|(_, record)| record.state == DriveState::Draining).map(|(index, _)| index).collect()
     }
 
     /// Drives join and leave one at a time, and not while the pool is being closed.
@@ -308,7 +308,7 @@ impl Control {
     }
 
     /// Has the superblocks call a drive in use, it first, then everybody use it.
-    async fn join(self: &Rc<Self>, joiner: Joiner, source: Arc<dyn DriveSource>) -> Result<()> {
+    async fn join(self: &Rc<Self>, joiner: JoiningDrive, source: Arc<dyn DriveSource>) -> Result<()> {
         let index = joiner.index;
         {
             let mut state = self.state.borrow_mut();
@@ -344,15 +344,15 @@ impl Control {
             }
         }
         if self.state.borrow().is_in_use(index) {
-            self.tell_of_space();
+            self.notify_space_freed();
             for shard in self.all_shards() {
                 shard.call(|shard| async move { shard.repair_soon() }).await?;
             }
-            self.retire_soon();
+            self.schedule_retirement();
             return Ok(());
         }
         // Before a shard knew of it, perhaps.
-        self.loss_settled(index).await?;
+        self.loss_propagated(index).await?;
         for shard in self.all_shards() {
             shard.call(move |shard| async move { shard.leave_drive(index).await }).await??;
         }
@@ -380,7 +380,7 @@ impl Control {
         }
         joiner.put_into(&mut state.superblock);
         if joiner.index.index() == self.slots.borrow().len() {
-            state.zones.join(joiner.index, joiner.record.zones);
+            state.zones.add_drive(joiner.index, joiner.record.zones);
             self.slots.borrow_mut().push(joiner.slot);
             self.drives.borrow_mut().push(Some(joiner.drive));
             return;

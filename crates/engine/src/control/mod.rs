@@ -28,17 +28,17 @@ use reactor::{Drive, Home, Notify, Semaphore, WaitList};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
-use crate::geometry::{Geometry, Slot};
+use crate::geometry::{Geometry, SuperblockSlot};
 use crate::pool::StateMemory;
 use crate::scrub::Scrub;
-use crate::segments::Privilege;
+use crate::segments::AllocPriority;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
 use crate::volume::all;
-use crate::zones::{Allocated, Zones};
+use crate::zones::{AllocatedZones, Zones};
 pub(crate) use link::ControlLink;
-use members::Joiner;
-pub(crate) use repair::Spare;
+use members::JoiningDrive;
+pub(crate) use repair::ZoneGrant;
 
 /// See the module.
 pub(crate) struct Control {
@@ -47,7 +47,7 @@ pub(crate) struct Control {
     /// The drives as this reactor opened them; `None` where they are not in use.
     drives: RefCell<Vec<Option<Rc<dyn Drive>>>>,
     /// The slot that holds each drive's last superblock.
-    slots: RefCell<Vec<Slot>>,
+    slots: RefCell<Vec<SuperblockSlot>>,
     shards: RefCell<Vec<Home<Shard>>>,
     /// Free segments that only the pool's own records may use.
     reserve: Cell<Reserve>,
@@ -63,17 +63,17 @@ pub(crate) struct Control {
     has_published: Cell<bool>,
     /// [`Control::run`] has not ended.
     running: Cell<bool>,
-    settled: WaitList,
+    loss_done: WaitList,
     /// Zones came back, or [`Control::stop`].
-    warmed: Notify,
+    zones_freed: Notify,
     /// Drives join and leave one at a time.
     membership: Rc<Semaphore>,
     /// Lost drives are being looked at: does anything still refer to them?
-    dismissing: Cell<bool>,
-    dismiss_again: Cell<bool>,
+    finishing_changes: Cell<bool>,
+    finish_again: Cell<bool>,
     /// What is known of the drives' errors.
-    errors: errors::Errors,
-    scrubbing: scrub::Scrubbing,
+    errors: errors::ErrorTracking,
+    scrubbing: scrub::ScrubControl,
     /// What is done to free zones, one at a time.
     reserving: Cell<bool>,
     /// How many wait to reserve: discards let them go first.
@@ -94,9 +94,9 @@ struct State {
     remembered: Option<(bool, Vec<DriveState>)>,
     failure: Option<Error>,
     /// Lost drives of which not everybody knows yet.
-    settling: Vec<DriveIndex>,
+    propagating: Vec<DriveIndex>,
     /// The drive that is to join with the next publish, and why the last one could not.
-    joining: Option<Joiner>,
+    joining: Option<JoiningDrive>,
     refused: Option<Error>,
     stopping: bool,
 }
@@ -117,7 +117,7 @@ pub struct SpaceCounters {
     /// Live blocks that the pool takes; beyond that, writes that need more room are refused.
     pub capacity_blocks: u64,
     /// Blocks that room is kept for in thick volumes, beside those that live.
-    pub promised_blocks: u64,
+    pub reservation_blocks: u64,
 }
 
 impl Control {
@@ -125,13 +125,13 @@ impl Control {
         superblock: Superblock,
         zones: Zones,
         drives: Vec<Option<Rc<dyn Drive>>>,
-        slots: Vec<Slot>,
+        slots: Vec<SuperblockSlot>,
         reserve: Reserve,
         (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn StateMemory>>),
         (retire_after, scrub): (u32, Arc<Scrub>),
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
-        let errors = errors::Errors::new(&superblock, retire_after);
+        let errors = errors::ErrorTracking::new(&superblock, retire_after);
         let state = State {
             superblock,
             zones,
@@ -140,7 +140,7 @@ impl Control {
             published: None,
             remembered: None,
             failure: None,
-            settling: Vec::new(),
+            propagating: Vec::new(),
             joining: None,
             refused: None,
             stopping: false,
@@ -159,13 +159,13 @@ impl Control {
             published: WaitList::default(),
             has_published: Cell::new(false),
             running: Cell::new(true),
-            settled: WaitList::default(),
-            warmed: Notify::default(),
+            loss_done: WaitList::default(),
+            zones_freed: Notify::default(),
             membership: Semaphore::new(1),
-            dismissing: Cell::default(),
-            dismiss_again: Cell::default(),
+            finishing_changes: Cell::default(),
+            finish_again: Cell::default(),
             errors,
-            scrubbing: scrub::Scrubbing::new(scrub),
+            scrubbing: scrub::ScrubControl::new(scrub),
             reserving: Cell::default(),
             to_reserve: Cell::default(),
             discarding: Cell::default(),
@@ -183,7 +183,7 @@ impl Control {
             zones.allow_holes(superblock.drives.iter().map(|record| record.state.counts_as_lost()));
         }
         let state = self.state.borrow();
-        self.space.set_whole(state.zones.whole(self.geometry.scheme));
+        self.space.set_full_width(state.zones.full_width(self.geometry.scheme));
         let (total, available) =
             (state.zones.capacity(self.geometry.scheme), state.zones.available(self.geometry.scheme));
         self.space.set_segments(total, available, self.reserve.get().with_drives(state.zones.drives()));
@@ -218,7 +218,7 @@ impl Control {
             reserve_segments: reserve.min(available),
             live_blocks: self.space.live(),
             capacity_blocks: self.space.capacity(),
-            promised_blocks: self.space.promised(),
+            reservation_blocks: self.space.reservations(),
         }
     }
 
@@ -249,8 +249,8 @@ impl Control {
         &self,
         scheme: Scheme,
         class: SegmentClass,
-        privilege: Privilege,
-    ) -> Result<(SegmentRecord, Privilege)> {
+        priority: AllocPriority,
+    ) -> Result<(SegmentRecord, AllocPriority)> {
         let (allocated, level) = {
             let mut state = self.state.borrow_mut();
             if let Some(failure) = &state.failure {
@@ -258,7 +258,7 @@ impl Control {
             }
             let available = state.zones.available(self.geometry.scheme);
             let level = self.reserve.get().level(&self.space, available, state.zones.drives());
-            if privilege < level {
+            if priority < level {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
                     "the pool is full: delete or trim data, or add a drive",
@@ -269,10 +269,10 @@ impl Control {
             (allocated.ok_or_else(|| Error::new(ErrorKind::NoSpace, none))?, level)
         };
         self.count_space();
-        let Allocated { columns, unreserved } = allocated;
-        if let Err(error) = self.reserve_backing(&unreserved).await {
+        let AllocatedZones { columns, unbacked } = allocated;
+        if let Err(error) = self.reserve_backing(&unbacked).await {
             let zones = columns.iter().filter_map(|column| column.zone);
-            self.state.borrow_mut().zones.give_back(zones, &unreserved);
+            self.state.borrow_mut().zones.return_unused(zones, &unbacked);
             self.count_space();
             return Err(error);
         }
@@ -290,12 +290,12 @@ impl Control {
         for (index, zone) in zones {
             self.state.borrow_mut().zones.free(*index, *zone);
         }
-        self.warmed.notify();
-        self.tell_of_space();
+        self.zones_freed.notify();
+        self.notify_space_freed();
     }
 
     /// There is more space than there was: who waits for some looks again.
-    fn tell_of_space(&self) {
+    fn notify_space_freed(&self) {
         self.count_space();
         for shard in self.shards.borrow().iter() {
             let _ = shard.remote().post({
@@ -320,7 +320,7 @@ pub(crate) fn columns_missing(superblock: &Superblock) -> usize {
 }
 
 /// Drives that were to be emptied stay while others count as lost: what those held comes first, and wants the space. Gives those that stay.
-pub(crate) fn keep_leaving(
+pub(crate) fn cancel_draining(
     superblock: &mut Superblock,
     since: Generation,
     events: &Events,
@@ -330,10 +330,14 @@ pub(crate) fn keep_leaving(
     }
     let numbered = (0..).map(DriveIndex::new).zip(&mut superblock.drives);
     let mut kept = Vec::new();
-    for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Leaving) {
+    for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Draining) {
         (record.state, record.since) = (DriveState::Online, since);
         tracing::warn!(drive = %index, "a drive that was to be emptied stays: another one is lost");
-        events.say_of(index, EventKind::DriveKept, &format!("{}: another drive is lost", record.path));
+        events.emit_drive(
+            index,
+            EventKind::DriveDrainCancelled,
+            &format!("{}: another drive is lost", record.path),
+        );
         kept.push(index);
     }
     kept
@@ -371,9 +375,9 @@ impl State {
     }
 
     /// A drive was lost: those that were to be emptied stay.
-    fn keep_leaving_drives(&mut self, events: &Events) {
+    fn cancel_draining_drives(&mut self, events: &Events) {
         let since = self.superblock.generation;
-        for index in keep_leaving(&mut self.superblock, since, events) {
+        for index in cancel_draining(&mut self.superblock, since, events) {
             self.zones.set_online(index, true);
         }
     }

@@ -59,14 +59,14 @@ impl Control {
 
     /// Ends the tasks; when this ends, nothing is done to the drives any more.
     pub(crate) async fn stop(self: Rc<Self>) {
-        let nobody_joins = self.membership.acquire().await;
+        let membership = self.membership.acquire().await;
         self.state.borrow_mut().stopping = true;
         self.scrubbing.wake();
-        drop(nobody_joins);
+        drop(membership);
         self.changed.notify();
         self.published.until(|| (!self.running.get()).then_some(())).await;
-        self.dismissed().await;
-        self.trims_ended().await;
+        self.drive_changes_finished().await;
+        self.discards_finished().await;
     }
 
     /// Writes the superblock as it is now to every drive in use, and loses the drives that do not take it.
@@ -86,7 +86,7 @@ impl Control {
         }
         for (drive, error) in failed {
             // The state has changed; the next round writes it to the drives that are left.
-            self.lose(drive, "a superblock write failed", error);
+            self.drive_error(drive, "a superblock write failed", error);
         }
         self.published.wake_all();
     }

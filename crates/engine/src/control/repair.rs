@@ -16,7 +16,7 @@ use crate::shard::{Completeness, Shard};
 
 /// The answer to a wish for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spare {
+pub(crate) enum ZoneGrant {
     /// Here it is.
     Zone((DriveIndex, ZoneIndex)),
     /// There is too little space; what is left is needed more elsewhere.
@@ -27,19 +27,19 @@ pub(crate) enum Spare {
 
 /// Drives of which it is not decided what becomes of them.
 #[derive(Debug, PartialEq, Eq)]
-struct Undecided {
+struct PendingDrives {
     /// Lost, or to be emptied.
-    parting: Vec<DriveIndex>,
+    removing: Vec<DriveIndex>,
     /// Lost once, and in use again.
     returning: Vec<DriveIndex>,
 }
 
-impl Undecided {
+impl PendingDrives {
     fn decide(&self, superblock: &mut Superblock, removes: bool) {
         let (since, now) = (superblock.generation, superblock.stamp());
-        let parting = self.parting.iter().filter(|_| removes).map(|drive| (drive, DriveState::Removed));
+        let removing = self.removing.iter().filter(|_| removes).map(|drive| (drive, DriveState::Removed));
         let returning = self.returning.iter().map(|drive| (drive, DriveState::Online));
-        for (drive, state) in parting.chain(returning) {
+        for (drive, state) in removing.chain(returning) {
             if let Some(record) = superblock.drives.get_mut(drive.index()) {
                 if record.state.is_in_use() && !state.is_in_use() {
                     record.left_at = now;
@@ -56,14 +56,14 @@ impl Control {
     ///
     /// # Errors
     /// When the pool has failed.
-    pub(super) async fn allocate_one(&self, avoid: &[DriveIndex]) -> Result<Spare> {
-        let (zone, warm) = {
+    pub(super) async fn allocate_one(&self, avoid: &[DriveIndex]) -> Result<ZoneGrant> {
+        let (zone, backed) = {
             let mut state = self.state.borrow_mut();
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
             if !state.zones.has_other(avoid) {
-                return Ok(Spare::NoDrive);
+                return Ok(ZoneGrant::NoDrive);
             }
             let shards = u32::try_from(state.superblock.shards.len()).unwrap_or(u32::MAX);
             let kept = self.reserve.get().with_drives(state.zones.drives()) + shards;
@@ -71,60 +71,60 @@ impl Control {
             let only_unused = state.zones.available(self.geometry.scheme) <= kept;
             match state.zones.allocate_one(self.geometry.scheme, avoid, only_unused) {
                 Some(taken) => taken,
-                None => return Ok(Spare::NoSpace),
+                None => return Ok(ZoneGrant::NoSpace),
             }
         };
         self.count_space();
-        if warm {
-            return Ok(Spare::Zone(zone));
+        if backed {
+            return Ok(ZoneGrant::Zone(zone));
         }
         if let Err(error) = self.reserve_backing(&[zone]).await {
-            self.state.borrow_mut().zones.give_back([zone].into_iter(), &[zone]);
+            self.state.borrow_mut().zones.return_unused([zone].into_iter(), &[zone]);
             self.count_space();
-            return if error.kind() == ErrorKind::NoSpace { Ok(Spare::NoSpace) } else { Err(error) };
+            return if error.kind() == ErrorKind::NoSpace { Ok(ZoneGrant::NoSpace) } else { Err(error) };
         }
-        Ok(Spare::Zone(zone))
+        Ok(ZoneGrant::Zone(zone))
     }
 
     /// Removes the drives that are lost or were to be emptied, if nothing refers to them any more, and takes those that came back for
     /// as good as others, if nothing misses anything for them. In the background.
     /// If a shard is not `whole`, only drives that came back can be decided on.
-    pub(super) fn dismiss_lost(self: Rc<Self>, whole: bool) {
-        if !whole && self.undecided().returning.is_empty() {
+    pub(super) fn finish_drive_changes(self: Rc<Self>, whole: bool) {
+        if !whole && self.pending_drives().returning.is_empty() {
             return;
         }
-        self.dismiss_again.set(true);
-        if self.dismissing.replace(true) {
+        self.finish_again.set(true);
+        if self.finishing_changes.replace(true) {
             return;
         }
-        let dismiss = async move {
-            while self.dismiss_again.replace(false) {
-                self.try_dismiss().await;
+        let finish = async move {
+            while self.finish_again.replace(false) {
+                self.try_finish_drive_changes().await;
             }
-            self.dismissing.set(false);
+            self.finishing_changes.set(false);
             self.idle.wake_all();
         };
-        Reactor::current().spawn(dismiss).detach();
+        Reactor::current().spawn(finish).detach();
     }
 
     /// Waits while lost drives are being looked at.
-    pub(crate) async fn dismissed(&self) {
-        self.idle.until(|| (!self.dismissing.get()).then_some(())).await;
+    pub(crate) async fn drive_changes_finished(&self) {
+        self.idle.until(|| (!self.finishing_changes.get()).then_some(())).await;
     }
 
-    async fn try_dismiss(self: &Rc<Self>) {
+    async fn try_finish_drive_changes(self: &Rc<Self>) {
         // Whoever is to be emptied, or has come back, is known to every shard.
         let Ok(_alone) = self.begin_change().await else { return };
-        let before = self.undecided();
-        let parts = !before.parting.is_empty() && self.may_remove();
+        let before = self.pending_drives();
+        let parts = !before.removing.is_empty() && self.may_remove();
         let shards = self.shards.borrow().clone();
         let all_known = shards.len() == self.state.borrow().superblock.shards.len();
         if !all_known || !parts && before.returning.is_empty() {
             return;
         }
         // The shards must know of all of them.
-        for drive in &before.parting {
-            if self.loss_settled(*drive).await.is_err() {
+        for drive in &before.removing {
+            if self.loss_propagated(*drive).await.is_err() {
                 return;
             }
         }
@@ -137,7 +137,7 @@ impl Control {
             }
         }
         // A drive that was lost meanwhile was not asked about; segments that are opened from here on have all their columns.
-        if self.undecided() != before {
+        if self.pending_drives() != before {
             return;
         }
         let removes = parts && complete.is_whole() && self.may_remove();
@@ -149,16 +149,16 @@ impl Control {
         let decided = self.publish(|superblock| before.decide(superblock, removes));
         if decided.await.is_ok() {
             let say = |drives: &[DriveIndex], kind| {
-                drives.iter().for_each(|drive| self.events.say_of(*drive, kind, &self.path_of(*drive)));
+                drives.iter().for_each(|drive| self.events.emit_drive(*drive, kind, &self.path_of(*drive)));
             };
             let numbers = |drives: &[DriveIndex]| drives.iter().map(|drive| drive.get()).collect::<Vec<_>>();
             if removes {
-                let drives = numbers(&before.parting);
+                let drives = numbers(&before.removing);
                 tracing::info!(
                     ?drives,
                     "everything lies on other drives: these are no part of the pool any more"
                 );
-                say(&before.parting, EventKind::DriveRemoved);
+                say(&before.removing, EventKind::DriveRemoved);
             }
             if !before.returning.is_empty() {
                 let drives = numbers(&before.returning);
@@ -166,16 +166,16 @@ impl Control {
                     ?drives,
                     "what they missed is there: these drives are as good as the others again"
                 );
-                say(&before.returning, EventKind::DriveWhole);
+                say(&before.returning, EventKind::DriveResynced);
             }
             if removes {
                 let reserve = self.reserve.get().grown(&self.state.borrow().superblock);
                 self.reserve.set(reserve);
-                self.forget(&before.parting, &shards).await;
+                self.forget(&before.removing, &shards).await;
             }
         }
         self.count_space();
-        self.retire_soon();
+        self.schedule_retirement();
     }
 
     /// Lets go of drives that belong to the pool no more.
@@ -191,14 +191,14 @@ impl Control {
     }
 
     /// The drives that are decided on when segments are complete.
-    fn undecided(&self) -> Undecided {
+    fn pending_drives(&self) -> PendingDrives {
         let state = self.state.borrow();
         let numbered = || (0..).map(DriveIndex::new).zip(&state.superblock.drives);
         let those = |wanted: fn(DriveState) -> bool| {
             numbered().filter(|(_, record)| wanted(record.state)).map(|(index, _)| index).collect()
         };
-        Undecided {
-            parting: those(|state| state.is_lost() || state == DriveState::Leaving),
+        PendingDrives {
+            removing: those(|state| state.is_lost() || state == DriveState::Draining),
             returning: those(|state| state == DriveState::Returning),
         }
     }

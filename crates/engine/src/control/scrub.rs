@@ -12,7 +12,7 @@ use reactor::{Reactor, WaitList};
 
 use super::Control;
 use crate::error::Result;
-use crate::scrub::{Scrub, ScrubStatus, Scrubbed};
+use crate::scrub::{Scrub, ScrubFindings, ScrubStatus};
 use crate::volume::all;
 
 /// Bytes read after which the position is published.
@@ -21,18 +21,23 @@ const NOTE_BYTES: u64 = 1 << 30;
 const EVENTS_MAX: u64 = 100;
 
 /// The pool's scrubbing.
-pub(super) struct Scrubbing {
+pub(super) struct ScrubControl {
     shared: Arc<Scrub>,
     /// Bytes since the position was published.
-    unnoted: Cell<u64>,
+    unpublished_bytes: Cell<u64>,
     /// Events that it has written.
     said: Cell<u64>,
     changed: WaitList,
 }
 
-impl Scrubbing {
+impl ScrubControl {
     pub(super) fn new(shared: Arc<Scrub>) -> Self {
-        Self { shared, unnoted: Cell::default(), said: Cell::default(), changed: WaitList::default() }
+        Self {
+            shared,
+            unpublished_bytes: Cell::default(),
+            said: Cell::default(),
+            changed: WaitList::default(),
+        }
     }
 
     pub(super) fn wake(&self) {
@@ -61,8 +66,8 @@ impl Control {
             scrub.positions = vec![Incarnation::new(0); shards];
         })
         .await?;
-        self.events.say(EventKind::ScrubStarted, 0, "");
-        self.go_on_with_scrub();
+        self.events.emit(EventKind::ScrubStarted, 0, "");
+        self.resume_scrub();
         Ok(true)
     }
 
@@ -83,7 +88,7 @@ impl Control {
     }
 
     /// Goes on with a scrub that is under way by what the superblock says. In the background.
-    pub(crate) fn go_on_with_scrub(self: &Rc<Self>) {
+    pub(crate) fn resume_scrub(self: &Rc<Self>) {
         if !self.state.borrow().superblock.scrub.running {
             return;
         }
@@ -132,17 +137,17 @@ impl Control {
             let (mib, seconds) = (last.bytes.div_ceil(1 << 20), last.ended.saturating_sub(last.began));
             let text = format!("{mib} MiB read in {seconds} s, {} rows could not be computed", last.lost);
             tracing::info!(?last, "a scrub has ended");
-            self.events.say(EventKind::ScrubFinished, last.damaged, &text);
+            self.events.emit(EventKind::ScrubFinished, last.damaged, &text);
         }
     }
 
     /// A shard has read up to a segment, and found this.
-    pub(super) async fn note_scrubbed(
+    pub(super) async fn record_scrub_progress(
         &self,
         run: u64,
         shard: ShardIndex,
         position: Incarnation,
-        found: &Scrubbed,
+        found: &ScrubFindings,
     ) {
         if !self.scrubbing.shared.is_run(run) {
             return;
@@ -167,12 +172,12 @@ impl Control {
                     damage.wrong
                 );
                 let amount = damage.unreadable + damage.wrong;
-                self.events.say_much_of(damage.drive, EventKind::Damaged, amount, &text);
+                self.events.emit_drive_amount(damage.drive, EventKind::Damaged, amount, &text);
             }
         }
-        let unnoted = self.scrubbing.unnoted.get() + found.bytes;
-        let is_due = unnoted >= NOTE_BYTES;
-        self.scrubbing.unnoted.set(if is_due { 0 } else { unnoted });
+        let unpublished_bytes = self.scrubbing.unpublished_bytes.get() + found.bytes;
+        let is_due = unpublished_bytes >= NOTE_BYTES;
+        self.scrubbing.unpublished_bytes.set(if is_due { 0 } else { unpublished_bytes });
         if is_due {
             // A pool that has failed scrubs no more.
             let _ = self.publish(change).await;
@@ -197,13 +202,13 @@ impl Control {
             scrub.current = ScrubTally { began: scrub.current.began, ..ScrubTally::default() };
         })
         .await?;
-        self.events.say(EventKind::ScrubCancelled, 0, "");
-        self.scrub_look_again().await;
+        self.events.emit(EventKind::ScrubCancelled, 0, "");
+        self.notify_scrub_changed().await;
         Ok(true)
     }
 
     /// Has the shards and whoever waits look at the limits, and at whether there is a scrub.
-    pub(crate) async fn scrub_look_again(&self) {
+    pub(crate) async fn notify_scrub_changed(&self) {
         let shards = self.shards.borrow().clone();
         for shard in shards {
             let _ = shard.call(|shard| async move { shard.scrub_look_again() }).await;
@@ -220,7 +225,7 @@ impl Control {
     }
 
     /// Waits until no scrub is under way, or it is told to pause.
-    pub(crate) async fn scrub_settled(&self) {
+    pub(crate) async fn scrub_idle(&self) {
         let settled = || {
             let state = self.state.borrow();
             let goes_on = state.superblock.scrub.running && !state.stopping && state.failure.is_none();

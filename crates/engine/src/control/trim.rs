@@ -23,10 +23,10 @@ const STEP_BYTES: u64 = 64 << 20;
 
 impl Control {
     /// Lets files under drives grow now, for these zones and a few after them.
-    pub(super) async fn reserve_backing(&self, unreserved: &[(DriveIndex, ZoneIndex)]) -> Result<()> {
+    pub(super) async fn reserve_backing(&self, unbacked: &[(DriveIndex, ZoneIndex)]) -> Result<()> {
         let is_sparse =
             |index: &DriveIndex| self.drive(*index).is_some_and(|drive| drive.properties().sparse);
-        if !unreserved.iter().any(|(index, _)| is_sparse(index)) {
+        if !unbacked.iter().any(|(index, _)| is_sparse(index)) {
             return Ok(());
         }
         self.to_reserve.set(self.to_reserve.get() + 1);
@@ -35,7 +35,7 @@ impl Control {
         self.to_reserve.set(self.to_reserve.get() - 1);
         self.reserving.set(true);
         let mut result = Ok(());
-        for (index, zone) in unreserved {
+        for (index, zone) in unbacked {
             let reserved = self.reserve_from(*index, *zone).await;
             if reserved.is_err_and(|error| error.kind() == IoErrorKind::NoSpace) {
                 let message = format!("the file system under drive {index} is full");
@@ -55,12 +55,12 @@ impl Control {
             return Ok(0);
         }
         let (offset, bytes) = (self.geometry.zone_offset(zone), self.geometry.zone_bytes);
-        let more = self.state.borrow().zones.clean_after(index, zone, self.step_zones() - 1);
+        let more = self.state.borrow().zones.discarded_after(index, zone, self.step_zones() - 1);
         let ahead = drive.reserve(offset, bytes * (1 + u64::from(more.count))).await;
         match ahead {
             Err(_) if more.count > 0 => drive.reserve(offset, bytes).await,
             Ok(_) => {
-                self.state.borrow_mut().zones.warm_up(more);
+                self.state.borrow_mut().zones.mark_backed(more);
                 ahead
             }
             Err(_) => ahead,
@@ -76,7 +76,7 @@ impl Control {
     pub(crate) async fn trim(control: Weak<Self>) {
         loop {
             let Some(this) = control.upgrade() else { return };
-            this.warmed.notified().await;
+            this.zones_freed.notified().await;
             drop(this);
             loop {
                 Reactor::current().sleep(REST).await;
@@ -87,7 +87,7 @@ impl Control {
                 if this.has_ended() {
                     return;
                 }
-                if !this.state.borrow_mut().zones.cool() {
+                if !this.state.borrow_mut().zones.age_backed() {
                     break;
                 }
             }
@@ -98,11 +98,11 @@ impl Control {
     fn next_discards(&self) -> Option<Vec<ZoneRun>> {
         let mut state = self.state.borrow_mut();
         let space_is_short = self.space.free_for_users() < self.space.high_water() + self.step_zones();
-        let is_wanted = self.reserving.get() || self.to_reserve.get() > 0;
-        if state.stopping || is_wanted || space_is_short {
+        let reservation_waits = self.reserving.get() || self.to_reserve.get() > 0;
+        if state.stopping || reservation_waits || space_is_short {
             return None;
         }
-        let runs = state.zones.take_cooled(self.step_zones());
+        let runs = state.zones.take_aged(self.step_zones());
         (!runs.is_empty()).then_some(runs)
     }
 
@@ -121,7 +121,7 @@ impl Control {
         for discard in begun {
             let _ = discard.await;
         }
-        runs.into_iter().for_each(|run| self.state.borrow_mut().zones.discarded(run));
+        runs.into_iter().for_each(|run| self.state.borrow_mut().zones.finish_discard(run));
         self.count_space();
         self.discarding.set(false);
         self.idle.wake_all();
@@ -136,8 +136,8 @@ impl Control {
     }
 
     /// Ends once nothing is being discarded.
-    pub(super) async fn trims_ended(self: Rc<Self>) {
-        self.warmed.notify();
+    pub(super) async fn discards_finished(self: Rc<Self>) {
+        self.zones_freed.notify();
         self.idle.until(|| (!self.discarding.get()).then_some(())).await;
     }
 }

@@ -1,124 +1,133 @@
-//! A volume at a gate, among several: what of it is under way and waits, and how much that is beside the others.
+//! The state of one volume in a scheduler: its operations in flight and in the queue, and its
+//! demand relative to the other volumes.
 //!
-//! A volume asks for little if hardly anything of it is ever there at once, beside others that have many times as much. What was there lately counts and
-//! not what is left: of a burst that ends together, the first ones that come again find nothing of their volume under way.
+//! A volume is light if its recent peak demand is small, both in units and as a share of the
+//! highest peak. The peak counts and not the present demand: when a burst completes together, the
+//! first operations of the next burst find nothing of their volume in flight.
 //!
-//! Must not know: when something is let in.
+//! Must not know: when an operation is admitted.
 
 use std::collections::VecDeque;
 
 use format::VolumeId;
 use reactor::LocalSender;
 
-use super::Turn;
+use super::Permit;
 
-/// How long counts what a volume had at most, in nanoseconds.
-const RECENT: u64 = 100_000_000;
-/// Units that a volume which asks for little has at most, and the share of what the greatest has.
-const LITTLE: u32 = 8;
-const LITTLE_SHARE: u32 = 4;
+/// Length of a window over which the peak demand is kept, in nanoseconds.
+const PEAK_WINDOW: u64 = 100_000_000;
+/// The highest peak demand of a light volume, in units.
+const LIGHT_MAX: u32 = 8;
+/// The peak demand of a light volume is at most the highest peak divided by this.
+const LIGHT_SHARE: u32 = 4;
 
-/// A volume that wants to, among several.
-pub(super) struct Flow {
+/// A volume among several active ones.
+pub(super) struct FlowState {
     pub(super) volume: VolumeId,
     pub(super) weight: f64,
-    pub(super) under_way: u32,
-    /// Units under way or waiting.
-    wanted: u32,
-    /// The most of those since then, of more than one operation, and as long before.
-    most: u32,
-    most_before: u32,
-    since: u64,
-    /// Finish tag of what was queued last.
+    pub(super) in_flight: u32,
+    /// Units in flight or queued.
+    demand: u32,
+    /// Peak of `demand` in the current window, counted only above a single operation.
+    peak: u32,
+    /// Peak in the window before.
+    previous_peak: u32,
+    window_start: u64,
+    /// Virtual finish time of the operation that was queued last.
     pub(super) finish: f64,
-    pub(super) waiting: VecDeque<Waiting>,
-    /// When it last wanted something.
-    pub(super) seen: u64,
+    pub(super) queue: VecDeque<QueuedOp>,
+    /// Time of the volume's last request.
+    pub(super) last_active: u64,
 }
 
-/// An operation that waits for its turn.
-pub(super) struct Waiting {
+/// An operation that waits for a permit.
+pub(super) struct QueuedOp {
     pub(super) units: u32,
     pub(super) size: u8,
+    /// Virtual start time.
     pub(super) start: f64,
-    pub(super) turn: LocalSender<Turn>,
+    pub(super) permit: LocalSender<Permit>,
 }
 
-/// What a volume wants beside the others.
+/// The demand of a volume relative to the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Wants {
-    /// The most that was there of it lately, and of any.
-    pub(super) most: u32,
-    pub(super) greatest: u32,
-    /// The depth at which each of those that ask for much has as much under way as its weight gives it, and no more.
-    pub(super) enough: f32,
+pub(super) struct Demand {
+    /// The volume's recent peak, in units.
+    pub(super) peak: u32,
+    /// The highest recent peak of any volume, in units.
+    pub(super) max_peak: u32,
+    /// The limit at which the weighted share of a heavy volume first covers its whole peak, in
+    /// units.
+    pub(super) fair_limit: f32,
 }
 
-impl Flow {
-    pub(super) fn new(volume: VolumeId, weight: u16, under_way: u32, finish: f64, now: u64) -> Self {
+impl FlowState {
+    pub(super) fn new(volume: VolumeId, weight: u16, in_flight: u32, finish: f64, now: u64) -> Self {
         Self {
             volume,
             weight: weight.into(),
-            under_way,
-            wanted: under_way,
-            most: if under_way > 1 { under_way } else { 0 },
-            most_before: 0,
-            since: now,
+            in_flight,
+            demand: in_flight,
+            peak: if in_flight > 1 { in_flight } else { 0 },
+            previous_peak: 0,
+            window_start: now,
             finish,
-            waiting: VecDeque::new(),
-            seen: now,
+            queue: VecDeque::new(),
+            last_active: now,
         }
     }
 
-    /// An operation comes: it begins or waits.
-    pub(super) fn comes(&mut self, units: u32, now: u64) {
-        let past = now.saturating_sub(self.since);
-        if past >= RECENT {
-            self.most_before = if past < 2 * RECENT { self.most } else { 0 };
-            (self.most, self.since) = (0, now);
+    /// Counts the arrival of an operation, which starts or is queued.
+    pub(super) fn on_arrival(&mut self, units: u32, now: u64) {
+        let past = now.saturating_sub(self.window_start);
+        if past >= PEAK_WINDOW {
+            self.previous_peak = if past < 2 * PEAK_WINDOW { self.peak } else { 0 };
+            (self.peak, self.window_start) = (0, now);
         }
-        let others = self.wanted;
-        self.wanted += units;
+        let others = self.demand;
+        self.demand += units;
         if others > 0 {
-            self.most = self.most.max(self.wanted);
+            self.peak = self.peak.max(self.demand);
         }
     }
 
-    /// An operation that had begun is over.
-    pub(super) fn leaves(&mut self, units: u32) {
-        self.under_way = self.under_way.saturating_sub(units);
-        self.wanted = self.wanted.saturating_sub(units);
+    /// Counts the end of an operation that was in flight.
+    pub(super) fn on_end(&mut self, units: u32) {
+        self.in_flight = self.in_flight.saturating_sub(units);
+        self.demand = self.demand.saturating_sub(units);
     }
 
-    /// Its share of the depth by its weight, of this altogether: what it may have under way whatever others do.
-    pub(super) fn share(&self, depth: f32, weights: f64) -> f64 {
-        f64::from(depth) * self.weight / weights
+    /// Returns the volume's share of `limit`, by its weight out of `weights`. A volume below its
+    /// share is admitted regardless of the load of the others.
+    pub(super) fn share(&self, limit: f32, weights: f64) -> f64 {
+        f64::from(limit) * self.weight / weights
     }
 
-    /// The most that was there of it lately.
-    pub(super) fn most(&self) -> u32 {
-        self.most.max(self.most_before)
+    /// Returns the recent peak demand, in units.
+    pub(super) fn recent_peak(&self) -> u32 {
+        self.peak.max(self.previous_peak)
     }
 }
 
-/// Weights of all.
-pub(super) fn weights(flows: &[Flow]) -> f64 {
+/// Returns the sum of all weights.
+pub(super) fn total_weight(flows: &[FlowState]) -> f64 {
     flows.iter().map(|flow| flow.weight).sum()
 }
 
-/// What one wants that had so much at most.
-pub(super) fn wants(flows: &[Flow], most: u32) -> Wants {
-    let greatest = flows.iter().map(Flow::most).max().unwrap_or_default();
-    let great = || flows.iter().filter(|flow| !is_little(flow.most(), greatest));
-    let weights: f64 = great().map(|flow| flow.weight).sum();
-    let enough =
-        great().map(|flow| f64::from(flow.most()) * weights / flow.weight).fold(f64::INFINITY, f64::min);
-    Wants { most, greatest, enough: to_f32(enough) }
+/// Returns the demand of a volume with this recent peak.
+pub(super) fn demand(flows: &[FlowState], peak: u32) -> Demand {
+    let max_peak = flows.iter().map(FlowState::recent_peak).max().unwrap_or_default();
+    let heavy = || flows.iter().filter(|flow| !is_light(flow.recent_peak(), max_peak));
+    let weights: f64 = heavy().map(|flow| flow.weight).sum();
+    let fair_limit = heavy()
+        .map(|flow| f64::from(flow.recent_peak()) * weights / flow.weight)
+        .fold(f64::INFINITY, f64::min);
+    Demand { peak, max_peak, fair_limit: to_f32(fair_limit) }
 }
 
-/// True if what a volume wants is little beside the greatest.
-pub(super) fn is_little(most: u32, greatest: u32) -> bool {
-    most <= LITTLE.min(greatest / LITTLE_SHARE)
+/// True if a peak demand is light relative to the highest one.
+pub(super) fn is_light(peak: u32, max_peak: u32) -> bool {
+    peak <= LIGHT_MAX.min(max_peak / LIGHT_SHARE)
 }
 
 #[allow(clippy::cast_possible_truncation)]

@@ -1,12 +1,12 @@
-//! Fairness between volumes: what a volume may take altogether ([`Meter`]), and who is next where several want to ([`Gate`]).
+//! Fairness between volumes: a limit per volume ([`RateLimiter`]) and the order among competing
+//! volumes ([`FairScheduler`]).
 //!
-//! Must not know: what is done, shards.
+//! Must not know: the kinds of operations, shards.
 
-mod depth;
 mod flow;
-mod gate;
-mod meter;
+mod limiter;
+mod rate;
+mod scheduler;
 
-pub(crate) use gate::{Gate, Turn};
-pub(crate) use meter::Limits;
-pub(crate) use meter::Meter;
+pub(crate) use rate::{RateLimiter, RateLimits};
+pub(crate) use scheduler::{FairScheduler, Permit};

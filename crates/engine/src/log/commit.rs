@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use codec::Code;
 use format::limits::BLOCK;
-use format::{Column, DriveIndex, Item, RecordPlace, Scheme, SegmentClass, SegmentId};
+use format::{Column, DriveIndex, Item, RecordLocation, Scheme, SegmentClass, SegmentId};
 use reactor::IoResult;
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
 use crate::ledger::Payload;
 use crate::map::NodeRef;
-use crate::segments::Room;
+use crate::segments::AppendRoom;
 
 /// The streams that take turns with the checkpoint's.
 const OTHERS: [Stream; 4] = [Stream::User, Stream::Trim, Stream::Cold, Stream::Freeing];
@@ -106,7 +106,7 @@ impl Log {
                 Batch::gather(queues.of_mut(stream), scheme, room.rows, atomic, more_to_come)
             };
             if !batch.requests.is_empty() {
-                self.ledger.map.borrow_mut().pin_again(&batch.borrowed);
+                self.ledger.map.borrow_mut().repin(&batch.borrowed);
                 self.write_record(segment, room, scheme, batch, stream);
                 if matches!(class, SegmentClass::Hot | SegmentClass::Mirror) {
                     self.open_ahead(class);
@@ -187,7 +187,7 @@ impl Log {
     fn ask_others(self: &Rc<Self>) {
         let log = self.clone();
         let ask = async move {
-            let gained = log.link.others_clean().await;
+            let gained = log.link.clean_other_shards().await;
             log.asked.set(if gained { Asked::No } else { Asked::InVain });
             log.exhausted.set(!gained);
             log.look_again();
@@ -225,7 +225,7 @@ impl Log {
     fn write_record(
         self: &Rc<Self>,
         segment: SegmentId,
-        room: Room,
+        room: AppendRoom,
         scheme: Scheme,
         batch: Batch,
         stream: Stream,
@@ -240,7 +240,7 @@ impl Log {
             segments.append(segment, layout.rows);
             segments.record(segment).incarnation
         };
-        let place = RecordPlace {
+        let place = RecordLocation {
             pool: self.identity.pool,
             shard: self.identity.shard,
             segment,
@@ -275,13 +275,13 @@ impl Log {
 
     /// Writes a record where it lies, if all columns are memory of this process: only its first rows are staged, nobody has to wait, and
     /// what was written is waited for once. False, and nothing is written, if they are not.
-    fn write_in_place(&self, place: &RecordPlace, scheme: Scheme, stage: &mut Stage<'_>) -> bool {
+    fn write_in_place(&self, place: &RecordLocation, scheme: Scheme, stage: &mut Stage<'_>) -> bool {
         let (held, rows) = (stage.held(), stage.rows());
         let segments = self.rows.segments.borrow();
         let cells = (0..scheme.width())
             .filter_map(|column| segments.cell_at(place.segment, Column::new(column), place.row))
             .map(|cell| (cell.drive, cell.offset));
-        let written = self.rows.drives.fill(cells, rows * BLOCK, |columns| {
+        let written = self.rows.drives.write_in_place(cells, rows * BLOCK, |columns| {
             if columns.len() < usize::from(scheme.width()) {
                 return false;
             }
@@ -297,7 +297,7 @@ impl Log {
     }
 
     /// Starts one write for each column that is on a drive in use.
-    fn start_writes(&self, place: &RecordPlace, scheme: Scheme, rows: &Rows) -> Writes {
+    fn start_writes(&self, place: &RecordLocation, scheme: Scheme, rows: &Rows) -> Writes {
         let segments = self.rows.segments.borrow();
         let write = |column| {
             let cell = segments.cell_at(place.segment, Column::new(column), place.row)?;
@@ -416,12 +416,12 @@ impl Log {
         }
         {
             let mut segments = self.rows.segments.borrow_mut();
-            segments.landed(flight.segment, flight.layout.end());
+            segments.record_applied(flight.segment, flight.layout.end());
             if self.rows.drives.all_durable() {
                 segments.flushed(&[(flight.segment, flight.layout.end())]);
             }
-            let promised = self.ledger.map.borrow().promised();
-            self.pace.space.set_held(self.identity.shard.index(), segments.live_blocks(), promised);
+            let promised = self.ledger.map.borrow().unused_reservations();
+            self.pace.space.set_usage(self.identity.shard.index(), segments.live_blocks(), promised);
         }
         self.answer(flight.stream, batch, entries);
     }
@@ -477,7 +477,7 @@ impl Log {
 
     /// Answers the writers of a record that will not land (L3).
     fn abandon(&self, flight: &Flight, error: &Error) {
-        self.rows.segments.borrow_mut().landed(flight.segment, flight.layout.end());
+        self.rows.segments.borrow_mut().record_applied(flight.segment, flight.layout.end());
         let batch = flight.batch.take();
         self.ledger.unpin(&batch.borrowed);
         for request in batch.requests {

@@ -30,7 +30,7 @@ use crate::control::ControlLink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, RecordLayout};
 use crate::ledger::Ledger;
-use crate::rows::Rows;
+use crate::row_reader::RowReader;
 use crate::space::Space;
 use pace::Pace;
 
@@ -80,7 +80,7 @@ pub(crate) struct Log {
     identity: Identity,
     geometry: Geometry,
     reactor: Reactor,
-    pub(crate) rows: Rc<Rows>,
+    pub(crate) rows: Rc<RowReader>,
     pub(crate) ledger: Rc<Ledger>,
     link: ControlLink,
     depth: usize,
@@ -165,7 +165,12 @@ pub(crate) struct LogStart {
 }
 
 impl Log {
-    pub(crate) fn new(start: LogStart, ledger: Rc<Ledger>, rows: Rc<Rows>, link: ControlLink) -> Rc<Self> {
+    pub(crate) fn new(
+        start: LogStart,
+        ledger: Rc<Ledger>,
+        rows: Rc<RowReader>,
+        link: ControlLink,
+    ) -> Rc<Self> {
         Rc::new(Self {
             identity: start.identity,
             geometry: start.geometry,

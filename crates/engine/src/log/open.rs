@@ -9,7 +9,7 @@ use reactor::WaitList;
 
 use super::{Log, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::segments::{Privilege, Room};
+use crate::segments::{AllocPriority, AppendRoom};
 
 /// Payload blocks that the spare segments hold together, where segments are small and there are plenty: opening one waits
 /// for the superblocks to be flushed, and meanwhile fast drives take several of them.
@@ -66,16 +66,20 @@ impl Log {
     }
 
     /// The open segment of a class, with its room, if there is one that this stream may use.
-    pub(super) fn current(&self, class: SegmentClass, privilege: Privilege) -> Option<(SegmentId, Room)> {
+    pub(super) fn current(
+        &self,
+        class: SegmentClass,
+        privilege: AllocPriority,
+    ) -> Option<(SegmentId, AppendRoom)> {
         let id = self.open.of(class).current.get()?;
         let room = self.rows.segments.borrow().room(id);
         (room.level <= privilege).then_some((id, room))
     }
 
     /// How much a stream needs space.
-    pub(super) fn privilege(&self, stream: Stream) -> Privilege {
+    pub(super) fn privilege(&self, stream: Stream) -> AllocPriority {
         match stream {
-            Stream::Cold if self.compacting.get() => Privilege::Checkpoint,
+            Stream::Cold if self.compacting.get() => AllocPriority::Checkpoint,
             _ => stream.privilege(),
         }
     }
@@ -87,18 +91,18 @@ impl Log {
 
     /// Blocks that go into the open segment of moved data while such space may be taken.
     pub(crate) fn room_for_moves(&self) -> u64 {
-        let room = self.current(SegmentClass::Cold, Privilege::Checkpoint);
+        let room = self.current(SegmentClass::Cold, AllocPriority::Checkpoint);
         room.map_or(0, |(_, room)| u64::from(room.rows) * u64::from(self.geometry.scheme.data()))
     }
 
     /// True if a checkpoint must come before another segment is opened for this use. What is left then is for those who
     /// need it more, and the last for the checkpoint itself.
-    pub(super) fn recent_is_full(&self, privilege: Privilege) -> bool {
+    pub(super) fn recent_is_full(&self, privilege: AllocPriority) -> bool {
         let most = match privilege {
-            Privilege::User => self.recent_max * 8 / 16,
-            Privilege::Trimming => self.recent_max * 9 / 16,
-            Privilege::Freeing => self.recent_max * 10 / 16,
-            Privilege::Checkpoint => return false,
+            AllocPriority::User => self.recent_max * 8 / 16,
+            AllocPriority::Trimming => self.recent_max * 9 / 16,
+            AllocPriority::Freeing => self.recent_max * 10 / 16,
+            AllocPriority::Checkpoint => return false,
         };
         self.rows.segments.borrow().recent_count() >= most
     }
@@ -143,12 +147,12 @@ impl Log {
     }
 
     fn classes_that_can_be_whole(&self) -> impl Iterator<Item = SegmentClass> {
-        let staying = self.rows.drives.staying();
+        let staying = self.rows.drives.active_count();
         CLASSES.into_iter().filter(move |class| staying >= usize::from(self.scheme_of(*class).width()))
     }
 
     fn is_incomplete(&self, id: SegmentId) -> bool {
-        let standing = |drive| self.rows.drives.standing(drive);
+        let standing = |drive| self.rows.drives.use_of(drive);
         self.rows.segments.borrow().incomplete_one(id, standing).is_some()
     }
 
@@ -163,7 +167,11 @@ impl Log {
     ///
     /// # Errors
     /// `NoSpace` if none is to be had for this stream; anything else is the pool's failure.
-    pub(super) async fn open_next(self: &Rc<Self>, class: SegmentClass, privilege: Privilege) -> Result<()> {
+    pub(super) async fn open_next(
+        self: &Rc<Self>,
+        class: SegmentClass,
+        privilege: AllocPriority,
+    ) -> Result<()> {
         let open = self.open.of(class);
         let one_is_there = || open.opening.get() == 0 || !open.spares.borrow().is_empty();
         open.opened.until(|| one_is_there().then_some(())).await;
@@ -179,17 +187,17 @@ impl Log {
 
     /// Opens the next segments for new data in the background.
     pub(super) fn open_ahead(self: &Rc<Self>, class: SegmentClass) {
-        let Some((_, room)) = self.current(class, Privilege::User) else { return };
+        let Some((_, room)) = self.current(class, AllocPriority::User) else { return };
         let wanted = self.spares_wanted(class, room.rows);
         let open = self.open.of(class);
         while open.spares.borrow().len() + open.opening.get() < wanted
-            && !self.recent_is_full(Privilege::User)
+            && !self.recent_is_full(AllocPriority::User)
         {
             open.opening.set(open.opening.get() + 1);
             let log = self.clone();
             let ahead = async move {
                 // Without space there is no spare; whoever needs the segment meets the error itself.
-                let opened = log.open_segment(class, Privilege::User).await;
+                let opened = log.open_segment(class, AllocPriority::User).await;
                 let open = log.open.of(class);
                 open.spares.borrow_mut().extend(opened.ok());
                 open.opening.set(open.opening.get() - 1);
@@ -215,7 +223,7 @@ impl Log {
     }
 
     /// Gets zones, and the superblocks to know of them. The segment arrives when this ends: its caller gives it its place at once.
-    async fn open_segment(&self, class: SegmentClass, privilege: Privilege) -> Result<SegmentId> {
+    async fn open_segment(&self, class: SegmentClass, privilege: AllocPriority) -> Result<SegmentId> {
         let number = self.open.asked.get() + 1;
         self.open.asked.set(number);
         self.open.coming.borrow_mut().insert(number);
@@ -225,14 +233,14 @@ impl Log {
         opened
     }
 
-    async fn open_known(&self, class: SegmentClass, privilege: Privilege) -> Result<SegmentId> {
+    async fn open_known(&self, class: SegmentClass, privilege: AllocPriority) -> Result<SegmentId> {
         let (record, level) = self.link.allocate(self.scheme_of(class), class, privilege).await?;
         let id = {
             let mut segments = self.rows.segments.borrow_mut();
             let id = segments.vacant();
             segments.open(id, record, level);
             // One that was lost while the zones were on their way here.
-            segments.never_written(id, |drive| self.rows.drives.is_online(drive));
+            segments.mark_unwritten(id, |drive| self.rows.drives.is_online(drive));
             id
         };
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");

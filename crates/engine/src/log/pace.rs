@@ -95,7 +95,7 @@ impl Pace {
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn user_wrote(&self, blocks: u64, coming: usize) {
         let coming = u32::try_from(coming).unwrap_or(u32::MAX);
-        let plenty = self.space.plenty(coming);
+        let plenty = self.space.free_ratio(coming);
         if plenty >= 1.0 {
             return;
         }
@@ -121,8 +121,8 @@ impl Pace {
     /// The live share up to which a segment is worth cleaning; `None` if none needs to be.
     pub(crate) fn worth(&self, coming: usize) -> Option<f32> {
         let coming = u32::try_from(coming).unwrap_or(u32::MAX);
-        let plenty = self.space.plenty(coming);
-        let worth = if self.space.is_short() {
+        let plenty = self.space.free_ratio(coming);
+        let worth = if self.space.is_low() {
             SHORT_WORTH
         } else if self.is_urgent() {
             URGENT_WORTH

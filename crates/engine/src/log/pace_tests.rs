@@ -5,7 +5,7 @@ use super::*;
 fn pace() -> Pace {
     let space = Space::new(1, 100);
     space.set_segments(100, 0, 10);
-    space.set_held(0, 5_000, 0);
+    space.set_usage(0, 5_000, 0);
     Pace::new(Arc::new(space))
 }
 
@@ -40,9 +40,9 @@ fn repair_is_cleaned_for_again_when_much_was_deleted_or_it_begins_anew() {
     let pace = pace();
     rounds(&pace, 70);
     pace.repair_found_none(70);
-    pace.space.set_held(0, 4_950, 0);
+    pace.space.set_usage(0, 4_950, 0);
     assert_eq!(rounds(&pace, 70), 0);
-    pace.space.set_held(0, 4_890, 0);
+    pace.space.set_usage(0, 4_890, 0);
     assert_eq!(rounds(&pace, 70), 15);
     pace.repair_served();
     assert_eq!(rounds(&pace, 90), 15);

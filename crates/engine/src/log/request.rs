@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::map::{NodeRef, Pins};
-use crate::segments::Privilege;
+use crate::segments::AllocPriority;
 
 /// Payload blocks that a record gathers at most; the last row is filled up beyond it.
 pub(super) const GATHER_BLOCKS: u32 = 320;
@@ -100,12 +100,12 @@ impl<T> PerStream<T> {
 
 impl Stream {
     /// What its space is wanted for.
-    pub(super) fn privilege(self) -> Privilege {
+    pub(super) fn privilege(self) -> AllocPriority {
         match self {
-            Self::Checkpoint => Privilege::Checkpoint,
-            Self::Freeing | Self::Cold => Privilege::Freeing,
-            Self::Trim => Privilege::Trimming,
-            Self::User => Privilege::User,
+            Self::Checkpoint => AllocPriority::Checkpoint,
+            Self::Freeing | Self::Cold => AllocPriority::Freeing,
+            Self::Trim => AllocPriority::Trimming,
+            Self::User => AllocPriority::User,
         }
     }
 }

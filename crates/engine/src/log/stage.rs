@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use codec::{Code, Source};
 use format::limits::BLOCK;
-use format::{Header, Item, PoolKey, RecordPlace, Scheme};
+use format::{Header, Item, PoolKey, RecordLocation, Scheme};
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Lays out the first `count` rows, at least those of the header, when all others have been.
-    pub(super) fn lay_out(&mut self, count: usize, place: &RecordPlace, key: &PoolKey) -> Rows {
+    pub(super) fn lay_out(&mut self, count: usize, place: &RecordLocation, key: &PoolKey) -> Rows {
         let column_bytes = count * BLOCK;
         let mut buffer = Buffer::new(self.shape.columns * column_bytes);
         let held = self.shape.header_rows();
@@ -114,7 +114,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Writes the header into its cells, which are zero: the first ones of the first column, one below the other.
-    fn write_header(&self, place: &RecordPlace, key: &PoolKey, bytes: &mut [u8]) {
+    fn write_header(&self, place: &RecordLocation, key: &PoolKey, bytes: &mut [u8]) {
         let items: SmallVec<[Item; 64]> =
             self.batch.requests.iter().flat_map(|request| request.items.iter().copied()).collect();
         let cells = bytes.get_mut(..self.shape.header_blocks * BLOCK);

@@ -12,8 +12,8 @@ use crate::map::Pins;
 
 const KEY: PoolKey = PoolKey([3; 16]);
 
-fn place() -> RecordPlace {
-    RecordPlace {
+fn place() -> RecordLocation {
+    RecordLocation {
         pool: PoolId([1; 16]),
         shard: ShardIndex::new(0),
         segment: SegmentId::new(1),
@@ -78,7 +78,7 @@ fn records_are_codewords_laid_out_column_by_column() {
         let header = UnverifiedHeader::parse(&flat).unwrap();
         let skip = usize::from(header.blocks()) * BLOCK;
         let header = header.verify(&flat[..skip], &KEY).unwrap();
-        assert_eq!(header.place, place());
+        assert_eq!(header.location, place());
         assert_eq!(flat[skip..skip + bytes.len()], bytes, "{text} {blocks}");
         assert!(codec::is_zero(&flat[skip + bytes.len()..]), "{text} {blocks}");
         let crcs: Vec<u32> = bytes.chunks(BLOCK).map(codec::crc32c).collect();

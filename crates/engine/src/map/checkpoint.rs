@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use format::{LayerEntry, LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES};
 
 use super::walk::first_block;
-use super::{Load, Map, Node, NodeRef, index_at};
+use super::{Map, MissingNode, Node, NodeRef, index_at};
 
 /// A node's content to be stored, or the news that it became empty.
 pub(crate) struct NodeImage {
@@ -34,7 +34,7 @@ struct FrozenLayer {
 }
 
 /// The frozen state of a running checkpoint.
-pub(super) struct Freeze {
+pub(super) struct FrozenMap {
     /// The period whose dirty nodes are being written.
     period: u64,
     layers: BTreeMap<LayerId, FrozenLayer>,
@@ -43,7 +43,7 @@ pub(super) struct Freeze {
     levels: Vec<Vec<NodeRef>>,
 }
 
-impl Freeze {
+impl FrozenMap {
     pub(super) fn remaining(&self) -> usize {
         self.levels.iter().map(Vec::len).sum()
     }
@@ -77,15 +77,15 @@ impl Map {
             };
             (*id, FrozenLayer { record, root: layer.root })
         });
-        let merged = self.family.records().copied().collect();
-        self.freeze = Some(Freeze { period: self.period, layers: layers.collect(), merged, levels });
+        let merged = self.layer_tree.records().copied().collect();
+        self.freeze = Some(FrozenMap { period: self.period, layers: layers.collect(), merged, levels });
         self.period += 1;
     }
 
     /// The nodes that a checkpoint would store if it began now.
-    pub(crate) fn to_be_stored(&self) -> impl Iterator<Item = Load> + '_ {
+    pub(crate) fn nodes_to_store(&self) -> impl Iterator<Item = MissingNode> + '_ {
         let nodes = self.dirty.iter().map(|at| &self.nodes[*at]);
-        nodes.filter(|node| !Node::is_empty(&node.entries)).map(|node| Load {
+        nodes.filter(|node| !Node::is_empty(&node.entries)).map(|node| MissingNode {
             layer: node.layer,
             level: node.level,
             index: node.index,
@@ -93,10 +93,10 @@ impl Map {
     }
 
     /// A node and those above it, which are stored with it (M1).
-    pub(crate) fn with_those_above(&self, node: Load) -> impl Iterator<Item = Load> + use<> {
+    pub(crate) fn with_ancestors(&self, node: MissingNode) -> impl Iterator<Item = MissingNode> + use<> {
         let height = self.layers.get(&node.layer).map_or(0, |layer| layer.height);
         let above = move |level| index_at(first_block(node), level);
-        (node.level..height).map(move |level| Load { layer: node.layer, level, index: above(level) })
+        (node.level..height).map(move |level| MissingNode { layer: node.layer, level, index: above(level) })
     }
 
     /// Levels that the running checkpoint has to write, from the leaves up.

@@ -2,7 +2,7 @@
 //!
 //! Owns the radix trees of one shard's layers as far as they are in memory, which nodes are dirty, and the frozen
 //! state that a running checkpoint writes. All of it is plain state: whoever needs a node that is not in memory gets
-//! told which block to read ([`Load`]) and comes back with it.
+//! told which block to read ([`MissingNode`]) and comes back with it.
 //!
 //! Always true (numbers as in docs/invariants.md):
 //! - M1: the ancestors of a dirty node are dirty, so a checkpoint that writes all dirty nodes bottom-up reaches them.
@@ -15,11 +15,11 @@
 
 mod checkpoint;
 mod evict;
-mod family;
-mod loss;
+mod layer_tree;
 mod node;
-mod promise;
+mod reservation;
 mod shortcut;
+mod unreadable;
 mod walk;
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,10 +29,10 @@ use format::{Incarnation, LayerEntry, LayerId, MapEntry, NODE_ENTRIES};
 use reactor::WaitList;
 
 pub(crate) use checkpoint::NodeImage;
-pub(crate) use family::ChainPins;
-pub(crate) use loss::Stretch;
+pub(crate) use layer_tree::ChainPins;
 pub(crate) use node::NodeRef;
 use node::{Node, Nodes};
+pub(crate) use unreadable::EntryRun;
 pub(crate) use walk::Pins;
 
 /// Bits of a block number that one level of the tree resolves.
@@ -53,7 +53,7 @@ struct Layer {
 
 /// A node that must be read before the walk can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Load {
+pub(crate) struct MissingNode {
     /// The layer.
     pub(crate) layer: LayerId,
     /// Level of the node, 0 for a leaf.
@@ -77,14 +77,14 @@ pub(crate) struct Map {
     /// Nodes that became dirty in the current period.
     dirty: Vec<NodeRef>,
     /// What the running checkpoint has still to write.
-    freeze: Option<checkpoint::Freeze>,
+    freeze: Option<checkpoint::FrozenMap>,
     /// Nodes being read, and who waits for them.
-    loading: HashMap<Load, Rc<WaitList>>,
+    loading: HashMap<MissingNode, Rc<WaitList>>,
     /// Layers dropped while a checkpoint runs.
     dropped: Vec<LayerId>,
-    family: family::Family,
+    layer_tree: layer_tree::LayerTree,
     shortcuts: shortcut::Shortcuts,
-    promises: promise::Promises,
+    reservations: reservation::Reservations,
     hand: usize,
 }
 
@@ -103,9 +103,9 @@ impl Map {
             freeze: None,
             loading: HashMap::new(),
             dropped: Vec::new(),
-            family: family::Family::default(),
+            layer_tree: layer_tree::LayerTree::default(),
             shortcuts: shortcut::Shortcuts::new(budget),
-            promises: promise::Promises::default(),
+            reservations: reservation::Reservations::default(),
             hand: 0,
         }
     }
@@ -114,7 +114,7 @@ impl Map {
     pub(crate) fn restore_layer(&mut self, entry: &LayerEntry) {
         let record = match entry {
             LayerEntry::Layer(record) => record,
-            LayerEntry::Merged(record) => return self.family.restore(record),
+            LayerEntry::Merged(record) => return self.layer_tree.restore(record),
         };
         let layer =
             Layer { height: record.height, root: None, root_entry: record.root, stored: record.stored };
@@ -135,7 +135,7 @@ impl Map {
     /// Forgets a layer that stores nothing, with [`Map::forget_dropped`]. No segment is newer than `newest`.
     pub(crate) fn drop_layer(&mut self, layer: LayerId, newest: Incarnation) {
         self.dropped.push(layer);
-        self.end_of_layer(layer, newest);
+        self.end_layer(layer, newest);
     }
 
     /// Lets what a leaf of a layer has go over to the leaf of another one that covers the same blocks, except where that has something
@@ -193,18 +193,17 @@ impl Map {
 
     /// Nodes that differ from what is stored, those of a running checkpoint included.
     pub(crate) fn dirty_count(&self) -> usize {
-        self.dirty.len() + self.freeze.as_ref().map_or(0, checkpoint::Freeze::remaining)
+        self.dirty.len() + self.freeze.as_ref().map_or(0, checkpoint::FrozenMap::remaining)
     }
 
     /// Where nodes are stored, as far as the nodes in memory say: all of them after a walk that read all.
-    pub(crate) fn stored_nodes(&self) -> Vec<(Load, MapEntry)> {
-        let roots =
-            self.layers.iter().filter(|(_, layer)| layer.height > 0).map(|(id, layer)| {
-                (Load { layer: *id, level: layer.height - 1, index: 0 }, layer.root_entry)
-            });
+    pub(crate) fn stored_nodes(&self) -> Vec<(MissingNode, MapEntry)> {
+        let roots = self.layers.iter().filter(|(_, layer)| layer.height > 0).map(|(id, layer)| {
+            (MissingNode { layer: *id, level: layer.height - 1, index: 0 }, layer.root_entry)
+        });
         let inner = self.nodes.iter().filter(|node| node.level > 0);
         let children = inner.flat_map(|node| {
-            let child = |slot| Load {
+            let child = |slot| MissingNode {
                 layer: node.layer,
                 level: node.level - 1,
                 index: node.index << LEVEL_BITS | slot,
@@ -250,7 +249,7 @@ impl Map {
         if old.is_absent()
             && !entry.is_absent()
             && !self.shortcuts.is_empty()
-            && self.family.is_below(self.nodes[leaf].layer)
+            && self.layer_tree.has_child_layer(self.nodes[leaf].layer)
         {
             self.shortcuts.forget();
         }
@@ -268,7 +267,7 @@ impl Map {
         {
             let before = layer.stored;
             layer.stored = if entry.address().is_some() { before + 1 } else { before - 1 };
-            self.promises.stored(id, before, layer.stored);
+            self.reservations.stored(id, before, layer.stored);
         }
         old
     }
@@ -284,7 +283,7 @@ impl Map {
     }
 
     /// Pins nodes that are pinned already once more.
-    pub(crate) fn pin_again(&mut self, nodes: &[NodeRef]) {
+    pub(crate) fn repin(&mut self, nodes: &[NodeRef]) {
         for node in nodes {
             let node = &mut self.nodes[*node];
             assert!(node.pins > 0, "only what is pinned is pinned again");

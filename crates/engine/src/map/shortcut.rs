@@ -22,7 +22,7 @@ const PART: usize = 8;
 
 /// Where a block was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ShortcutTarget {
     /// In this layer.
     In(LayerId),
     /// In none.
@@ -33,14 +33,14 @@ pub(super) enum Found {
 type Page = Box<[u32; NODE_ENTRIES]>;
 
 /// A leaf's number within each layer, and the layer that is read: the pages of a leaf's blocks lie together.
-type Place = (u64, LayerId);
+type PageKey = (u64, LayerId);
 
 /// In place of a layer's number: the block is in none.
 const NOWHERE: u32 = u32::MAX;
 
 /// See the module.
 pub(super) struct Shortcuts {
-    pages: BTreeMap<Place, Page>,
+    pages: BTreeMap<PageKey, Page>,
     pages_max: usize,
 }
 
@@ -55,21 +55,21 @@ impl Shortcuts {
     }
 
     /// Where below `layer` a block was found.
-    pub(super) fn get(&self, layer: LayerId, block: u64) -> Option<Found> {
+    pub(super) fn get(&self, layer: LayerId, block: u64) -> Option<ShortcutTarget> {
         let page = self.pages.get(&(block >> LEVEL_BITS, layer))?;
         match *page.get(slot_at(block, 0))? {
             0 => None,
-            NOWHERE => Some(Found::Nowhere),
-            number => Some(Found::In(LayerId::new(number - 1))),
+            NOWHERE => Some(ShortcutTarget::Nowhere),
+            number => Some(ShortcutTarget::In(LayerId::new(number - 1))),
         }
     }
 
     /// Notes where it was found. With too many pages all are forgotten: which of them are used is not known.
-    pub(super) fn set(&mut self, layer: LayerId, block: u64, found: Found) {
+    pub(super) fn set(&mut self, layer: LayerId, block: u64, found: ShortcutTarget) {
         let number = match found {
-            Found::Nowhere => NOWHERE,
-            Found::In(layer) if layer.get() < NOWHERE - 1 => layer.get() + 1,
-            Found::In(_) => return,
+            ShortcutTarget::Nowhere => NOWHERE,
+            ShortcutTarget::In(layer) if layer.get() < NOWHERE - 1 => layer.get() + 1,
+            ShortcutTarget::In(_) => return,
         };
         if self.pages.len() >= self.pages_max {
             self.pages.clear();

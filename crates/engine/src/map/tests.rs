@@ -49,7 +49,7 @@ impl Harness {
         Self { map, store: Store::default(), model: BTreeMap::new() }
     }
 
-    fn retry<T>(&mut self, mut walk: impl FnMut(&mut Map) -> Result<T, Load>) -> T {
+    fn retry<T>(&mut self, mut walk: impl FnMut(&mut Map) -> Result<T, MissingNode>) -> T {
         loop {
             match walk(&mut self.map) {
                 Ok(value) => return value,
@@ -310,9 +310,9 @@ fn blocks_of_a_merged_layer_are_looked_for_where_it_went() {
     for pair in layers.windows(2) {
         harness.write(pair[0], 5, block(1));
         harness.merge(pair[0], pair[1], 5);
-        assert_eq!(harness.map.heirs(pair[0]).as_slice(), pair);
+        assert_eq!(harness.map.merged_into(pair[0]).as_slice(), pair);
     }
-    assert_eq!(harness.map.heirs(layers[0]).as_slice(), layers);
+    assert_eq!(harness.map.merged_into(layers[0]).as_slice(), layers);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -424,7 +424,7 @@ impl Tower {
             Through::Skip(layer) if below_top > 0 && self.skipped.len() < 8 => {
                 let layer = layer % below_top;
                 // A layer that is being merged into it must go into it.
-                if self.below(layer).is_none_or(|below| self.harness.map.heirs(below).len() == 1) {
+                if self.below(layer).is_none_or(|below| self.harness.map.merged_into(below).len() == 1) {
                     let skipped = self.take_out(layer);
                     self.skipped.push(skipped);
                 }

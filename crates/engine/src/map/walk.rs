@@ -2,23 +2,23 @@
 
 use std::rc::Rc;
 
-use format::{Address, LayerId, MapEntry, NODE_ENTRIES, Slot};
+use format::{Address, LayerId, MapEntry, Mapping, NODE_ENTRIES};
 use reactor::WaitList;
 use smallvec::SmallVec;
 
-use super::{LEVEL_BITS, Layer, Load, Map, Node, NodeRef, height_for, index_at, slot_at};
+use super::{LEVEL_BITS, Layer, Map, MissingNode, Node, NodeRef, height_for, index_at, slot_at};
 
 /// Leaves pinned for one operation.
 pub(crate) type Pins = SmallVec<[NodeRef; 2]>;
 
 /// Where a walk towards a block ends.
-pub(super) enum Reached {
+pub(super) enum WalkEnd {
     /// The node that was asked for: mostly a leaf.
     Node(NodeRef),
     /// No node exists below `level`: the whole subtree reads as this.
     Nothing { level: u8, entry: MapEntry },
     /// This node exists but is not in memory.
-    Unread(Load),
+    Unread(MissingNode),
 }
 
 impl Map {
@@ -32,15 +32,15 @@ impl Map {
         block: u64,
         count: usize,
         entries: &mut SmallVec<[MapEntry; 8]>,
-    ) -> Result<(), Load> {
+    ) -> Result<(), MissingNode> {
         let before = entries.len();
         let end = block + count as u64;
         let mut next = block;
         while next < end {
             let (until, found) = match self.reach(layer, next) {
-                Reached::Node(leaf) => ((next | (NODE_ENTRIES as u64 - 1)) + 1, Ok(leaf)),
-                Reached::Nothing { level, entry } => (subtree_end(next, level), Err(entry)),
-                Reached::Unread(load) => {
+                WalkEnd::Node(leaf) => ((next | (NODE_ENTRIES as u64 - 1)) + 1, Ok(leaf)),
+                WalkEnd::Nothing { level, entry } => (subtree_end(next, level), Err(entry)),
+                WalkEnd::Unread(load) => {
                     entries.truncate(before);
                     return Err(load);
                 }
@@ -60,11 +60,11 @@ impl Map {
     }
 
     /// The entry of one block; a fast path of [`Map::lookup`].
-    pub(crate) fn lookup_one(&mut self, layer: LayerId, block: u64) -> Result<MapEntry, Load> {
+    pub(crate) fn lookup_one(&mut self, layer: LayerId, block: u64) -> Result<MapEntry, MissingNode> {
         match self.reach(layer, block) {
-            Reached::Node(leaf) => Ok(self.nodes[leaf].entry(slot_at(block, 0))),
-            Reached::Nothing { entry, .. } => Ok(entry),
-            Reached::Unread(load) => Err(load),
+            WalkEnd::Node(leaf) => Ok(self.nodes[leaf].entry(slot_at(block, 0))),
+            WalkEnd::Nothing { entry, .. } => Ok(entry),
+            WalkEnd::Unread(load) => Err(load),
         }
     }
 
@@ -78,14 +78,19 @@ impl Map {
     ///
     /// # Errors
     /// An inner node to be read first.
-    pub(crate) fn next_leaf(&mut self, layer: LayerId, from: u64, end: u64) -> Result<Option<u64>, Load> {
+    pub(crate) fn next_leaf(
+        &mut self,
+        layer: LayerId,
+        from: u64,
+        end: u64,
+    ) -> Result<Option<u64>, MissingNode> {
         let mut next = from;
         while next < end {
             match self.reach(layer, next) {
-                Reached::Node(_) => return Ok(Some(next)),
-                Reached::Unread(load) if load.level == 0 => return Ok(Some(next)),
-                Reached::Unread(load) => return Err(load),
-                Reached::Nothing { level, .. } => next = subtree_end(next, level),
+                WalkEnd::Node(_) => return Ok(Some(next)),
+                WalkEnd::Unread(load) if load.level == 0 => return Ok(Some(next)),
+                WalkEnd::Unread(load) => return Err(load),
+                WalkEnd::Nothing { level, .. } => next = subtree_end(next, level),
             }
         }
         Ok(None)
@@ -102,10 +107,10 @@ impl Map {
         block: u64,
         count: u64,
         pins: &mut Pins,
-    ) -> Result<(), Load> {
+    ) -> Result<(), MissingNode> {
         let leaves = index_at(block, 0)..=index_at(block + count - 1, 0);
         for index in leaves.skip(pins.len()) {
-            let leaf = self.materialise(layer, index << LEVEL_BITS)?;
+            let leaf = self.create_leaf(layer, index << LEVEL_BITS)?;
             self.nodes[leaf].pins += 1;
             pins.push(leaf);
         }
@@ -123,12 +128,12 @@ impl Map {
         block: u64,
         count: u64,
         pins: &mut Pins,
-    ) -> Result<(), Load> {
+    ) -> Result<(), MissingNode> {
         let end = block + count;
         let mut next = block;
         while next < end {
             next = match self.reach(layer, next) {
-                Reached::Node(leaf) => {
+                WalkEnd::Node(leaf) => {
                     let start = self.leaf_start(leaf);
                     if let Err(at) = pins.binary_search_by_key(&start, |pinned| self.leaf_start(*pinned)) {
                         self.nodes[leaf].pins += 1;
@@ -136,8 +141,8 @@ impl Map {
                     }
                     start + NODE_ENTRIES as u64
                 }
-                Reached::Nothing { level, .. } => subtree_end(next, level),
-                Reached::Unread(load) => return Err(load),
+                WalkEnd::Nothing { level, .. } => subtree_end(next, level),
+                WalkEnd::Unread(load) => return Err(load),
             };
         }
         Ok(())
@@ -145,7 +150,7 @@ impl Map {
 
     /// Where to read a node that a walk missed: its stored entry, and what to wait for if it is being read already.
     /// `None` if it is in memory by now or no longer exists.
-    pub(crate) fn begin_load(&mut self, load: Load) -> Option<Result<MapEntry, Rc<WaitList>>> {
+    pub(crate) fn begin_load(&mut self, load: MissingNode) -> Option<Result<MapEntry, Rc<WaitList>>> {
         if let Some(waiting) = self.loading.get(&load) {
             return Some(Err(waiting.clone()));
         }
@@ -157,7 +162,7 @@ impl Map {
     /// Ends a load: puts the node in place unless the tree has changed meanwhile, and wakes who waited.
     pub(crate) fn end_load(
         &mut self,
-        load: Load,
+        load: MissingNode,
         read_from: MapEntry,
         entries: Option<Box<[MapEntry; NODE_ENTRIES]>>,
     ) {
@@ -172,7 +177,7 @@ impl Map {
     }
 
     /// The stored entry of a node that is not in memory while its parent is; `None` otherwise.
-    fn stored_entry(&self, load: Load) -> Option<MapEntry> {
+    fn stored_entry(&self, load: MissingNode) -> Option<MapEntry> {
         let layer = self.layers.get(&load.layer)?;
         let entry = if load.level + 1 == layer.height {
             if layer.root.is_some() {
@@ -204,7 +209,7 @@ impl Map {
     }
 
     /// Puts a node that was read into its place. The caller has checked that the place is empty.
-    fn attach(&mut self, load: Load, entries: Box<[MapEntry; NODE_ENTRIES]>) {
+    fn attach(&mut self, load: MissingNode, entries: Box<[MapEntry; NODE_ENTRIES]>) {
         let is_root = self.layers.get(&load.layer).is_some_and(|layer| layer.height == load.level + 1);
         let parent =
             if is_root { None } else { self.find(load.layer, load.level + 1, load.index >> LEVEL_BITS) };
@@ -235,27 +240,27 @@ impl Map {
         at
     }
 
-    pub(super) fn reach(&mut self, layer: LayerId, block: u64) -> Reached {
+    pub(super) fn reach(&mut self, layer: LayerId, block: u64) -> WalkEnd {
         self.descend(layer, block, 0)
     }
 
     /// Goes down towards `block` as far as the node of level `to`.
-    fn descend(&mut self, layer: LayerId, block: u64, to: u8) -> Reached {
+    fn descend(&mut self, layer: LayerId, block: u64, to: u8) -> WalkEnd {
         let Some(tree) = self.layers.get(&layer) else {
-            return Reached::Nothing { level: u8::MAX, entry: self.unlisted };
+            return WalkEnd::Nothing { level: u8::MAX, entry: self.unlisted };
         };
         if tree.height == 0 || height_for(block) > tree.height {
             // Nothing from here to the end of the address space, or to where the tree would have to grow.
-            return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
+            return WalkEnd::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
         }
         let mut level = tree.height - 1;
         if level < to {
-            return Reached::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
+            return WalkEnd::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
         }
         let Some(mut at) = tree.root else {
-            return match tree.root_entry.slot() {
-                Slot::Block { .. } => Reached::Unread(Load { layer, level, index: 0 }),
-                _ => Reached::Nothing { level: level + 1, entry: tree.root_entry },
+            return match tree.root_entry.mapping() {
+                Mapping::Block { .. } => WalkEnd::Unread(MissingNode { layer, level, index: 0 }),
+                _ => WalkEnd::Nothing { level: level + 1, entry: tree.root_entry },
             };
         };
         while level > to {
@@ -266,26 +271,26 @@ impl Map {
                 (Some(child), _) => at = child,
                 (None, entry) if entry.address().is_some() => {
                     let index = index_at(block, level - 1);
-                    return Reached::Unread(Load { layer, level: level - 1, index });
+                    return WalkEnd::Unread(MissingNode { layer, level: level - 1, index });
                 }
-                (None, entry) => return Reached::Nothing { level, entry },
+                (None, entry) => return WalkEnd::Nothing { level, entry },
             }
             level -= 1;
         }
         self.nodes[at].used = true;
-        Reached::Node(at)
+        WalkEnd::Node(at)
     }
 
     /// True if a node lies at `place` now.
     ///
     /// # Errors
     /// A node above it to be read first.
-    pub(crate) fn lies_at(&mut self, node: Load, place: Address) -> Result<bool, Load> {
+    pub(crate) fn is_stored_at(&mut self, node: MissingNode, place: Address) -> Result<bool, MissingNode> {
         let entry = match self.descend(node.layer, first_block(node), node.level) {
-            Reached::Nothing { .. } => return Ok(false),
-            Reached::Unread(load) if load != node => return Err(load),
-            Reached::Unread(load) => self.stored_entry(load),
-            Reached::Node(at) => match self.nodes[at].parent {
+            WalkEnd::Nothing { .. } => return Ok(false),
+            WalkEnd::Unread(load) if load != node => return Err(load),
+            WalkEnd::Unread(load) => self.stored_entry(load),
+            WalkEnd::Node(at) => match self.nodes[at].parent {
                 Some(parent) => Some(self.nodes[parent].entry(self.nodes[at].slot_in_parent())),
                 None => self.layers.get(&node.layer).map(|layer| layer.root_entry),
             },
@@ -297,31 +302,31 @@ impl Map {
     ///
     /// # Errors
     /// A node to be read first.
-    pub(crate) fn rewrite_node(&mut self, node: Load, place: Address) -> Result<bool, Load> {
-        if !self.lies_at(node, place)? {
+    pub(crate) fn rewrite_node(&mut self, node: MissingNode, place: Address) -> Result<bool, MissingNode> {
+        if !self.is_stored_at(node, place)? {
             return Ok(false);
         }
         match self.descend(node.layer, first_block(node), node.level) {
-            Reached::Unread(load) => Err(load),
-            Reached::Node(at) => {
+            WalkEnd::Unread(load) => Err(load),
+            WalkEnd::Node(at) => {
                 // One that is dirty is stored anew without that.
                 if self.nodes[at].dirty.is_none() {
                     self.touch(at);
                 }
                 Ok(true)
             }
-            Reached::Nothing { .. } => Ok(false),
+            WalkEnd::Nothing { .. } => Ok(false),
         }
     }
 
     /// The leaf of `block`, made if it does not exist.
-    fn materialise(&mut self, layer: LayerId, block: u64) -> Result<NodeRef, Load> {
+    fn create_leaf(&mut self, layer: LayerId, block: u64) -> Result<NodeRef, MissingNode> {
         self.grow(layer, height_for(block));
         loop {
             match self.reach(layer, block) {
-                Reached::Node(leaf) => return Ok(leaf),
-                Reached::Unread(load) => return Err(load),
-                Reached::Nothing { level, entry } => {
+                WalkEnd::Node(leaf) => return Ok(leaf),
+                WalkEnd::Unread(load) => return Err(load),
+                WalkEnd::Nothing { level, entry } => {
                     // The child of the deepest node that exists: at `level - 1`.
                     let child_level = level - 1;
                     let index = index_at(block, child_level);
@@ -397,6 +402,6 @@ pub(super) fn subtree_end(block: u64, level: u8) -> u64 {
 }
 
 /// The first block that a node covers.
-pub(super) fn first_block(node: Load) -> u64 {
+pub(super) fn first_block(node: MissingNode) -> u64 {
     node.index << (LEVEL_BITS * (u32::from(node.level) + 1))
 }

@@ -19,7 +19,7 @@ impl Pool {
     pub async fn close(self) -> Result<()> {
         let mut result = Ok(());
         let closed = |journal: Rc<Journal>| async move { journal.stop().await };
-        let _ = self.say(EventKind::Closed, 0, "").await;
+        let _ = self.emit_event(EventKind::Closed, 0, "").await;
         let _ = self.inner.journal.call(closed).await;
         for shard in self.inner.shards.iter() {
             let _ = shard.call(|shard: Rc<Shard>| async move { shard.begin_stop() }).await;

@@ -7,14 +7,14 @@ use format::limits::{
     ZONE_MAX, ZONE_MIN,
 };
 use format::{
-    DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, Lineage, PoolId,
-    PoolKey, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock, pool_zones_max,
+    DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, PoolId, PoolKey,
+    PoolOpening, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock, pool_zones_max,
 };
 use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
 use super::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::{Geometry, Slot, data_start_for, drive_bytes_min, zone_bytes_for};
+use crate::geometry::{Geometry, SuperblockSlot, data_start_for, drive_bytes_min, zone_bytes_for};
 
 /// Seconds between scrubs, unless somebody wants it otherwise: 30 days.
 const SCRUB_EVERY: u64 = 30 * 86_400;
@@ -89,7 +89,10 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
         };
         let bytes = superblock.encode(record.id);
         prepare_drive(&**drive, superblock.data_start).await.map_err(failed)?;
-        drive.write(Slot::First.offset(), &[Buffer::copy_of(&bytes).span()]).await.map_err(failed)?;
+        drive
+            .write(SuperblockSlot::First.offset(), &[Buffer::copy_of(&bytes).span()])
+            .await
+            .map_err(failed)?;
         drive.flush().await.map_err(failed)?;
     }
     Ok(superblock.pool)
@@ -119,7 +122,7 @@ pub(crate) fn check_zones(superblock: &Superblock, more: u32) -> Result<()> {
 pub(crate) async fn prepare_drive(drive: &dyn Drive, data_start: u64) -> std::result::Result<(), IoError> {
     let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
     drive.reserve(0, data_start).await.or_else(ignore_unsupported)?;
-    for slot in Slot::BOTH {
+    for slot in SuperblockSlot::BOTH {
         drive.write(slot.offset(), &[blank.span()]).await?;
     }
     drive.flush().await.map(|_| ())
@@ -205,7 +208,7 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
         key: PoolKey(as_id(key)),
         name: options.name.clone(),
         created: options.now,
-        lineage: vec![Lineage { epoch: 1, nonce: u64::from_le_bytes(first_eight(key)) }],
+        lineage: vec![PoolOpening { epoch: 1, nonce: u64::from_le_bytes(first_eight(key)) }],
         generation: Generation::new(1),
         scheme: options.scheme,
         table_width: geometry.table_width,

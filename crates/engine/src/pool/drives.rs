@@ -6,7 +6,7 @@ use reactor::{Buffer, IoError};
 
 use super::DriveSource;
 use super::superblocks::{OnDrive, read_superblocks};
-use crate::geometry::Slot;
+use crate::geometry::SuperblockSlot;
 
 /// What a drive holds, as far as pools go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub async fn identify(source: &dyn DriveSource) -> FoundOnDrive {
 pub async fn erase(source: &dyn DriveSource) -> Result<(), IoError> {
     let drive = source.open();
     let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
-    for slot in Slot::BOTH {
+    for slot in SuperblockSlot::BOTH {
         drive.write(slot.offset(), &[blank.span()]).await?;
     }
     drive.flush().await.map(|_| ())

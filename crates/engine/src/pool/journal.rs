@@ -71,7 +71,7 @@ impl Journal {
         if self.stopping.get() {
             return;
         }
-        let said = self.events.take();
+        let said = self.events.take_queued();
         if said.is_empty() {
             return;
         }
@@ -120,10 +120,10 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn say(&self, kind: format::EventKind, amount: u64, text: &str) -> Result<()> {
+    pub async fn emit_event(&self, kind: format::EventKind, amount: u64, text: &str) -> Result<()> {
         let text = text.to_owned();
-        let say = move |journal: Rc<Journal>| async move { journal.events.say(kind, amount, &text) };
-        Ok(self.inner.journal.call(say).await?)
+        let emit = move |journal: Rc<Journal>| async move { journal.events.emit(kind, amount, &text) };
+        Ok(self.inner.journal.call(emit).await?)
     }
 
     /// What happened to the pool: up to `most` events with numbers higher than `after`, the newest ones, in order and with their numbers.

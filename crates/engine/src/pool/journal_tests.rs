@@ -63,7 +63,7 @@ fn only_the_oldest_are_forgotten() {
         create(&drives, &create_options("4+1")).await.unwrap();
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
         for amount in 2..=3000 {
-            pool.say(EventKind::Filling, amount, &text).await.unwrap();
+            pool.emit_event(EventKind::SpaceLow, amount, &text).await.unwrap();
         }
         pool.close().await.unwrap();
     });

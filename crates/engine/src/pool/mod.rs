@@ -31,7 +31,7 @@ pub(crate) use superblocks::{DriveSuperblock, OnDrive, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};
-use crate::repair::{Repair, RepairLimits, RepairStatus, UsersLately};
+use crate::repair::{BackgroundLimiter, RecentLatency, RepairLimits, RepairStatus};
 use crate::scrub::{Scrub, ScrubStatus};
 use crate::shard::{Shard, ShardCounters};
 use crate::volume::Volume;
@@ -93,7 +93,7 @@ struct Inner {
     catalogue: Home<Catalogue>,
     journal: Home<Journal>,
     shards: Arc<[Home<Shard>]>,
-    repair: Arc<Repair>,
+    repair: Arc<BackgroundLimiter>,
     scrub: Arc<Scrub>,
 }
 
@@ -142,7 +142,7 @@ pub struct PoolStatus {
     /// How far it is with reading everything.
     pub scrub: ScrubStatus,
     /// How long what users asked for took lately, while one of these was at work; `None` if nobody asked for anything.
-    pub users: Option<UsersLately>,
+    pub users: Option<RecentLatency>,
     /// Data that is lost: reading it gives an error until it is overwritten. By volume.
     pub lost: Vec<LostRange>,
     /// Lost blocks beyond those: as many as a pool lists are known by their number only.
@@ -248,7 +248,7 @@ impl Pool {
             shards,
             repair,
             scrub,
-            users: self.inner.repair.users_lately(now),
+            users: self.inner.repair.recent_latency(now),
             lost,
             lost_more,
             failure,
@@ -298,7 +298,7 @@ impl Pool {
         for shard in self.inner.shards.iter() {
             shard.call(|shard| async move { shard.repair_settled().await }).await?;
         }
-        self.inner.control.call(|control| async move { control.dismissed().await }).await?;
+        self.inner.control.call(|control| async move { control.drive_changes_finished().await }).await?;
         Ok(())
     }
 

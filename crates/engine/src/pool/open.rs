@@ -9,20 +9,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
-use format::{DriveIndex, DriveState, EventKind, Generation, Lineage, ShardIndex, Superblock};
+use format::{DriveIndex, DriveState, EventKind, Generation, PoolOpening, ShardIndex, Superblock};
 use reactor::{Home, Reactor, Remote};
 
 use super::catalogue::Catalogue;
 use super::create::short_path;
 use super::superblocks::{DriveSuperblock, OnDrive, newest, read_superblocks};
 use super::{DriveSource, Inner, Journal, Pool, StateMemory, StateStamp, Tuning};
-use crate::control::{Control, columns_missing, keep_leaving};
+use crate::control::{Control, cancel_draining, columns_missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
-use crate::geometry::{Geometry, Slot};
+use crate::geometry::{Geometry, SuperblockSlot};
 use crate::latched::latched;
 use crate::log::Identity;
-use crate::repair::Repair;
+use crate::repair::BackgroundLimiter;
 use crate::scrub::Scrub;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::space::{Reserve, Space};
@@ -78,7 +78,7 @@ pub(crate) struct Assembled {
     /// A source for each drive of the pool that may be used.
     pub(crate) sources: Vec<Option<Arc<dyn DriveSource>>>,
     /// The slot that holds each drive's superblock.
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<SuperblockSlot>,
     /// The state that each drive holds.
     held: Vec<StateStamp>,
     /// Drives that belong to the pool and hold nothing that may be believed.
@@ -139,7 +139,7 @@ pub(crate) async fn gather(drives: &[Arc<dyn DriveSource>], wanted: Wanted<'_>) 
     let mut found = DriveFindings::default();
     let chosen = without_copies(&superblock, &read, &mut found)?;
     let count = superblock.drives.len();
-    let (mut sources, mut slots) = (vec![None; count], vec![Slot::First; count]);
+    let (mut sources, mut slots) = (vec![None; count], vec![SuperblockSlot::First; count]);
     let (mut held, mut stale) = (vec![StateStamp::default(); count], Vec::new());
     let mut intact = 0;
     for (at, on_drive) in chosen {
@@ -385,11 +385,11 @@ async fn open_parts(
     };
     let geometry = Geometry::of(&superblock);
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
-    let repair = Arc::new(Repair::new(options.tuning.repair, superblock.shards.len()));
+    let repair = Arc::new(BackgroundLimiter::new(options.tuning.repair, superblock.shards.len()));
     let scrub = Scrub::beside(&repair);
     let shared = Shared { space: space.clone(), repair: repair.clone(), scrub: scrub.clone() };
     let mut zones =
-        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.takes_segments())));
+        Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.accepts_segments())));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
         let plan = plan_shard(&superblock, &sources, index, options.tuning, &shared);
         let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
@@ -402,7 +402,7 @@ async fn open_parts(
         report.completed += examination.completed;
         for drive in &examination.failed {
             fail_at_opening(&mut superblock, &mut zones, *drive)?;
-            events.say_of(*drive, EventKind::DriveFailed, "it did not take the last rows of the log");
+            events.emit_drive(*drive, EventKind::DriveFailed, "it did not take the last rows of the log");
         }
         take_over(&mut superblock, &mut zones, index, examination)?;
     }
@@ -427,14 +427,14 @@ async fn open_parts(
     let shards: Arc<[Home<Shard>]> = started.shards.clone().into();
     let (catalogue, journal) = start_catalogue(&shards, &events).await?;
     match report.clean {
-        true => events.say(EventKind::Opened, 0, ""),
-        false => events.say(EventKind::Recovered, report.replayed as u64, ""),
+        true => events.emit(EventKind::Opened, 0, ""),
+        false => events.emit(EventKind::Recovered, report.replayed as u64, ""),
     }
-    report.damaged_superblocks.iter().for_each(|path| events.say(EventKind::SuperblockDamaged, 0, path));
+    report.damaged_superblocks.iter().for_each(|path| events.emit(EventKind::SuperblockDamaged, 0, path));
     if report.uncertain {
-        events.say(EventKind::StateUncertain, 0, "");
+        events.emit(EventKind::StateUncertain, 0, "");
     }
-    events.tell(journal.clone());
+    events.set_journal(journal.clone());
     journal.call(|journal| async move { journal.write_queued().await }).await?;
     let inner = Inner {
         id: superblock.pool,
@@ -451,8 +451,8 @@ async fn open_parts(
     };
     let pool = Pool { inner: Arc::new(inner) };
     pool.repair_soon().await?;
-    control.retire_soon();
-    control.go_on_with_scrub();
+    control.schedule_retirement();
+    control.resume_scrub();
     take_back(&control, stale);
     Ok(Opening::Done(pool, report))
 }
@@ -498,7 +498,7 @@ fn begin_opening(
     let mut returned = Vec::new();
     let left_at = superblock.stamp();
     let epoch = superblock.epoch().epoch + 1;
-    superblock.lineage.push(Lineage { epoch, nonce });
+    superblock.lineage.push(PoolOpening { epoch, nonce });
     let excess = superblock.lineage.len().saturating_sub(LINEAGE_MAX);
     superblock.lineage.drain(..excess);
     superblock.generation = Generation::new(0);
@@ -511,7 +511,7 @@ fn begin_opening(
                 record.path = short_path(&source.path());
                 if record.state == DriveState::Missing {
                     (record.state, record.since) = (DriveState::Returning, Generation::new(1));
-                    events.say_of(index, EventKind::DriveReturned, &record.path);
+                    events.emit_drive(index, EventKind::DriveReturned, &record.path);
                     returned.push(record.path.clone());
                 }
             }
@@ -520,19 +520,19 @@ fn begin_opening(
                 record.since = Generation::new(1);
                 record.left_at = left_at;
                 let why = format!("{}: not there when the pool was opened", record.path);
-                events.say_of(index, EventKind::DriveLost, &why);
+                events.emit_drive(index, EventKind::DriveLost, &why);
             }
             None => {}
         }
     }
-    keep_leaving(superblock, Generation::new(1), events);
+    cancel_draining(superblock, Generation::new(1), events);
     returned
 }
 
 /// What the reactors of a pool share.
 pub(crate) struct Shared {
     pub(crate) space: Arc<Space>,
-    pub(crate) repair: Arc<Repair>,
+    pub(crate) repair: Arc<BackgroundLimiter>,
     pub(crate) scrub: Arc<Scrub>,
 }
 
@@ -584,7 +584,7 @@ pub(crate) fn take_over(
 ) -> Result<()> {
     for (drive, zone) in examination.zones {
         if !zones.occupy(drive, zone) {
-            let place = crate::error::Place { drive: Some(drive), ..Default::default() };
+            let place = crate::error::ErrorLocation { drive: Some(drive), ..Default::default() };
             let message = format!(
                 "zone {zone} is in two segments, or beyond its drive: the segment tables are damaged"
             );

@@ -49,7 +49,7 @@ impl Pool {
     /// When the pool was closed.
     pub async fn set_scrub_limits(&self, limits: RepairLimits) -> Result<()> {
         self.inner.scrub.limits.set(limits);
-        Ok(self.inner.control.call(|control| async move { control.scrub_look_again().await }).await?)
+        Ok(self.inner.control.call(|control| async move { control.notify_scrub_changed().await }).await?)
     }
 
     /// Waits until no scrub is under way, or it is told to pause. Damage that it found may wait for repair still.
@@ -57,6 +57,6 @@ impl Pool {
     /// # Errors
     /// When the pool was closed.
     pub async fn scrub_settled(&self) -> Result<()> {
-        Ok(self.inner.control.call(|control| async move { control.scrub_settled().await }).await?)
+        Ok(self.inner.control.call(|control| async move { control.scrub_idle().await }).await?)
     }
 }

@@ -5,7 +5,7 @@ use format::{DriveId, FormatError, Superblock, UnverifiedSuperblock};
 use reactor::{Buffer, Drive, IoError};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::Slot;
+use crate::geometry::SuperblockSlot;
 
 /// What one drive says.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct DriveSuperblock {
     /// Which drive of the pool it is.
     pub(crate) drive: DriveId,
     /// The slot that holds it.
-    pub(crate) slot: Slot,
+    pub(crate) slot: SuperblockSlot,
     /// The other slot, which held the state before, is damaged. That may have been a newer state: one that a crash interrupted,
     /// or one that was whole and has rotted since.
     pub(crate) other_is_damaged: bool,
@@ -37,10 +37,10 @@ pub(crate) struct DriveSuperblock {
 
 /// Reads both slots of a drive.
 pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
-    let mut best: Option<(Superblock, DriveId, Slot)> = None;
+    let mut best: Option<(Superblock, DriveId, SuperblockSlot)> = None;
     let mut other = OnDrive::Nothing;
     let mut verified = 0;
-    for slot in Slot::BOTH {
+    for slot in SuperblockSlot::BOTH {
         match read_slot(drive, slot.offset()).await {
             Ok(Ok((superblock, id))) => {
                 verified += 1;
@@ -49,7 +49,7 @@ pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
                     best = Some((superblock, id, slot));
                 }
             }
-            Ok(Err(FormatError::NotOurs)) => {}
+            Ok(Err(FormatError::BadMagic)) => {}
             Ok(Err(FormatError::Version { found })) => other = OnDrive::OtherVersion(found),
             Ok(Err(_)) => {
                 if !matches!(other, OnDrive::OtherVersion(_)) {
@@ -68,7 +68,7 @@ pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
             // A drive that was given a state before this one holds that in its other slot.
             let mut records = superblock.drives.iter().filter(|record| record.id == drive);
             let holds_two = records.any(|record| record.confirmed.is_set());
-            let other_is_damaged = holds_two && verified < Slot::BOTH.len();
+            let other_is_damaged = holds_two && verified < SuperblockSlot::BOTH.len();
             OnDrive::Superblock(Box::new(DriveSuperblock { superblock, drive, slot, other_is_damaged }))
         }
         None => other,
@@ -80,7 +80,7 @@ async fn read_slot(
     offset: u64,
 ) -> std::result::Result<std::result::Result<(Superblock, DriveId), FormatError>, IoError> {
     if drive.properties().size < 2 * SUPERBLOCK_SLOT {
-        return Ok(Err(FormatError::NotOurs));
+        return Ok(Err(FormatError::BadMagic));
     }
     let first = Buffer::new(BLOCK);
     drive.read(offset, &[first.span()]).await?;

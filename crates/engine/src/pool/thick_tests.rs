@@ -66,7 +66,7 @@ fn what_is_kept_for_a_thick_volume_others_do_not_get() {
     run(async || {
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
         assert_eq!(fill(&pool, "thick", THICK).await, THICK);
-        assert_eq!(pool.status().await.unwrap().space.promised_blocks, 0);
+        assert_eq!(pool.status().await.unwrap().space.reservation_blocks, 0);
         // What it has, it may overwrite; a snapshot of it would take room for all of it anew.
         assert_eq!(fill(&pool, "thick", THICK).await, THICK);
         let error = pool.snapshot_volume("thick@one", 0).await.unwrap_err();
@@ -91,7 +91,7 @@ fn room_is_given_back() {
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
-        let promised = async || pool.status().await.unwrap().space.promised_blocks;
+        let promised = async || pool.status().await.unwrap().space.reservation_blocks;
         pool.create_volume("a", THICK, 4096, 0).await.unwrap();
         assert_eq!(promised().await, 0);
         pool.set_volume_thick("a", true).await.unwrap();

@@ -1,17 +1,17 @@
 //! One shard's work in the background on the drives: measured, and kept within its limit and to what users bear.
 //!
 //! While nobody uses the pool, as many and as large pieces go on as the worker has. While somebody does, one at a time, as large as the
-//! effort says, and the rest that it says after each ([`Effort`]).
+//! effort says, and the rest that it says after each ([`BackgroundRate`]).
 //!
-//! Always true: pieces that were begun are counted until their [`Turn`] is dropped. Must not know: what a piece is.
+//! Always true: pieces that were begun are counted until their [`BackgroundPermit`] is dropped. Must not know: what a piece is.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use reactor::{Instant, Reactor, WaitList};
 
-use super::Repair;
-use super::effort::Effort;
+use super::BackgroundLimiter;
+use super::background_rate::BackgroundRate;
 
 /// Volumes count as being used for as long after they were.
 const USED_FOR: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Throttle {
-    effort: Effort,
+    pacing: BackgroundRate,
     /// When the next piece may begin, by the limit that it was reckoned with; and because users were left to themselves.
     due: Cell<(Instant, u64)>,
     rests: Cell<Instant>,
@@ -38,12 +38,12 @@ pub(crate) struct Throttle {
 }
 
 /// A piece under way. Dropped when it is over.
-pub(crate) struct Turn<'a> {
+pub(crate) struct BackgroundPermit<'a> {
     throttle: &'a Throttle,
-    repair: &'a Repair,
+    repair: &'a BackgroundLimiter,
     begun: Instant,
     /// Bytes that were worked on, and until when.
-    did: Cell<Option<(u64, Instant)>>,
+    finished: Cell<Option<(u64, Instant)>>,
 }
 
 /// What a piece has to wait for.
@@ -57,9 +57,9 @@ enum Wait {
 
 impl Throttle {
     /// Work begins anew at `now`.
-    pub(crate) fn begin(&self, repair: &Repair, now: Instant) {
+    pub(crate) fn begin(&self, repair: &BackgroundLimiter, now: Instant) {
         let done = repair.users.done();
-        self.effort.begin(done, now);
+        self.pacing.begin(done, now);
         self.due.set((now, 0));
         self.rests.set(now);
         // Whoever used the pool before nobody asked cannot be known; those who go on are seen soon.
@@ -69,11 +69,11 @@ impl Throttle {
     }
 
     /// Waits until a piece may begin; `None` if that is not worth waiting for any more.
-    pub(crate) async fn turn<'a>(
+    pub(crate) async fn acquire<'a>(
         &'a self,
-        repair: &'a Repair,
+        repair: &'a BackgroundLimiter,
         goes_on: impl Fn() -> bool,
-    ) -> Option<Turn<'a>> {
+    ) -> Option<BackgroundPermit<'a>> {
         let reactor = Reactor::current();
         while goes_on() {
             match self.wait(repair, reactor.now()) {
@@ -88,7 +88,7 @@ impl Throttle {
         None
     }
 
-    fn wait(&self, repair: &Repair, now: Instant) -> Wait {
+    fn wait(&self, repair: &BackgroundLimiter, now: Instant) -> Wait {
         let (due, share) = self.due.get();
         if due > now && repair.share() == Some(share) {
             return Wait::Until(due.min(now + REST_MAX));
@@ -101,20 +101,20 @@ impl Throttle {
     }
 
     /// True while volumes are being used.
-    fn is_used(&self, repair: &Repair, now: Instant) -> bool {
+    fn is_used(&self, repair: &BackgroundLimiter, now: Instant) -> bool {
         let (done, (begun, at)) = (repair.users.done(), self.used.get());
         let at = if done.begun != begun || done.under_way() > 0 { Some(now) } else { at };
         self.used.set((done.begun, at));
         at.is_some_and(|at| now.since(at) <= USED_FOR)
     }
 
-    fn enter<'a>(&'a self, repair: &'a Repair, now: Instant) -> Turn<'a> {
+    fn enter<'a>(&'a self, repair: &'a BackgroundLimiter, now: Instant) -> BackgroundPermit<'a> {
         self.under_way.set(self.under_way.get() + 1);
         repair.users.piece_begins();
-        Turn { throttle: self, repair, begun: now, did: Cell::default() }
+        BackgroundPermit { throttle: self, repair, begun: now, finished: Cell::default() }
     }
 
-    fn leave(&self, turn: &Turn<'_>, bytes: u64, now: Instant) {
+    fn leave(&self, turn: &BackgroundPermit<'_>, bytes: u64, now: Instant) {
         let repair = turn.repair;
         self.under_way.set(self.under_way.get() - 1);
         repair.users.piece_ends();
@@ -126,8 +126,8 @@ impl Throttle {
             self.due.set((due.max(turn.begun) + takes, share));
         }
         if self.is_used(repair, now) {
-            self.effort.follow(repair.users.done(), now);
-            let rest = self.effort.rest(now.since(turn.begun), repair.working(), now);
+            self.pacing.follow(repair.users.done(), now);
+            let rest = self.pacing.rest(now.since(turn.begun), repair.working(), now);
             self.rests.set(now + rest.min(REST_MAX));
         }
         self.changed.wake_all();
@@ -155,31 +155,31 @@ impl Throttle {
     }
 }
 
-impl Turn<'_> {
+impl BackgroundPermit<'_> {
     /// Bytes of a column that the piece may have: no more than `most`.
-    pub(crate) fn piece(&self, most: usize) -> usize {
+    pub(crate) fn chunk_bytes(&self, most: usize) -> usize {
         if self.throttle.is_used(self.repair, self.begun) {
-            most.min(self.throttle.effort.piece())
+            most.min(self.throttle.pacing.chunk_bytes())
         } else {
             most
         }
     }
 
     /// It is over, and so many bytes were worked on.
-    pub(crate) fn did(self, bytes: u64) {
-        self.did_until(bytes, Reactor::current().now());
+    pub(crate) fn finish(self, bytes: u64) {
+        self.finish_at(bytes, Reactor::current().now());
     }
 
-    fn did_until(self, bytes: u64, now: Instant) {
-        self.did.set(Some((bytes, now)));
+    fn finish_at(self, bytes: u64, now: Instant) {
+        self.finished.set(Some((bytes, now)));
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for BackgroundPermit<'_> {
     fn drop(&mut self) {
         // What failed counts no bytes.
         let ended = || Reactor::try_current().map_or(self.begun, |reactor| reactor.now());
-        let (bytes, now) = self.did.get().unwrap_or_else(|| (0, ended()));
+        let (bytes, now) = self.finished.get().unwrap_or_else(|| (0, ended()));
         self.throttle.leave(self, bytes, now);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use format::{DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, ZoneIndex};
 
-use super::{Life, Segments, slot};
+use super::{SegmentPhase, Segments, slot};
 
 /// What a checkpoint remembers of the segments at its start.
 pub(crate) struct CheckpointMark {
@@ -23,12 +23,12 @@ impl CheckpointMark {
     /// when the tables are loaded.
     pub(crate) fn leave_out(&mut self, tables: &[MapEntry]) {
         for entry in tables {
-            self.replaced(*entry, MapEntry::ABSENT);
+            self.replace_reference(*entry, MapEntry::ABSENT);
         }
     }
 
     /// A node pointer of the frozen map changed.
-    pub(crate) fn replaced(&mut self, old: MapEntry, new: MapEntry) {
+    pub(crate) fn replace_reference(&mut self, old: MapEntry, new: MapEntry) {
         if let Some(address) = new.address() {
             let index = slot(address.segment());
             if self.live.len() <= index {
@@ -69,7 +69,7 @@ impl Segments {
             if self.is_ahead(&segment.record) {
                 return segment.replay_from.map(|row| (*id, row));
             }
-            let more = segment.life == Life::Open || segment.applied < segment.append;
+            let more = segment.phase == SegmentPhase::Open || segment.applied < segment.append;
             more.then_some((*id, segment.applied))
         });
         CheckpointMark {
@@ -102,7 +102,7 @@ impl Segments {
         for (index, place) in self.slots.iter_mut().enumerate() {
             let gone = place.as_ref().is_some_and(|segment| {
                 let before =
-                    matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
+                    matches!(segment.phase, SegmentPhase::Freed { checkpoints } if checkpoints < mark.checkpoint);
                 before && segment.readers == 0
             });
             if gone && let Some(segment) = place.take() {
@@ -121,7 +121,7 @@ impl Segments {
             .map(|id| {
                 let segment = self.slots.get(slot(id))?.as_ref()?;
                 let gone =
-                    matches!(segment.life, Life::Freed { checkpoints } if checkpoints < mark.checkpoint);
+                    matches!(segment.phase, SegmentPhase::Freed { checkpoints } if checkpoints < mark.checkpoint);
                 (!gone).then(|| self.record(id))
             })
             .collect()

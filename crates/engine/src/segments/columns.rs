@@ -11,8 +11,8 @@ use format::{
 };
 use smallvec::SmallVec;
 
-use super::{CheckpointMark, Life, Segments};
-use crate::drives::Standing;
+use super::{CheckpointMark, SegmentPhase, Segments};
+use crate::drives::DriveUse;
 
 /// A segment that does not have all its columns on drives that stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub(crate) struct Incomplete {
     /// The columns that are missing, in part or altogether.
     pub(crate) missing: SmallVec<[Column; 4]>,
     /// Those that are there, on drives that are to be emptied.
-    pub(crate) leaving: SmallVec<[Column; 4]>,
+    pub(crate) draining: SmallVec<[Column; 4]>,
     /// Where each column lies, or lay.
     places: SmallVec<[(Column, DriveIndex); 8]>,
     /// Nothing is appended any more, and everything in it has landed and is durable.
-    pub(crate) settled: bool,
+    pub(crate) stable: bool,
 }
 
 /// A zone that a column has left.
@@ -45,8 +45,8 @@ pub(super) struct Vacated {
 impl Segments {
     /// The segments that miss columns and are worth completing: not those that are free already. `standing` tells of each drive
     /// what becomes of what it holds.
-    pub(crate) fn incomplete(&self, standing: impl Fn(DriveIndex) -> Standing) -> Vec<Incomplete> {
-        let ids = self.ids().filter(|id| !matches!(self.get(*id).life, Life::Freed { .. }));
+    pub(crate) fn incomplete(&self, standing: impl Fn(DriveIndex) -> DriveUse) -> Vec<Incomplete> {
+        let ids = self.ids().filter(|id| !matches!(self.get(*id).phase, SegmentPhase::Freed { .. }));
         ids.filter_map(|id| self.incomplete_one(id, &standing)).collect()
     }
 
@@ -54,28 +54,28 @@ impl Segments {
     pub(crate) fn incomplete_one(
         &self,
         id: SegmentId,
-        standing: impl Fn(DriveIndex) -> Standing,
+        standing: impl Fn(DriveIndex) -> DriveUse,
     ) -> Option<Incomplete> {
         let segment = self.get(id);
         let record = &segment.record;
         let rows = segment.append;
         // A column that ends where the next record begins will miss it.
-        let end = if segment.life == Life::Open { Row::new(self.geometry.rows()) } else { rows };
+        let end = if segment.phase == SegmentPhase::Open { Row::new(self.geometry.rows()) } else { rows };
         let of = |at: Column, column: &SegmentColumn| match column.zone {
             Some((drive, _)) if column.missing_from >= end => match standing(drive) {
                 // What is damaged is written anew elsewhere, like what lies where it cannot stay.
-                Standing::Stays if segment.damaged & bit(at) != 0 => Standing::Leaves,
+                DriveUse::Active if segment.damaged & bit(at) != 0 => DriveUse::Draining,
                 standing => standing,
             },
-            _ => Standing::Lost,
+            _ => DriveUse::Failed,
         };
         let numbered = || (0..).map(Column::new).zip(&record.columns);
         let those = |wanted| {
             let columns = numbered().filter(move |(at, column)| of(*at, column) == wanted);
             columns.map(|(at, _)| at).collect::<SmallVec<_>>()
         };
-        let (missing, leaving) = (those(Standing::Lost), those(Standing::Leaves));
-        if missing.is_empty() && leaving.is_empty() {
+        let (missing, draining) = (those(DriveUse::Failed), those(DriveUse::Draining));
+        if missing.is_empty() && draining.is_empty() {
             return None;
         }
         let places = numbered().filter_map(|(at, column)| Some((at, column.zone?.0)));
@@ -85,9 +85,9 @@ impl Segments {
             scheme: record.scheme,
             rows: rows.get(),
             missing,
-            leaving,
+            draining,
             places: places.collect(),
-            settled: segment.life == Life::Sealed
+            stable: segment.phase == SegmentPhase::Sealed
                 && segment.in_flight == 0
                 && segment.applied == rows
                 && segment.flushed == rows,
@@ -95,25 +95,26 @@ impl Segments {
     }
 
     /// What this life of a segment misses; `None` if it is over, or whole by now.
-    pub(crate) fn incomplete_still(
+    pub(crate) fn recheck_incomplete(
         &self,
         id: SegmentId,
         incarnation: Incarnation,
-        standing: impl Fn(DriveIndex) -> Standing,
+        standing: impl Fn(DriveIndex) -> DriveUse,
     ) -> Option<Incomplete> {
         let segment = self.slots.get(super::slot(id))?.as_ref()?;
-        let lives = segment.record.incarnation == incarnation && !matches!(segment.life, Life::Freed { .. });
+        let lives =
+            segment.record.incarnation == incarnation && !matches!(segment.phase, SegmentPhase::Freed { .. });
         if lives { self.incomplete_one(id, standing) } else { None }
     }
 
     /// Nothing on a drive that is not in use may be believed: takes all of its columns as missing from their first row.
-    pub(crate) fn distrust(&mut self, drive: DriveIndex) {
+    pub(crate) fn invalidate_drive(&mut self, drive: DriveIndex) {
         let ids: Vec<_> = self.ids().collect();
         for id in ids {
             let columns = self.get_mut(id).record.columns.iter_mut();
             let on_it = columns.filter(|column| column.zone.is_some_and(|(on, _)| on == drive));
             on_it.for_each(|column| column.missing_from = Row::new(0));
-            self.place_columns(id);
+            self.update_locations(id);
         }
         self.version += 1;
     }
@@ -125,7 +126,11 @@ impl Segments {
 
     /// Incarnations of the segments with damage that is not healed, and in how many columns.
     pub(crate) fn damaged(&self) -> impl Iterator<Item = (Incarnation, u32)> {
-        let live = self.slots.iter().flatten().filter(|segment| !matches!(segment.life, Life::Freed { .. }));
+        let live = self
+            .slots
+            .iter()
+            .flatten()
+            .filter(|segment| !matches!(segment.phase, SegmentPhase::Freed { .. }));
         live.filter(|segment| segment.damaged != 0)
             .map(|segment| (segment.record.incarnation, segment.damaged.count_ones()))
     }
@@ -149,7 +154,7 @@ impl Segments {
         after: Incarnation,
         until: Incarnation,
     ) -> impl Iterator<Item = (SegmentId, Incarnation, u64)> {
-        let live = self.ids().filter(|id| !matches!(self.get(*id).life, Life::Freed { .. }));
+        let live = self.ids().filter(|id| !matches!(self.get(*id).phase, SegmentPhase::Freed { .. }));
         let segments = live.map(|id| {
             let segment = self.get(id);
             let cells = u64::from(segment.applied.get()) * u64::from(segment.record.scheme.width());
@@ -159,23 +164,24 @@ impl Segments {
     }
 
     /// The segment as far as what was written has landed, if it is not free.
-    pub(crate) fn landed_record(&self, id: SegmentId) -> Option<SegmentRecord> {
+    pub(crate) fn applied_record(&self, id: SegmentId) -> Option<SegmentRecord> {
         let segment = self.get(id);
         let rows = segment.applied.get();
-        let lives = !matches!(segment.life, Life::Freed { .. });
+        let lives = !matches!(segment.phase, SegmentPhase::Freed { .. });
         lives.then(|| SegmentRecord { rows, ..segment.record.clone() })
     }
 
     /// True if records are appended to a segment.
     pub(crate) fn is_open(&self, id: SegmentId) -> bool {
-        self.get(id).life == Life::Open
+        self.get(id).phase == SegmentPhase::Open
     }
 
     /// True if this life of a segment still needs its columns.
     pub(crate) fn needs_columns(&self, id: SegmentId, incarnation: Incarnation) -> bool {
         let segment = self.slots.get(super::slot(id)).and_then(Option::as_ref);
-        segment
-            .is_some_and(|segment| segment.record.incarnation == incarnation && segment.life == Life::Sealed)
+        segment.is_some_and(|segment| {
+            segment.record.incarnation == incarnation && segment.phase == SegmentPhase::Sealed
+        })
     }
 
     /// All rows of a column lie in another zone now, flushed; the one that it had comes back by
@@ -183,7 +189,7 @@ impl Segments {
     pub(crate) fn move_column(&mut self, id: SegmentId, column: Column, to: (DriveIndex, ZoneIndex)) {
         let checkpoints = self.checkpoints;
         let segment = self.get_mut(id);
-        assert!(segment.life == Life::Sealed, "S3: only sealed segments change");
+        assert!(segment.phase == SegmentPhase::Sealed, "S3: only sealed segments change");
         let elsewhere =
             segment.record.columns.iter().all(|other| other.zone.is_none_or(|(on, _)| on != to.0));
         let Some(place) = segment.record.columns.get_mut(column.index()) else {
@@ -198,7 +204,7 @@ impl Segments {
         segment.damaged &= !bit(column);
         let drained = segment.readers == 0;
         self.vacated.extend(left.map(|zone| Vacated { id, zone, checkpoints, drained }));
-        self.place_columns(id);
+        self.update_locations(id);
     }
 
     /// Nobody reads a segment any more: reads of zones that its columns have left have ended.
@@ -223,7 +229,7 @@ const _: () = assert!(format::limits::COLUMNS_MAX <= u32::BITS as usize);
 impl Incomplete {
     /// Blocks that have to be written.
     pub(crate) fn blocks(&self) -> u64 {
-        u64::from(self.rows) * (self.missing.len() + self.leaving.len()) as u64
+        u64::from(self.rows) * (self.missing.len() + self.draining.len()) as u64
     }
 
     /// The drives that a column must not be written to: those of the others, whether they are whole or not.
@@ -233,7 +239,7 @@ impl Incomplete {
 
     /// The columns that have to be written.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = Column> {
-        self.missing.iter().chain(&self.leaving).copied()
+        self.missing.iter().chain(&self.draining).copied()
     }
 
     /// Losses that it still bears: what bears fewest is completed first.

@@ -4,7 +4,7 @@ use format::{Row, SegmentClass, SegmentRecord, SegmentState};
 
 use super::*;
 use crate::geometry::Geometry;
-use crate::segments::Privilege;
+use crate::segments::AllocPriority;
 
 fn drive(index: u16) -> DriveIndex {
     DriveIndex::new(index)
@@ -15,8 +15,8 @@ fn zone(index: u32) -> ZoneIndex {
 }
 
 /// One drive is lost, the others stay.
-fn lost(index: u16) -> impl Fn(DriveIndex) -> Standing {
-    move |on| if on == drive(index) { Standing::Lost } else { Standing::Stays }
+fn lost(index: u16) -> impl Fn(DriveIndex) -> DriveUse {
+    move |on| if on == drive(index) { DriveUse::Failed } else { DriveUse::Active }
 }
 
 /// One segment of 2+1 on drives 0, 1 and 2, with eight rows, sealed.
@@ -33,10 +33,10 @@ fn segments() -> (Segments, SegmentId) {
         columns: (0..3).map(|index| SegmentColumn::whole(drive(index), zone(7))).collect(),
     };
     let id = segments.vacant();
-    segments.open(id, record, Privilege::User);
+    segments.open(id, record, AllocPriority::User);
     segments.append(id, 8);
-    segments.gained(format::Address::new(id, Column::new(0), Row::new(1)));
-    segments.landed(id, Row::new(8));
+    segments.add_reference(format::Address::new(id, Column::new(0), Row::new(1)));
+    segments.record_applied(id, Row::new(8));
     (segments, id)
 }
 
@@ -49,15 +49,15 @@ fn settle(segments: &mut Segments, id: SegmentId) {
 #[test]
 fn what_lies_on_lost_drives_is_missing() {
     let (mut segments, id) = segments();
-    assert_eq!(segments.incomplete(|_| Standing::Stays), []);
+    assert_eq!(segments.incomplete(|_| DriveUse::Active), []);
     let without_1 = lost(1);
     let open = segments.incomplete_one(id, &without_1).unwrap();
-    assert!(!open.settled);
+    assert!(!open.stable);
     settle(&mut segments, id);
     let sealed = segments.incomplete_one(id, &without_1).unwrap();
     assert_eq!(sealed.missing.as_slice(), [Column::new(1)]);
     assert_eq!(sealed.avoid(Column::new(1)).collect::<Vec<_>>(), [drive(0), drive(2)]);
-    assert!(sealed.settled && sealed.blocks() == 8 && sealed.losses_left() == 0);
+    assert!(sealed.stable && sealed.blocks() == 8 && sealed.losses_left() == 0);
 }
 
 #[test]
@@ -65,13 +65,13 @@ fn what_lies_on_a_drive_that_is_to_be_emptied_is_there_and_wanted_elsewhere() {
     let (mut segments, id) = segments();
     settle(&mut segments, id);
     let standing = |on: DriveIndex| match on.index() {
-        0 => Standing::Lost,
-        1 => Standing::Leaves,
-        _ => Standing::Stays,
+        0 => DriveUse::Failed,
+        1 => DriveUse::Draining,
+        _ => DriveUse::Active,
     };
     let segment = segments.incomplete_one(id, standing).unwrap();
     assert_eq!(segment.missing.as_slice(), [Column::new(0)]);
-    assert_eq!(segment.leaving.as_slice(), [Column::new(1)]);
+    assert_eq!(segment.draining.as_slice(), [Column::new(1)]);
     assert_eq!(segment.avoid(Column::new(1)).collect::<Vec<_>>(), [drive(0), drive(2)]);
     assert!(segment.blocks() == 16 && segment.losses_left() == 0);
 }
@@ -79,7 +79,7 @@ fn what_lies_on_a_drive_that_is_to_be_emptied_is_there_and_wanted_elsewhere() {
 #[test]
 fn a_segment_that_was_opened_while_a_drive_went_has_nothing_there() {
     let (mut segments, id) = segments();
-    segments.never_written(id, |on| on != drive(2));
+    segments.mark_unwritten(id, |on| on != drive(2));
     let record = segments.record(id);
     let missing: Vec<_> = record.columns.iter().map(|column| column.missing_from.get()).collect();
     assert_eq!(missing, [16_384, 16_384, 0]);
@@ -92,7 +92,7 @@ fn what_was_not_flushed_to_a_lost_drive_lies_nowhere() {
     let mark = segments.flush_mark();
     segments.flushed(&mark);
     segments.append(id, 4);
-    segments.landed(id, Row::new(12));
+    segments.record_applied(id, Row::new(12));
     segments.drive_lost(drive(1));
     let lies = |column, row| segments.cell_at(id, Column::new(column), Row::new(row)).is_some();
     assert!(lies(1, 7) && !lies(1, 8));
@@ -106,10 +106,10 @@ fn a_column_that_ends_where_an_open_segment_goes_on_is_missing() {
     let mark = segments.flush_mark();
     segments.flushed(&mark);
     segments.drive_lost(drive(1));
-    let back = segments.incomplete_one(id, |_| Standing::Stays).unwrap();
+    let back = segments.incomplete_one(id, |_| DriveUse::Active).unwrap();
     assert_eq!(back.missing.as_slice(), [Column::new(1)]);
     segments.seal(id);
-    assert_eq!(segments.incomplete_one(id, |_| Standing::Stays), None);
+    assert_eq!(segments.incomplete_one(id, |_| DriveUse::Active), None);
 }
 
 #[test]
@@ -157,12 +157,12 @@ fn free_segments_need_no_columns() {
     let incarnation = segments.record(id).incarnation;
     assert!(segments.needs_columns(id, incarnation));
     let without_1 = lost(1);
-    let missing = |incarnation| segments.incomplete_still(id, incarnation, &without_1).is_some();
+    let missing = |incarnation| segments.recheck_incomplete(id, incarnation, &without_1).is_some();
     assert!(missing(incarnation) && !missing(Incarnation::new(2)));
     assert!(!segments.needs_columns(id, Incarnation::new(2)));
-    segments.lost(format::Address::new(id, Column::new(0), Row::new(1)));
+    segments.drop_reference(format::Address::new(id, Column::new(0), Row::new(1)));
     assert_eq!(segments.free_emptied(), 1);
     assert!(!segments.needs_columns(id, incarnation));
     assert_eq!(segments.incomplete(lost(1)), []);
-    assert_eq!(segments.incomplete_still(id, incarnation, lost(1)), None);
+    assert_eq!(segments.recheck_incomplete(id, incarnation, lost(1)), None);
 }

@@ -4,8 +4,8 @@
 
 use format::{DriveIndex, Row, SegmentId, SegmentRecord, SegmentState};
 
-use super::worth::Age;
-use super::{Life, Privilege, Segment, Segments, slot};
+use super::victim::Age;
+use super::{AllocPriority, Segment, SegmentPhase, Segments, slot};
 
 impl Segments {
     /// Puts a sealed segment back as it was stored. `replay_from` as in the superblock, if it is still listed there.
@@ -15,13 +15,13 @@ impl Segments {
         let end = Row::new(record.rows);
         let segment = Segment {
             record,
-            life: Life::Sealed,
+            phase: SegmentPhase::Sealed,
             in_flight: 0,
             append: end,
             applied: replay_from.unwrap_or(end),
             flushed: end,
             replay_from,
-            level: Privilege::User,
+            level: AllocPriority::User,
             readers: 0,
             age: Age::default(),
             cleaned: None,
@@ -46,9 +46,18 @@ impl Segments {
 
     /// Sets where a recovery found a segment to end, and takes the rows from `from` on as missing in every column
     /// whose drive is not in use: it did not take part in the recovery.
-    pub(crate) fn cut(&mut self, id: SegmentId, from: Row, end: Row, in_use: impl Fn(DriveIndex) -> bool) {
+    pub(crate) fn truncate(
+        &mut self,
+        id: SegmentId,
+        from: Row,
+        end: Row,
+        in_use: impl Fn(DriveIndex) -> bool,
+    ) {
         let segment = self.get_mut(id);
-        assert!(segment.life == Life::Sealed && segment.in_flight == 0, "only a recovery cuts segments");
+        assert!(
+            segment.phase == SegmentPhase::Sealed && segment.in_flight == 0,
+            "only a recovery cuts segments"
+        );
         segment.record.rows = end.get();
         (segment.append, segment.flushed) = (end, end);
         segment.applied = segment.applied.min(end);
@@ -57,7 +66,7 @@ impl Segments {
                 column.missing_from = column.missing_from.min(from);
             }
         }
-        self.place_columns(id);
+        self.update_locations(id);
     }
 
     /// The replay of what was found in the segments begins. What is written until it ends comes after all of that, so no

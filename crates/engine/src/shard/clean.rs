@@ -10,19 +10,19 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{Address, Item, LayerBlock, LayerId, MapEntry, SegmentId, Slot};
+use format::{Address, Item, LayerBlock, LayerId, MapEntry, Mapping, SegmentId};
 use reactor::{Buffer, LocalReceiver, Reactor, Span, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
 use super::headers::{Found, HeaderReader};
-use crate::drives::DriveTerm;
+use crate::drives::DriveEpoch;
 use crate::error::{ErrorKind, Result};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
 use crate::log::{Effect, Request, Stream};
-use crate::map::Load;
-use crate::rows::Run;
+use crate::map::MissingNode;
+use crate::row_reader::BlockRun;
 use crate::segments::CHUNK_BLOCKS;
 
 /// Blocks that lie together and are moved as one at most.
@@ -51,10 +51,10 @@ impl Live {
 }
 
 /// Nodes that may live in a segment, table blocks (`None`), and where they are.
-pub(super) type Nodes = Vec<(Option<Load>, Address)>;
+pub(super) type Nodes = Vec<(Option<MissingNode>, Address)>;
 
 /// A read under way; `None` for what is on no drive in use.
-type Started = Option<(DriveTerm, InFlight)>;
+type Started = Option<(DriveEpoch, InFlight)>;
 
 /// The moves of a chunk.
 type Pending = Vec<LocalReceiver<Result<Vec<MapEntry>>>>;
@@ -84,7 +84,7 @@ impl Shard {
                 return true;
             }
         }
-        if self.log.pace.space.is_bare() {
+        if self.log.pace.space.only_checkpoint_reserve_left() {
             return self.compact_or_rest().await;
         }
         let worth = self.log.pace.worth(self.coming());
@@ -230,7 +230,7 @@ impl Shard {
     async fn live_of(&self, found: &Found, nodes: &mut Nodes) -> Result<Vec<Live>> {
         let mut all = Vec::new();
         let mut first = u32::from(found.header.header_blocks);
-        let segment = found.header.place.segment;
+        let segment = found.header.location.segment;
         for item in &found.header.items {
             let count = item.payload();
             let place = |index| {
@@ -243,7 +243,7 @@ impl Shard {
                         .await?;
                 }
                 Item::Node { layer, level, index } => {
-                    nodes.push((Some(Load { layer, level, index }), place(0)));
+                    nodes.push((Some(MissingNode { layer, level, index }), place(0)));
                 }
                 Item::Table { .. } => nodes.push((None, place(0))),
                 Item::Unmap { .. } | Item::DropLayer { .. } | Item::Merge { .. } => {}
@@ -262,7 +262,7 @@ impl Shard {
     }
 
     /// Has the next checkpoint store a node anew, if it lives at `place`; says so.
-    async fn rewrite_node(&self, node: Load, place: Address) -> Result<bool> {
+    async fn rewrite_node(&self, node: MissingNode, place: Address) -> Result<bool> {
         self.turn_to_clean().await?;
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
@@ -286,7 +286,7 @@ impl Shard {
         all: &mut Vec<Live>,
     ) -> Result<()> {
         // The layer may have been merged into others since, or be about to.
-        let heirs = self.ledger.map.borrow().heirs(layer);
+        let heirs = self.ledger.map.borrow().merged_into(layer);
         for layer in heirs {
             // What is being dropped goes by itself.
             if !self.dying.borrow().contains(&layer) {
@@ -310,7 +310,7 @@ impl Shard {
         for ((block, index), entry) in (block..).zip(first..).zip(&entries) {
             let (column, row) = layout.place(index);
             let here = Address::new(segment, column, row);
-            let Slot::Block { address, crc } = entry.slot() else { continue };
+            let Mapping::Block { address, crc } = entry.mapping() else { continue };
             if address != here {
                 continue;
             }
@@ -318,7 +318,8 @@ impl Shard {
                 Some(last)
                     if last.layer == layer
                         && last.block + last.crcs.len() as u64 == block
-                        && last.from.down(u32::try_from(last.crcs.len()).unwrap_or(u32::MAX)) == here
+                        && last.from.plus_rows(u32::try_from(last.crcs.len()).unwrap_or(u32::MAX))
+                            == here
                         && last.crcs.len() < self.run_blocks() =>
                 {
                     last.crcs.push(crc);
@@ -370,7 +371,8 @@ impl Shard {
         }
         let mut read = Vec::with_capacity(started.len());
         for (live, into, io) in started {
-            let run = Run { address: live.from, count: u32::try_from(live.crcs.len()).unwrap_or(u32::MAX) };
+            let run =
+                BlockRun { address: live.from, count: u32::try_from(live.crcs.len()).unwrap_or(u32::MAX) };
             let result = match io {
                 Some((drive, io)) => {
                     self.rows.finish_read(run, &live.crcs, &into, drive, io).await.map(|_| ())

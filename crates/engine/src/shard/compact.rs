@@ -17,7 +17,7 @@ use super::clean::Nodes;
 use super::headers::HeaderReader;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{ErrorKind, Result};
-use crate::map::Load;
+use crate::map::MissingNode;
 use crate::space::CHECKPOINT_OVERHEAD;
 
 /// Whether a shard compacts.
@@ -53,7 +53,7 @@ struct Plan {
     /// Blocks to be written for what is moved, headers and ends of rows included.
     moved: u64,
     /// Nodes that the next checkpoint stores.
-    nodes: HashSet<Load>,
+    nodes: HashSet<MissingNode>,
 }
 
 /// What there is for it.
@@ -106,7 +106,7 @@ impl Shard {
         let ended = self.checkpoints_ended.get();
         let overtaken = || self.log.is_checkpointing() || self.checkpoints_ended.get() != ended;
         for victim in planned {
-            if overtaken() || self.cleans_no_more() || !self.rows.segments.borrow().may_be_cleaned(*victim) {
+            if overtaken() || self.cleans_no_more() || !self.rows.segments.borrow().is_cleanable(*victim) {
                 return;
             }
             match self.clean_pinned(*victim).await {
@@ -125,7 +125,7 @@ impl Shard {
         if self.compaction.in_vain.get() == Some(found) {
             return Vec::new();
         }
-        let mut plan = Plan { nodes: self.ledger.map.borrow().to_be_stored().collect(), ..Plan::default() };
+        let mut plan = Plan { nodes: self.ledger.map.borrow().nodes_to_store().collect(), ..Plan::default() };
         let mut best = (0, 0);
         for victim in victims {
             if self.log.is_checkpointing() || self.cleans_no_more() {
@@ -155,7 +155,7 @@ impl Shard {
         let segments = self.rows.segments.borrow();
         let map = self.ledger.map.borrow();
         let ground = Ground {
-            free: self.log.pace.space.part(),
+            free: self.log.pace.space.shard_share(),
             room: self.log.room_for_moves(),
             segment: self.geometry.segment_blocks(),
             payload: self.geometry.segment_payload().max(1),
@@ -169,7 +169,7 @@ impl Shard {
 
     /// Adds a segment to a plan.
     async fn survey(&self, victim: SegmentId, plan: &mut Plan) -> Result<()> {
-        if !self.rows.segments.borrow().may_be_cleaned(victim) {
+        if !self.rows.segments.borrow().is_cleanable(victim) {
             return Ok(());
         }
         let pin = self.rows.pin(victim);
@@ -195,16 +195,16 @@ impl Shard {
             for live in live {
                 let count = live.crcs.len() as u64;
                 let leaves = live.block / LEAF_BLOCKS..=(live.block + count - 1) / LEAF_BLOCKS;
-                let leaf = |index| Load { layer: live.layer, level: 0, index };
-                plan.nodes.extend(leaves.flat_map(|index| map.with_those_above(leaf(index))));
+                let leaf = |index| MissingNode { layer: live.layer, level: 0, index };
+                plan.nodes.extend(leaves.flat_map(|index| map.with_ancestors(leaf(index))));
                 blocks += count;
             }
         }
         for (node, place) in nodes {
             // Table blocks are stored with each checkpoint.
             let Some(node) = node else { continue };
-            if self.walk(|map| map.lies_at(node, place)).await? {
-                plan.nodes.extend(self.ledger.map.borrow().with_those_above(node));
+            if self.walk(|map| map.is_stored_at(node, place)).await? {
+                plan.nodes.extend(self.ledger.map.borrow().with_ancestors(node));
             }
         }
         Ok(blocks)
@@ -232,7 +232,7 @@ mod tests {
     const GROUND: Ground = Ground { free: 8, room: 0, segment: 64, payload: 60, width: 5, nodes_max: 100 };
 
     fn plan(segments: u64, moved: u64, nodes: u64) -> Plan {
-        let node = |index| Load { layer: LayerId::new(7), level: 0, index };
+        let node = |index| MissingNode { layer: LayerId::new(7), level: 0, index };
         Plan { victims: Vec::new(), zones: segments * 5, moved, nodes: (0..nodes).map(node).collect() }
     }
 

@@ -165,13 +165,13 @@ impl Shard {
     /// The first block from `from` on, below `end`, whose leaf exists in one of these layers.
     async fn next_leaf_of(&self, layers: &[LayerId], from: u64, end: u64) -> Result<Option<u64>> {
         loop {
-            let changes = self.ledger.map.borrow().family_changes();
+            let changes = self.ledger.map.borrow().tree_version();
             let mut first = None;
             for layer in layers {
                 let before = first.unwrap_or(end);
                 first = self.walk(|map| map.next_leaf(*layer, from, before)).await?.or(first);
             }
-            if self.ledger.map.borrow().family_changes() == changes {
+            if self.ledger.map.borrow().tree_version() == changes {
                 return Ok(first);
             }
         }
@@ -186,14 +186,14 @@ impl Shard {
         counts: impl Fn(&MapEntry) -> bool,
     ) -> Result<Vec<bool>> {
         loop {
-            let changes = self.ledger.map.borrow().family_changes();
+            let changes = self.ledger.map.borrow().tree_version();
             let mut has = vec![false; count];
             for layer in layers {
                 let mut entries = SmallVec::new();
                 self.walk(|map| map.lookup(*layer, block, count, &mut entries)).await?;
                 has.iter_mut().zip(&entries).for_each(|(has, entry)| *has |= counts(entry));
             }
-            if self.ledger.map.borrow().family_changes() == changes {
+            if self.ledger.map.borrow().tree_version() == changes {
                 return Ok(has);
             }
         }

@@ -6,14 +6,15 @@
 use codec::{ColumnSet, crc32c};
 use format::limits::{BLOCK, HEADER_BLOCKS_MAX};
 use format::{
-    Address, Column, Header, RecordPlace, Row, Scheme, SegmentId, SegmentRecord, Sequence, UnverifiedHeader,
+    Address, Column, Header, RecordLocation, Row, Scheme, SegmentId, SegmentRecord, Sequence,
+    UnverifiedHeader,
 };
 use reactor::Buffer;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::geometry::RecordLayout;
 use crate::log::Identity;
-use crate::rows::{Piece, Rows, combinations};
+use crate::row_reader::{PartialRows, RowReader, combinations};
 
 /// Rows that are read ahead.
 const READ_AHEAD: u32 = 64;
@@ -38,14 +39,14 @@ fn block_crcs(bytes: &[u8]) -> Vec<u32> {
 }
 
 /// The columns but the first whose cell in row `index` of a piece was read.
-fn others(piece: &Piece, index: u32) -> ColumnSet {
+fn others(piece: &PartialRows, index: u32) -> ColumnSet {
     let columns = piece.span.cells.iter().map(|(column, _)| *column);
     columns.filter(|column| *column > 0 && piece.cell(*column, index).is_some()).collect()
 }
 
 /// Reads the headers of one segment in order.
 pub(super) struct HeaderReader<'a> {
-    rows: &'a Rows,
+    rows: &'a RowReader,
     identity: &'a Identity,
     id: SegmentId,
     record: &'a SegmentRecord,
@@ -54,7 +55,7 @@ pub(super) struct HeaderReader<'a> {
     /// The row up to which column 0 is not to be had in one go.
     unreadable_to: Row,
     /// All columns of some rows, where the first alone did not do.
-    piece: Option<Piece>,
+    piece: Option<PartialRows>,
     /// The first column did not do for the last header, but others did: it will be so for the next.
     needs_others: bool,
     /// Where the next record starts.
@@ -64,7 +65,7 @@ pub(super) struct HeaderReader<'a> {
 impl<'a> HeaderReader<'a> {
     /// From the first record on.
     pub(super) fn new(
-        rows: &'a Rows,
+        rows: &'a RowReader,
         identity: &'a Identity,
         id: SegmentId,
         record: &'a SegmentRecord,
@@ -74,7 +75,7 @@ impl<'a> HeaderReader<'a> {
 
     /// From the record on that starts at `row`.
     pub(super) fn starting_at(
-        rows: &'a Rows,
+        rows: &'a RowReader,
         identity: &'a Identity,
         id: SegmentId,
         record: &'a SegmentRecord,
@@ -159,7 +160,7 @@ impl<'a> HeaderReader<'a> {
 
     /// True if a header in the current row could be read: the first column gives its cell, or enough others give theirs.
     pub(super) async fn can_see(&self) -> bool {
-        let piece = self.rows.read_piece(self.id, self.row, 1).await;
+        let piece = self.rows.read_partial(self.id, self.row, 1).await;
         let readable = piece.span.cells.iter().filter(|(column, _)| piece.cell(*column, 0).is_some());
         piece.cell(0, 0).is_some() || readable.count() >= usize::from(self.record.scheme.data())
     }
@@ -173,7 +174,7 @@ impl<'a> HeaderReader<'a> {
         {
             return buffer;
         }
-        let piece = self.rows.read_piece(self.id, row, count).await;
+        let piece = self.rows.read_partial(self.id, row, count).await;
         let mut column = Buffer::zeroed(count as usize * BLOCK);
         for (index, block) in (0..).zip(column.as_mut_slice().chunks_mut(BLOCK)) {
             let sources = others(&piece, index).iter().take(usize::from(self.record.scheme.data())).collect();
@@ -192,12 +193,12 @@ impl<'a> HeaderReader<'a> {
             return None;
         }
         let header = unverified.authenticate(block, &self.identity.key).ok()?;
-        self.belongs(header.place(), row).then_some(header.place().durable)
+        self.belongs(header.location(), row).then_some(header.location().durable)
     }
 
     /// An authentic header's items; nothing if it belongs elsewhere.
-    fn decode(&self, header: &format::AuthenticHeader<'_>, row: Row) -> Result<Option<Header>> {
-        if !self.belongs(header.place(), row) {
+    fn decode(&self, header: &format::AuthenticatedHeader<'_>, row: Row) -> Result<Option<Header>> {
+        if !self.belongs(header.location(), row) {
             return Ok(None);
         }
         header.decode().map(Some).map_err(|error| {
@@ -205,10 +206,10 @@ impl<'a> HeaderReader<'a> {
                 "shard {}: the header of record {} is authentic, and its contents are invalid: this is a bug of the release \
                  that wrote it, and the records from there on are not read",
                 self.identity.shard,
-                header.place().sequence
+                header.location().sequence
             );
             let address = Some(Address::new(self.id, Column::new(0), row));
-            Error::corrupt(message, Place { address, ..Place::default() }, Some(error))
+            Error::corrupt(message, ErrorLocation { address, ..ErrorLocation::default() }, Some(error))
         })
     }
 
@@ -252,14 +253,14 @@ impl<'a> HeaderReader<'a> {
     /// belongs here: a cell may hold what a drive kept of other times or places, and look perfectly sound.
     async fn rebuild(&mut self, row: Row) -> Result<Option<Read>> {
         let left = self.record.rows - row.get();
-        let end = |piece: &Piece| piece.span.row.plus(piece.span.count);
+        let end = |piece: &PartialRows| piece.span.row.plus(piece.span.count);
         let header_end = row.plus(HEADER_ROWS.min(left));
-        let holds = |piece: &Piece| piece.span.row <= row && header_end <= end(piece);
+        let holds = |piece: &PartialRows| piece.span.row <= row && header_end <= end(piece);
         let piece = match self.piece.take().filter(holds) {
             Some(piece) => piece,
             None => {
                 let count = if self.needs_others { READ_AHEAD } else { HEADER_ROWS };
-                self.rows.read_piece(self.id, row, count.min(left)).await
+                self.rows.read_partial(self.id, row, count.min(left)).await
             }
         };
         let index = row.get() - piece.span.row.get();
@@ -276,7 +277,7 @@ impl<'a> HeaderReader<'a> {
     }
 
     /// The cell of the first column in row `at` of a piece, as some other columns give it.
-    fn decode_first(&self, piece: &Piece, sources: ColumnSet, at: u32) -> Option<Vec<u8>> {
+    fn decode_first(&self, piece: &PartialRows, sources: ColumnSet, at: u32) -> Option<Vec<u8>> {
         if sources.iter().any(|column| piece.cell(column, at).is_none()) {
             return None;
         }
@@ -288,7 +289,7 @@ impl<'a> HeaderReader<'a> {
     /// The header at `row`, if these cells of the first column hold one. `cell` is given rows of the piece.
     fn header_of(
         &self,
-        piece: &Piece,
+        piece: &PartialRows,
         row: Row,
         cell: impl Fn(u32) -> Option<Vec<u8>>,
     ) -> Result<Option<Read>> {
@@ -306,7 +307,7 @@ impl<'a> HeaderReader<'a> {
         Ok(self.decode(&header, row)?.map(|header| (header, block_crcs(&bytes))))
     }
 
-    fn belongs(&self, place: &RecordPlace, row: Row) -> bool {
+    fn belongs(&self, place: &RecordLocation, row: Row) -> bool {
         place.pool == self.identity.pool
             && place.shard == self.identity.shard
             && place.segment == self.id

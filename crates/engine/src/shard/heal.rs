@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{Item, LayerBlock, LayerId, MapEntry, Slot};
+use format::{Item, LayerBlock, LayerId, MapEntry, Mapping};
 use reactor::{Buffer, Notify};
 use smallvec::SmallVec;
 
 use super::Shard;
 use crate::error::Result;
 use crate::log::{Effect, Request, Stream};
-use crate::rows::{Outcome, Run};
+use crate::row_reader::{BlockRun, ReadOutcome};
 
 /// Blocks that wait to be healed at most; more are found again when they are read again.
 const QUEUE_MAX: usize = 1024;
@@ -67,13 +67,13 @@ impl Shard {
         if found != entry {
             return Ok(());
         }
-        let Slot::Block { address: from, crc } = entry.slot() else { return Ok(()) };
+        let Mapping::Block { address: from, crc } = entry.mapping() else { return Ok(()) };
         let data = Buffer::new(BLOCK);
         let read = {
             let _pin = self.rows.pin(from.segment());
-            self.rows.read_run(Run { address: from, count: 1 }, &[crc], &data.span()).await
+            self.rows.read_run(BlockRun { address: from, count: 1 }, &[crc], &data.span()).await
         };
-        if read? == Outcome::Direct || self.check_stopping().is_err() {
+        if read? == ReadOutcome::Direct || self.check_stopping().is_err() {
             return Ok(());
         }
         // The leaf exists while the entry does; a layer that is being dropped is left alone.

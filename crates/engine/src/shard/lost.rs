@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{
-    Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, MapEntry, Row, SegmentId, Slot,
+    Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, MapEntry, Mapping, Row, SegmentId,
     decode_lost, encode_lost,
 };
 use reactor::{Buffer, Notify};
@@ -18,8 +18,8 @@ use reactor::{Buffer, Notify};
 use super::headers::Found;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::map::{Load, Map};
-use crate::rows::Run;
+use crate::map::{Map, MissingNode};
+use crate::row_reader::BlockRun;
 
 /// Blocks that a shard lists at most; of more, their number is known for as long as the pool is open.
 const LISTED_MAX: usize = 16_384;
@@ -52,7 +52,7 @@ pub(super) struct Written {
 
 enum Content {
     Block(LayerId, u64),
-    Node(Load),
+    Node(MissingNode),
     Table,
 }
 
@@ -73,11 +73,11 @@ pub(super) fn written_in_row(found: &Found, row: Row, is_right: impl Fn(u8) -> b
                 Item::Write { layer, block, .. } | Item::Move { layer, block, .. } => {
                     Content::Block(layer, block.get() + u64::from(left))
                 }
-                Item::Node { layer, level, index } => Content::Node(Load { layer, level, index }),
+                Item::Node { layer, level, index } => Content::Node(MissingNode { layer, level, index }),
                 Item::Table { .. } => Content::Table,
                 Item::Unmap { .. } | Item::DropLayer { .. } | Item::Merge { .. } => return None,
             };
-            let address = Address::new(found.header.place.segment, format::Column::new(column), row);
+            let address = Address::new(found.header.location.segment, format::Column::new(column), row);
             return Some(Written { content, address });
         }
         None
@@ -102,7 +102,7 @@ impl Shard {
 
     /// Notes the block that a failed read names, if it was damaged for good.
     pub(super) async fn note_lost_read(&self, layer: LayerId, blocks: std::ops::Range<u64>, error: &Error) {
-        let Some(address) = error.place().address.filter(|_| error.kind() == ErrorKind::Corrupt) else {
+        let Some(address) = error.location().address.filter(|_| error.kind() == ErrorKind::Corrupt) else {
             return;
         };
         for block in blocks {
@@ -123,7 +123,7 @@ impl Shard {
         for Written { content, address } in cells {
             match content {
                 Content::Block(layer, block) => {
-                    let heirs = self.ledger.map.borrow().heirs(layer);
+                    let heirs = self.ledger.map.borrow().merged_into(layer);
                     for layer in heirs {
                         if self.lives_at(layer, block, address).await {
                             self.note_lost(layer, block, address);
@@ -188,7 +188,7 @@ impl Shard {
     }
 
     /// A map node is lost where it is stored: the next checkpoint stores it again if it is in memory.
-    async fn save_node(&self, node: Load, address: Address) {
+    async fn save_node(&self, node: MissingNode, address: Address) {
         match self.walk(|map| map.rewrite_node(node, address)).await {
             Ok(true) => self.log.checkpoint_due.notify(),
             Ok(false) => {}
@@ -221,7 +221,7 @@ impl Shard {
         let mut unreadable = None;
         for ((layer, block), address) in known {
             // The layer may have been merged into another one since.
-            let heir = self.ledger.map.borrow().heirs(layer).last().copied().unwrap_or(layer);
+            let heir = self.ledger.map.borrow().merged_into(layer).last().copied().unwrap_or(layer);
             let leaf = Some((heir, block / LEAF_BLOCKS));
             if unreadable == leaf {
                 continue;
@@ -247,10 +247,10 @@ impl Shard {
 
     async fn can_be_read(&self, layer: LayerId, block: u64) -> bool {
         let Ok(entry) = self.walk(|map| map.lookup_one(layer, block)).await else { return false };
-        let Slot::Block { address, crc } = entry.slot() else { return true };
+        let Mapping::Block { address, crc } = entry.mapping() else { return true };
         let buffer = Buffer::new(BLOCK);
         let _pin = self.rows.pin(address.segment());
-        self.rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.is_ok()
+        self.rows.read_run(BlockRun { address, count: 1 }, &[crc], &buffer.span()).await.is_ok()
     }
 
     /// Reads the list that an earlier opening stored.
@@ -260,10 +260,10 @@ impl Shard {
             next = at + 1;
             let buffer = Buffer::new(BLOCK);
             let Ok(entry) = self.walk(|map| map.lookup_one(LayerId::LOST, at)).await else { continue };
-            let Slot::Block { address, crc } = entry.slot() else { continue };
+            let Mapping::Block { address, crc } = entry.mapping() else { continue };
             let read = {
                 let _pin = self.rows.pin(address.segment());
-                self.rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await
+                self.rows.read_run(BlockRun { address, count: 1 }, &[crc], &buffer.span()).await
             };
             match read.map(|_| decode_lost(buffer.as_slice())) {
                 Ok(Ok(listed)) => {
@@ -291,7 +291,7 @@ impl Shard {
                 tracing::warn!(shard = %self.identity.shard, %error, "the list of lost blocks could not be stored");
             }
             let count = self.lost.known.borrow().len() as u64 + self.lost.unlisted.get();
-            self.link.note_lost_blocks(count).await;
+            self.link.record_lost_blocks(count).await;
         }
     }
 

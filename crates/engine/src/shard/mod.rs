@@ -1,7 +1,7 @@
 //! A shard: a share-nothing slice of the pool, with its own log and map, on one reactor.
 //!
 //! Owns what the parts are wired to, and the operations on blocks: read, write, unmap, flush. Its parts own their
-//! state ([`Log`], [`Ledger`], [`Rows`]); the files here are the flows through them.
+//! state ([`Log`], [`Ledger`], [`RowReader`]); the files here are the flows through them.
 //!
 //! Must not know: volumes and their names, frontends, threads.
 
@@ -48,14 +48,14 @@ pub(crate) use verify::{LostCells, verify_shard};
 
 use crate::control::ControlLink;
 use crate::error::{Error, Result};
-use crate::fair::{Gate, Turn};
+use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
-use crate::repair::{Repair, Use};
-use crate::rows::Rows;
+use crate::repair::{BackgroundLimiter, UserOp};
+use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
-use crate::segments::Fullness;
+use crate::segments::FillHistogram;
 use crate::volume::Stored;
 
 /// Blocks that a leaf of the map covers.
@@ -67,7 +67,7 @@ pub(crate) struct Shard {
     geometry: Geometry,
     log: Rc<Log>,
     ledger: Rc<Ledger>,
-    rows: Rc<Rows>,
+    rows: Rc<RowReader>,
     link: ControlLink,
     locks: locks::BlockLocks,
     tables: tables::StoredTables,
@@ -75,7 +75,7 @@ pub(crate) struct Shard {
     lost: lost::LostBlocks,
     compaction: compact::Compaction,
     repair: repair::Repairer,
-    repair_limits: Arc<Repair>,
+    repair_limits: Arc<BackgroundLimiter>,
     scrubber: scrub::Scrubber,
     scrub: Arc<Scrub>,
     /// Layers that are being dropped, or were.
@@ -87,8 +87,8 @@ pub(crate) struct Shard {
     checkpoints_refused: Cell<u64>,
     checkpointed: WaitList,
     /// Reads of volumes, and their writes, when several want to.
-    reads: Rc<Gate>,
-    writes: Rc<Gate>,
+    reads: Rc<FairScheduler>,
+    writes: Rc<FairScheduler>,
     tops: volumes::Tops,
     /// Nodes are not pinned any more.
     unpinned: WaitList,
@@ -118,7 +118,7 @@ pub struct ShardCounters {
     /// Blocks that other columns had to give back although their own drive is in use.
     pub repaired_blocks: u64,
     /// Sealed segments by fullness.
-    pub segments: Fullness,
+    pub segments: FillHistogram,
 }
 
 impl Shard {
@@ -130,7 +130,7 @@ impl Shard {
         if !self.rows.drives.is_online(drive) {
             return Ok(());
         }
-        self.rows.drives.lose(drive);
+        self.rows.drives.take_offline(drive);
         self.repair_anew();
         let concerned = self.rows.segments.borrow_mut().drive_lost(drive);
         self.needs_flush_no_more();
@@ -139,22 +139,22 @@ impl Shard {
         self.link.publish(self.log.shard_record()).await
     }
 
-    /// Waits until a volume may read, where others want to as well.
-    async fn turn_to_read(&self, volume: VolumeId, blocks: usize) -> Turn {
-        self.writes.notice(volume);
-        match self.reads.enter(volume, blocks) {
-            Some(turn) => turn,
+    /// Waits until the fair scheduler admits a read of `volume`.
+    async fn permit_to_read(&self, volume: VolumeId, blocks: usize) -> Permit {
+        self.writes.note_active(volume);
+        match self.reads.try_acquire(volume, blocks) {
+            Some(permit) => permit,
             // On the heap, as it is rare.
-            None => Box::pin(self.reads.wait(volume, blocks)).await,
+            None => Box::pin(self.reads.acquire(volume, blocks)).await,
         }
     }
 
-    /// Waits until a volume may write.
-    async fn turn_to_write(&self, volume: VolumeId, blocks: usize) -> Turn {
-        self.reads.notice(volume);
-        match self.writes.enter(volume, blocks) {
-            Some(turn) => turn,
-            None => Box::pin(self.writes.wait(volume, blocks)).await,
+    /// Waits until the fair scheduler admits a write of `volume`.
+    async fn permit_to_write(&self, volume: VolumeId, blocks: usize) -> Permit {
+        self.reads.note_active(volume);
+        match self.writes.try_acquire(volume, blocks) {
+            Some(permit) => permit,
+            None => Box::pin(self.writes.acquire(volume, blocks)).await,
         }
     }
 
@@ -171,13 +171,13 @@ impl Shard {
     /// When no checkpoint can be made.
     pub(crate) async fn distrust_drive(self: &Rc<Self>, drive: DriveIndex) -> Result<()> {
         assert!(!self.rows.drives.is_online(drive), "D1: drive {drive} is in use");
-        self.rows.segments.borrow_mut().distrust(drive);
+        self.rows.segments.borrow_mut().invalidate_drive(drive);
         self.checkpoint_now().await
     }
 
     /// A drive belongs to the pool no more, and nothing lies on it.
     pub(crate) fn forget_drive(&self, index: DriveIndex) {
-        self.rows.drives.lose(index);
+        self.rows.drives.take_offline(index);
         self.needs_flush_no_more();
     }
 
@@ -281,7 +281,7 @@ impl Shard {
             map_nodes: map.node_count() as u64,
             dirty_nodes: map.dirty_count() as u64,
             repaired_blocks: self.rows.repaired.get(),
-            segments: self.rows.segments.borrow().by_fullness(),
+            segments: self.rows.segments.borrow().fill_histogram(),
         }
     }
 
@@ -301,25 +301,25 @@ impl Shard {
     }
 
     /// A user begins to read or write.
-    fn note_use(&self) -> Option<Use<'_>> {
-        self.repair_limits.note_use(self.identity.shard.index())
+    fn note_use(&self) -> Option<UserOp<'_>> {
+        self.repair_limits.track_user_op(self.identity.shard.index())
     }
 
     /// Tells the control of reads that drives did not answer as they should, until the shard stops. One task a shard.
     async fn run_witness(self: Rc<Self>) {
         while !self.stopping.get() {
-            let reads = self.rows.drives.bad_reads.taken().await;
+            let reads = self.rows.drives.bad_reads.take_pending().await;
             if !reads.is_empty() {
-                self.link.note_bad_reads(reads).await;
+                self.link.record_bad_reads(reads).await;
             }
         }
     }
 
     /// Reports drives that said they are gone while they were read.
     async fn report_gone(&self) {
-        let gone = std::mem::take(&mut *self.rows.gone.borrow_mut());
+        let gone = std::mem::take(&mut *self.rows.gone_drives.borrow_mut());
         for (drive, error) in gone {
-            if self.rows.drives.is_in_term(drive)
+            if self.rows.drives.is_current(drive)
                 && let Err(error) = self.link.drive_failed(drive.index, "a read found it gone", error).await
             {
                 self.fail(&error);

@@ -12,7 +12,7 @@ use format::{Address, Column, DriveIndex, Sequence, ShardRecord};
 
 use super::headers::Found;
 use super::scan::row_repairs;
-use crate::rows::{RowSpan, Rows};
+use crate::row_reader::{RowReader, RowSpan};
 
 /// Newest durable records that are looked at in each segment.
 const RECORDS: usize = 4;
@@ -29,15 +29,15 @@ struct Tally {
 /// The drives of which each looked-at cell of the newest durable records is something else than was written there. Cells of
 /// zeros say nothing: an unwritten one looks the same. `found` is sorted by sequence.
 pub(super) async fn drives_behind(
-    rows: &Rows,
+    rows: &RowReader,
     found: &[Found],
     shard: &ShardRecord,
     durable: Sequence,
 ) -> BTreeSet<DriveIndex> {
     let mut tallies: BTreeMap<DriveIndex, Tally> = BTreeMap::new();
     for (id, ..) in &shard.recent {
-        let in_segment = found.iter().rev().filter(|record| record.header.place.segment == *id);
-        let newest = in_segment.filter(|record| record.header.place.sequence <= durable).take(RECORDS);
+        let in_segment = found.iter().rev().filter(|record| record.header.location.segment == *id);
+        let newest = in_segment.filter(|record| record.header.location.sequence <= durable).take(RECORDS);
         for record in newest {
             tally(rows, record, &mut tallies).await;
         }
@@ -47,9 +47,9 @@ pub(super) async fn drives_behind(
 }
 
 /// Counts the cells of a record, by their drives.
-async fn tally(rows: &Rows, record: &Found, tallies: &mut BTreeMap<DriveIndex, Tally>) {
+async fn tally(rows: &RowReader, record: &Found, tallies: &mut BTreeMap<DriveIndex, Tally>) {
     let width: Vec<u8> = (0..record.scheme.width()).collect();
-    let place = &record.header.place;
+    let place = &record.header.location;
     let mut span =
         RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
     rows.read_columns(&mut span, &width).await;

@@ -3,23 +3,23 @@
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{LayerBlock, LayerId, MapEntry, Slot, VolumeId};
+use format::{LayerBlock, LayerId, MapEntry, Mapping, VolumeId};
 use reactor::Span;
 use smallvec::SmallVec;
 
 use super::Shard;
-use crate::drives::DriveTerm;
+use crate::drives::DriveEpoch;
 use crate::error::Result;
 use crate::in_flight::InFlight;
 use crate::map::Map;
-use crate::rows::{Held, Outcome, Run, SegmentPin};
+use crate::row_reader::{BlockRun, CachedCells, ReadOutcome, SegmentPin};
 
 /// A run of the request: where it lies, and which of the request's blocks it is.
 struct Piece<'a> {
-    run: Run,
+    run: BlockRun,
     /// Index of its first block in the request.
     at: usize,
-    started: Option<(DriveTerm, InFlight)>,
+    started: Option<(DriveEpoch, InFlight)>,
     done: bool,
     /// Held from before the read is started until the request is answered.
     pin: Option<SegmentPin<'a>>,
@@ -31,7 +31,7 @@ impl Shard {
     /// # Errors
     /// `Corrupt`, with the place, if a block cannot be had from its row; nothing is known of `into` then.
     pub(crate) async fn read(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
-        let _turn = self.turn_to_read(volume, into.len() / BLOCK).await;
+        let _permit = self.permit_to_read(volume, into.len() / BLOCK).await;
         let layer = self.layer_of(volume)?;
         self.read_layer(layer, block, into).await
     }
@@ -52,7 +52,7 @@ impl Shard {
         let mut pieces = plan(&entries, into);
         for index in 0..pieces.len() {
             if let Some(next) = pieces.get(index + 1) {
-                self.rows.expect_read(next.run.address);
+                self.rows.prefetch_hint(next.run.address);
             }
             let Some(piece) = pieces.get_mut(index) else { continue };
             piece.pin = Some(self.rows.pin(piece.run.address.segment()));
@@ -78,7 +78,7 @@ impl Shard {
         let Ok(layer) = self.layer_of(volume) else { return };
         let address = self.ledger.map.borrow().peek(layer, block).and_then(|entry| entry.address());
         if let Some(address) = address {
-            self.rows.expect_read(address);
+            self.rows.prefetch_hint(address);
         }
     }
 
@@ -88,7 +88,7 @@ impl Shard {
     /// As [`Shard::read`].
     pub(crate) async fn read_block(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
         let _use = self.note_use();
-        let _turn = self.turn_to_read(volume, 1).await;
+        let _permit = self.permit_to_read(volume, 1).await;
         let layer = self.layer_of(volume)?;
         self.read_one(layer, block, into).await
     }
@@ -108,14 +108,14 @@ impl Shard {
                 }
             }
         };
-        let Slot::Block { address, crc } = entry.slot() else {
+        let Mapping::Block { address, crc } = entry.mapping() else {
             assert!(!entry.is_unknown(), "R1: a map in service knows each of its entries");
             into.zero();
             return Ok(());
         };
         let read = {
             let _pin = self.rows.pin(address.segment());
-            self.rows.read_run(Run { address, count: 1 }, &[crc], into).await
+            self.rows.read_run(BlockRun { address, count: 1 }, &[crc], into).await
         };
         self.note(read, layer, block, &[entry]).await
     }
@@ -146,7 +146,7 @@ impl Shard {
             let have = held_columns(pieces, &piece.run, into);
             let crcs = crcs_of(entries, piece);
             let rebuilt = self.rows.rebuild_run(piece.run, &crcs, &piece.target(into), &have).await;
-            let rebuilt = rebuilt.map(|()| Outcome::Degraded);
+            let rebuilt = rebuilt.map(|()| ReadOutcome::Degraded);
             let at = block + piece.at as u64;
             let suspects = entries.get(piece.at..piece.at + piece.run.count as usize).unwrap_or(&[]);
             self.note(rebuilt, layer, at, suspects).await?;
@@ -157,18 +157,18 @@ impl Shard {
     /// Looks after what a verified read found out on the way: blocks to move elsewhere, drives that are gone.
     async fn note(
         self: &Rc<Self>,
-        read: Result<Outcome>,
+        read: Result<ReadOutcome>,
         layer: LayerId,
         block: u64,
         entries: &[MapEntry],
     ) -> Result<()> {
-        if let Ok(Outcome::Direct | Outcome::Degraded) = read
-            && self.rows.gone.borrow().is_empty()
+        if let Ok(ReadOutcome::Direct | ReadOutcome::Degraded) = read
+            && self.rows.gone_drives.borrow().is_empty()
         {
             return Ok(());
         }
         Box::pin(self.report_gone()).await;
-        if let Ok(Outcome::Repaired) = read {
+        if let Ok(ReadOutcome::Repaired) = read {
             (block..).zip(entries).for_each(|(block, entry)| self.heal_later(layer, block, *entry));
         }
         if let Err(error) = &read {
@@ -197,12 +197,12 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
         match pieces.last_mut() {
             Some(last)
                 if last.at + last.run.count as usize == at
-                    && last.run.address.down(last.run.count) == address =>
+                    && last.run.address.plus_rows(last.run.count) == address =>
             {
                 last.run.count += 1;
             }
             _ => {
-                let run = Run { address, count: 1 };
+                let run = BlockRun { address, count: 1 };
                 pieces.push(Piece { run, at, started: None, done: false, pin: None });
             }
         }
@@ -212,25 +212,25 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
 
 fn crcs_of(entries: &[MapEntry], piece: &Piece<'_>) -> SmallVec<[u32; 64]> {
     let run = entries.iter().skip(piece.at).take(piece.run.count as usize);
-    run.map(|entry| match entry.slot() {
-        Slot::Block { crc, .. } => crc,
-        Slot::Absent | Slot::Zero | Slot::Unknown => 0,
+    run.map(|entry| match entry.mapping() {
+        Mapping::Block { crc, .. } => crc,
+        Mapping::Absent | Mapping::Zero | Mapping::Unknown => 0,
     })
     .collect()
 }
 
 /// The cells of a run's rows that other pieces of the request have read and verified: what a header or the end of a record
 /// leaves out must not have the rest read again.
-fn held_columns(pieces: &[Piece<'_>], wanted: &Run, into: &Span) -> SmallVec<[Held; 8]> {
+fn held_columns(pieces: &[Piece<'_>], wanted: &BlockRun, into: &Span) -> SmallVec<[CachedCells; 8]> {
     let (id, row, count) = (wanted.address.segment(), wanted.address.row().get(), wanted.count);
-    let mut held: SmallVec<[Held; 8]> = SmallVec::new();
+    let mut held: SmallVec<[CachedCells; 8]> = SmallVec::new();
     for piece in pieces.iter().filter(|piece| piece.done && piece.run.address.segment() == id) {
         let first = piece.run.address.row().get();
         let column = piece.run.address.column().get();
         let (start, end) = (first.max(row), (first + piece.run.count).min(row + count));
         if start < end && column != wanted.address.column().get() {
             let bytes = (start - first) as usize * BLOCK..(end - first) as usize * BLOCK;
-            held.push(Held { column, from: start - row, cells: piece.target(into).slice(bytes) });
+            held.push(CachedCells { column, from: start - row, cells: piece.target(into).slice(bytes) });
         }
     }
     held

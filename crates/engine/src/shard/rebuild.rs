@@ -19,8 +19,8 @@ use super::headers::{Found, HeaderReader};
 use super::lost::written_in_row;
 use super::scan::{expected, row_repairs};
 use crate::error::{Error, ErrorKind, Result};
-use crate::repair::Turn;
-use crate::rows::RowSpan;
+use crate::repair::BackgroundPermit;
+use crate::row_reader::RowSpan;
 use crate::segments::Incomplete;
 
 /// Bytes that are read at once, of all columns together.
@@ -84,10 +84,10 @@ impl Job {
     }
 
     /// Rows that are read at once in this turn, from drives that are memory or not.
-    pub(super) fn piece_rows(&self, turn: &Turn<'_>, in_memory: bool) -> u32 {
+    pub(super) fn piece_rows(&self, turn: &BackgroundPermit<'_>, in_memory: bool) -> u32 {
         let most = if in_memory { CACHED_BYTES } else { COLUMN_BYTES };
         let column = (PIECE_BYTES / usize::from(self.segment.scheme.data())).min(most);
-        u32::try_from(turn.piece(column) / BLOCK).unwrap_or(1).max(1)
+        u32::try_from(turn.chunk_bytes(column) / BLOCK).unwrap_or(1).max(1)
     }
 }
 
@@ -327,7 +327,7 @@ impl<'a> Rebuild<'a> {
         if let Some(cell) = cell
             && read.cells.iter().any(|(of, _)| *of == column.get())
         {
-            self.shard.rows.note_wrong(Address::new(read.id, column, row), cell.drive);
+            self.shard.rows.note_corrupt(Address::new(read.id, column, row), cell.drive);
         }
     }
 

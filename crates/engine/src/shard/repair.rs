@@ -33,7 +33,7 @@ impl Completeness {
     fn of(incomplete: &[Incomplete]) -> Self {
         Self {
             missing: incomplete.iter().map(|segment| segment.missing.len()).max().unwrap_or(0),
-            leaving: incomplete.iter().any(|segment| !segment.leaving.is_empty()),
+            leaving: incomplete.iter().any(|segment| !segment.draining.is_empty()),
         }
     }
 
@@ -170,7 +170,7 @@ impl Shard {
                 self.log.pace.repair_served();
                 self.repair.wants_space.set(false);
                 self.repair.set_state(RepairState::Whole);
-                return self.link.repaired(true).await;
+                return self.link.repair_finished(true).await;
             }
             if self.is_paused() {
                 self.wait_while_paused(asked).await;
@@ -225,13 +225,13 @@ impl Shard {
     async fn tell_how_complete(&self) {
         let complete = self.completeness();
         if self.repair.told.replace(Some(complete)) != Some(complete) {
-            self.link.repaired(false).await;
+            self.link.repair_finished(false).await;
         }
     }
 
     fn completeness(&self) -> Completeness {
         let segments = self.rows.segments.borrow();
-        Completeness::of(&segments.incomplete(|drive| self.rows.drives.standing(drive)))
+        Completeness::of(&segments.incomplete(|drive| self.rows.drives.use_of(drive)))
     }
 
     fn could_not(&self, error: &crate::error::Error) {
@@ -244,14 +244,14 @@ impl Shard {
         self.log.arrivals().await;
         self.log.seal_incomplete();
         self.rows.segments.borrow_mut().free_emptied();
-        let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.standing(drive));
+        let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.use_of(drive));
         let mut incomplete = look();
         if !incomplete.is_empty() && self.repair.state.get() == RepairState::Whole {
             self.repair.done.set(0);
             let working = if self.is_paused() { RepairState::Paused } else { RepairState::Working };
             self.repair.set_state(working);
         }
-        if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.settled) {
+        if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.stable) {
             // What is on its way lands, and what has landed becomes durable.
             self.log.settle().await;
             self.log.flush().await.ok()?;
@@ -307,7 +307,7 @@ impl Shard {
 
     /// These drives, and no others, are to be emptied.
     pub(crate) fn set_leaving(&self, leaving: &[DriveIndex]) {
-        self.rows.drives.set_leaving(leaving);
+        self.rows.drives.set_draining(leaving);
         self.repair_soon();
     }
 }

@@ -7,14 +7,14 @@ use super::walk::{pin_leaves, walk_map};
 use crate::error::Result;
 use crate::ledger::{Ledger, Payload};
 use crate::map::Pins;
-use crate::rows::Rows;
+use crate::row_reader::RowReader;
 
 /// Applies a record to the map, as landing it did before the crash.
 ///
 /// # Errors
 /// When a node of the map cannot be read.
-pub(super) async fn replay_record(ledger: &Ledger, rows: &Rows, record: &Found) -> Result<()> {
-    let place = &record.header.place;
+pub(super) async fn replay_record(ledger: &Ledger, rows: &RowReader, record: &Found) -> Result<()> {
+    let place = &record.header.location;
     let header_blocks = u32::from(record.header.header_blocks);
     let mut first = header_blocks;
     for item in &record.header.items {
@@ -29,7 +29,7 @@ pub(super) async fn replay_record(ledger: &Ledger, rows: &Rows, record: &Found) 
     Ok(())
 }
 
-async fn replay_item(ledger: &Ledger, rows: &Rows, item: &Item, payload: &Payload<'_>) -> Result<()> {
+async fn replay_item(ledger: &Ledger, rows: &RowReader, item: &Item, payload: &Payload<'_>) -> Result<()> {
     let count = u64::from(item.payload());
     match *item {
         Item::Write { layer, block, .. } => {

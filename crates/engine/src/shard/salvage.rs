@@ -27,8 +27,8 @@ use super::walk::load_node;
 use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::log::Identity;
-use crate::map::{Load, Map, Pins, Stretch};
-use crate::rows::Rows;
+use crate::map::{EntryRun, Map, MissingNode, Pins};
+use crate::row_reader::RowReader;
 pub(super) use log::examine_left;
 pub(crate) use read::{BlockState, Look, StateRun};
 
@@ -57,7 +57,7 @@ pub(crate) enum Part {
     /// A block of the layer table.
     Layers,
     /// A node of a layer's map.
-    Node(Load),
+    Node(MissingNode),
     /// Records of the log, the first and the last of them.
     Records(Sequence, Sequence),
     /// The header at this place of the log cannot be read: records may follow.
@@ -87,14 +87,14 @@ pub(crate) struct SalvageShard {
     identity: Identity,
     purpose: Purpose,
     pub(super) ledger: Ledger,
-    pub(super) rows: Rc<Rows>,
+    pub(super) rows: Rc<RowReader>,
     pub(super) tables: StoredTables,
     /// Cells that a crash left unwritten and the next opening will write.
     pub(super) incomplete: BTreeSet<Address>,
     records: usize,
     /// Parts that cannot be read, map nodes left out.
     lost: Vec<LostPart>,
-    nodes: RefCell<BTreeMap<Load, LostPart>>,
+    nodes: RefCell<BTreeMap<MissingNode, LostPart>>,
     /// The live counts of the segments follow the replay.
     counted: bool,
     /// Blocks that the headers of the log name, for entries that are unknown.
@@ -162,7 +162,7 @@ impl SalvageShard {
             }
         }
         if self.lacks_layers() {
-            map.lose_unlisted();
+            map.mark_unlisted_unreadable();
         }
         self.ledger = Ledger::new(map, self.rows.clone());
         self.nodes.borrow_mut().clear();
@@ -216,7 +216,7 @@ impl SalvageShard {
     }
 
     /// Runs `walk` over the map until it gets through. Nodes that cannot be read are noted, and what is below them is unknown.
-    async fn walk<T>(&self, mut walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>) -> T {
+    async fn walk<T>(&self, mut walk: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>) -> T {
         loop {
             let walked = walk(&mut self.ledger.map.borrow_mut());
             let node = match walked {
@@ -225,7 +225,7 @@ impl SalvageShard {
             };
             if let Err(error) = load_node(&self.ledger, &self.rows, node).await {
                 self.settle_reads();
-                let entry = self.ledger.map.borrow_mut().lose(node);
+                let entry = self.ledger.map.borrow_mut().mark_unreadable(node);
                 let mut nodes = self.nodes.borrow_mut();
                 nodes.entry(node).or_insert_with(|| LostPart::new(Part::Node(node), entry, Some(error)));
             }
@@ -240,13 +240,13 @@ impl SalvageShard {
     }
 
     /// The entries of one layer from `block` on.
-    pub(super) async fn stretch_of(&self, layer: LayerId, block: u64) -> Stretch {
-        let stretch = self.walk(|map| map.stretch(layer, block)).await;
-        let Stretch::Same { until, entry } = stretch else { return stretch };
+    pub(super) async fn stretch_of(&self, layer: LayerId, block: u64) -> EntryRun {
+        let stretch = self.walk(|map| map.entry_run(layer, block)).await;
+        let EntryRun::Same { until, entry } = stretch else { return stretch };
         // Within an unknown stretch, the log may have been found to name blocks.
         match self.next_candidate(layer, block).filter(|_| entry.is_unknown()) {
-            Some(next) if next < block + rest_of_leaf(block) => Stretch::Leaf,
-            Some(next) if next < until => Stretch::Same { until: next - next % NODE_ENTRIES as u64, entry },
+            Some(next) if next < block + rest_of_leaf(block) => EntryRun::Leaf,
+            Some(next) if next < until => EntryRun::Same { until: next - next % NODE_ENTRIES as u64, entry },
             _ => stretch,
         }
     }
@@ -268,13 +268,13 @@ impl SalvageShard {
     }
 
     /// The entries that a chain of layers shows from `block` on. Below the last layer of an open chain, entries are unknown.
-    pub(crate) async fn stretch(&self, chain: &Chain, block: u64) -> Stretch {
+    pub(crate) async fn stretch(&self, chain: &Chain, block: u64) -> EntryRun {
         let mut shown = if chain.open { MapEntry::UNKNOWN } else { MapEntry::ABSENT };
         let mut end = LAYER_BLOCKS_MAX.max(block + 1);
         for layer in &chain.layers {
             match self.stretch_of(*layer, block).await {
-                Stretch::Leaf => return Stretch::Leaf,
-                Stretch::Same { until, entry } => {
+                EntryRun::Leaf => return EntryRun::Leaf,
+                EntryRun::Same { until, entry } => {
                     end = end.min(until);
                     if !entry.is_absent() {
                         shown = entry;
@@ -283,7 +283,7 @@ impl SalvageShard {
                 }
             }
         }
-        Stretch::Same { until: end, entry: shown }
+        EntryRun::Same { until: end, entry: shown }
     }
 
     /// The entries that a chain of layers shows for some blocks of one leaf. An unknown entry is replaced by the newest block that the

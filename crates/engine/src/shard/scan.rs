@@ -14,10 +14,10 @@ use reactor::{Buffer, IoResult, Span};
 
 use super::headers::{Found, HeaderReader};
 use super::position;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::log::Identity;
-use crate::rows::{RowSpan, Rows};
-use crate::segments::Cell;
+use crate::row_reader::{RowReader, RowSpan};
+use crate::segments::CellLocation;
 
 /// What the first half of a recovery found out.
 pub(crate) struct Examined {
@@ -39,15 +39,15 @@ pub(crate) struct Examined {
 ///
 /// # Errors
 /// `Corrupt` if a record that was durable cannot be read; I/O errors of drives beyond what the scheme bears.
-pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecord) -> Result<Examined> {
+pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &ShardRecord) -> Result<Examined> {
     let mut found = Vec::new();
     let mut durable = Sequence::default();
     for (id, from, record) in &shard.recent {
         let behind = scan_segment(rows, identity, *id, *from, record, &mut found).await?;
         durable = durable.max(behind);
     }
-    found.sort_by_key(|record| record.header.place.sequence);
-    let durable = found.iter().map(|record| record.header.place.durable).fold(durable, Ord::max);
+    found.sort_by_key(|record| record.header.location.sequence);
+    let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
     let behind = position::drives_behind(rows, &found, shard, durable).await;
     let mut records: Vec<Found> = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecor
     let mut failed = Vec::new();
     let mut older = 0;
     for record in found {
-        let sequence = record.header.place.sequence;
+        let sequence = record.header.location.sequence;
         if sequence <= shard.checkpointed {
             older += 1;
             continue;
@@ -79,7 +79,7 @@ pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecor
             identity.shard,
             last.next()
         );
-        return Err(Error::corrupt(message, Place::default(), None));
+        return Err(Error::corrupt(message, ErrorLocation::default(), None));
     }
     let dropped = all - older - records.len();
     cut_segments(rows, shard, &records, &[]);
@@ -88,14 +88,14 @@ pub(crate) async fn examine(rows: &Rows, identity: &Identity, shard: &ShardRecor
 
 /// Ends every listed segment after the last record that was taken from it, and after the last of `known`, blocks that lie there whether
 /// their record was taken or not.
-pub(super) fn cut_segments(rows: &Rows, shard: &ShardRecord, records: &[Found], known: &[Address]) {
+pub(super) fn cut_segments(rows: &RowReader, shard: &ShardRecord, records: &[Found], known: &[Address]) {
     let mut segments = rows.segments.borrow_mut();
     for (id, from, _) in &shard.recent {
-        let taken = records.iter().filter(|record| record.header.place.segment == *id);
+        let taken = records.iter().filter(|record| record.header.location.segment == *id);
         let known = known.iter().filter(|address| address.segment() == *id);
         let ends = taken.map(|record| record.layout.end()).chain(known.map(|address| address.row().plus(1)));
         let end = ends.max().unwrap_or(*from).max(*from);
-        segments.cut(*id, *from, end, |drive| rows.drives.is_online(drive));
+        segments.truncate(*id, *from, end, |drive| rows.drives.is_online(drive));
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn cut_segments(rows: &Rows, shard: &ShardRecord, records: &[Found], 
 /// # Errors
 /// `Corrupt` if nobody can tell whether that row holds a header.
 async fn scan_segment(
-    rows: &Rows,
+    rows: &RowReader,
     identity: &Identity,
     id: SegmentId,
     from: Row,
@@ -124,7 +124,7 @@ async fn scan_segment(
             identity.shard
         );
         let address = Some(Address::new(id, Column::new(0), row));
-        return Err(Error::corrupt(message, Place { address, ..Place::default() }, None));
+        return Err(Error::corrupt(message, ErrorLocation { address, ..ErrorLocation::default() }, None));
     }
     Ok(reader.durable_behind().await)
 }
@@ -133,12 +133,12 @@ async fn scan_segment(
 /// cannot be had. A drive that does not take its cell is out of use, as it would be in service. With `read_only`, the cells are
 /// left as they are.
 pub(super) async fn complete(
-    rows: &Rows,
+    rows: &RowReader,
     record: &Found,
     read_only: bool,
     failed: &mut Vec<DriveIndex>,
 ) -> Option<Vec<Address>> {
-    let place = &record.header.place;
+    let place = &record.header.location;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span =
         RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
@@ -157,7 +157,7 @@ pub(super) async fn complete(
         let Some(place) = place else { continue };
         if !read_only && let Err(error) = write_cell(rows, place, &cell.span()).await {
             tracing::error!(drive = %place.drive, %error, "a drive does not take the last rows of the log: it is lost");
-            rows.drives.lose(place.drive);
+            rows.drives.take_offline(place.drive);
             failed.push(place.drive);
             continue;
         }
@@ -169,7 +169,7 @@ pub(super) async fn complete(
 /// What the cells of a row of a record should be where they are not: every data cell by its CRC, the parity by the data.
 /// `span` holds the cells that could be read, of this row among others. `None` if the row is damaged beyond repair.
 pub(super) fn row_repairs(
-    rows: &Rows,
+    rows: &RowReader,
     record: &Found,
     span: &RowSpan,
     row: Row,
@@ -235,7 +235,7 @@ pub(super) fn expected(record: &Found, column: u8, row: Row) -> impl Fn(&[u8]) -
 }
 
 /// Writes a cell where its row should hold it, on a drive that is in use.
-async fn write_cell(rows: &Rows, place: Cell, cell: &Span) -> IoResult {
+async fn write_cell(rows: &RowReader, place: CellLocation, cell: &Span) -> IoResult {
     match rows.drives.write(place.drive, place.offset, std::slice::from_ref(cell)) {
         Some(io) => io.await,
         None => Ok(0),

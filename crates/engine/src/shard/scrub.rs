@@ -18,8 +18,8 @@ use super::headers::{Found, HeaderReader};
 use super::lost::{Written, written_in_row};
 use super::scan::{expected, row_repairs};
 use crate::repair::Throttle;
-use crate::rows::Piece;
-use crate::scrub::{Damage, ScrubProgress, Scrubbed};
+use crate::row_reader::PartialRows;
+use crate::scrub::{Damage, ScrubFindings, ScrubProgress};
 
 /// Bytes of all columns together that are read at once.
 const PIECE_BYTES: usize = 4 << 20;
@@ -52,7 +52,7 @@ struct Reading<'a> {
     known_to: Row,
     /// There are no more headers to be had.
     ended: bool,
-    found: Scrubbed,
+    found: ScrubFindings,
     /// Cells that cannot be computed, of blocks that may live there.
     lost: Vec<Written>,
 }
@@ -108,7 +108,7 @@ impl Shard {
                     let first = (!found.damage.is_empty()).then_some((at, 0));
                     healed = healed.or(first).map(|(first, since)| (first, since + found.bytes));
                     let first = healed.map_or(at, |(first, _)| before(first));
-                    self.link.note_scrubbed(run, self.held_back(at).min(first), found).await;
+                    self.link.record_scrub_progress(run, self.held_back(at).min(first), found).await;
                 }
                 Err(Interrupted::Paused) => {}
                 Err(Interrupted::Ended) => return false,
@@ -120,7 +120,7 @@ impl Shard {
             tracing::warn!(shard = %self.identity.shard, %error, "what was healed is not durable yet");
         }
         self.forget_found(true).await;
-        self.link.note_scrubbed(run, self.held_back(until), Scrubbed::default()).await;
+        self.link.record_scrub_progress(run, self.held_back(until), ScrubFindings::default()).await;
         !self.has_scrub_ended(run)
     }
 
@@ -142,7 +142,7 @@ impl Shard {
     }
 
     /// Has repair write the damaged columns anew.
-    fn mark_damage(&self, found: &Scrubbed) {
+    fn mark_damage(&self, found: &ScrubFindings) {
         for damage in &found.damage {
             self.rows.segments.borrow_mut().mark_damaged(damage.segment, Column::new(damage.column));
             tracing::warn!(shard = %self.identity.shard, ?damage, "a column is damaged: it is written anew");
@@ -163,12 +163,12 @@ impl Shard {
     }
 
     /// Reads and compares a segment, which is pinned, as far as what was written has landed.
-    async fn scrub_segment(&self, run: u64, id: SegmentId) -> Result<Scrubbed, Interrupted> {
-        let Some(record) = self.rows.segments.borrow().landed_record(id) else {
-            return Ok(Scrubbed::default());
+    async fn scrub_segment(&self, run: u64, id: SegmentId) -> Result<ScrubFindings, Interrupted> {
+        let Some(record) = self.rows.segments.borrow().applied_record(id) else {
+            return Ok(ScrubFindings::default());
         };
         let headers = HeaderReader::new(&self.rows, &self.identity, id, &record);
-        let found = Scrubbed::default();
+        let found = ScrubFindings::default();
         let known_to = Row::new(0);
         let mut reading =
             Reading { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
@@ -176,10 +176,10 @@ impl Shard {
         let goes_on = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
         let mut row = 0;
         while row < record.rows && !reading.ended {
-            if let Some(turn) = self.scrubber.throttle.turn(&self.scrub.limits, goes_on).await {
-                let whole = u32::try_from(turn.piece(column) / BLOCK).unwrap_or(u32::MAX).max(1);
+            if let Some(turn) = self.scrubber.throttle.acquire(&self.scrub.limits, goes_on).await {
+                let whole = u32::try_from(turn.chunk_bytes(column) / BLOCK).unwrap_or(u32::MAX).max(1);
                 let count = whole.min(record.rows - row);
-                turn.did(self.scrub_rows(&mut reading, Row::new(row), count).await);
+                turn.finish(self.scrub_rows(&mut reading, Row::new(row), count).await);
                 row += count;
             }
             if self.has_scrub_ended(run) {
@@ -189,8 +189,8 @@ impl Shard {
                 return Err(Interrupted::Paused);
             }
             // What nobody needs any more may be damaged.
-            if self.rows.segments.borrow().landed_record(id).is_none() {
-                return Ok(Scrubbed { bytes: reading.found.bytes, ..Scrubbed::default() });
+            if self.rows.segments.borrow().applied_record(id).is_none() {
+                return Ok(ScrubFindings { bytes: reading.found.bytes, ..ScrubFindings::default() });
             }
         }
         if reading.ended {
@@ -202,7 +202,7 @@ impl Shard {
 
     /// Gives the bytes that were read.
     async fn scrub_rows(&self, reading: &mut Reading<'_>, row: Row, count: u32) -> u64 {
-        let piece = self.rows.read_piece(reading.id, row, count).await;
+        let piece = self.rows.read_partial(reading.id, row, count).await;
         if let Some((_, first)) = piece.span.cells.iter().find(|(column, _)| *column == 0) {
             reading.headers.feed(row, Buffer::copy_of(first.as_slice()));
         }
@@ -241,7 +241,7 @@ impl Shard {
     }
 
     /// True if some rows are there altogether, and their parity fits their data.
-    fn parity_fits(&self, piece: &Piece, from: u32, count: u32) -> bool {
+    fn parity_fits(&self, piece: &PartialRows, from: u32, count: u32) -> bool {
         let scheme = self.rows.segments.borrow().scheme(piece.span.id);
         let there: ColumnSet = piece.span.cells.iter().map(|(column, _)| *column).collect();
         if (0..scheme.width()).any(|column| !there.contains(column)) || !piece.unreadable.is_empty() {
@@ -262,7 +262,7 @@ impl Shard {
     }
 
     /// Compares a row with what its record says; `fits` if its parity is known to fit its data.
-    fn scrub_row(&self, reading: &mut Reading<'_>, piece: &Piece, index: u32, fits: bool) {
+    fn scrub_row(&self, reading: &mut Reading<'_>, piece: &PartialRows, index: u32, fits: bool) {
         let Some(found) = &reading.current else { return };
         let row = piece.span.row.plus(index);
         let scheme = self.rows.segments.borrow().scheme(reading.id);
@@ -288,7 +288,7 @@ impl Shard {
         for (column, drive) in damaged {
             let unreadable = piece.unreadable.contains(&(column, index));
             if !unreadable {
-                self.rows.note_wrong(Address::new(reading.id, Column::new(column), row), drive);
+                self.rows.note_corrupt(Address::new(reading.id, Column::new(column), row), drive);
             }
             reading.found.note(drive, reading.id, column, row, unreadable);
         }
@@ -300,7 +300,7 @@ fn before(incarnation: Incarnation) -> Incarnation {
     Incarnation::new(incarnation.get().saturating_sub(1))
 }
 
-impl Scrubbed {
+impl ScrubFindings {
     fn note(
         &mut self,
         drive: format::DriveIndex,

@@ -20,14 +20,14 @@ use super::{Shard, heal, locks, repair, scrub, volumes};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fair::Gate;
+use crate::fair::FairScheduler;
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogStart};
 use crate::map::Map;
 use crate::pool::{DriveSource, Tuning};
-use crate::repair::Repair;
-use crate::rows::Rows;
+use crate::repair::BackgroundLimiter;
+use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::Segments;
 use crate::space::Space;
@@ -60,7 +60,7 @@ pub(crate) struct ShardPlan {
     /// How full the pool is.
     pub(crate) space: Arc<Space>,
     /// How fast repair may go.
-    pub(crate) repair: Arc<Repair>,
+    pub(crate) repair: Arc<BackgroundLimiter>,
     /// The same of scrubbing.
     pub(crate) scrub: Arc<Scrub>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct ShardPlan {
 /// A shard that has been looked at and not changed yet, but for rows that a crash had left incomplete.
 pub(crate) struct Candidate {
     plan: ShardPlan,
-    rows: Rc<Rows>,
+    rows: Rc<RowReader>,
     /// The tables, and their root where that can be read.
     loaded: RefCell<Option<(Option<CheckpointRoot>, LoadedTables)>>,
     examined: RefCell<Option<Examined>>,
@@ -78,7 +78,7 @@ pub(crate) struct Candidate {
 
 /// The parts of a shard that is not in service.
 pub(super) struct Dismantled {
-    pub(super) rows: Rc<Rows>,
+    pub(super) rows: Rc<RowReader>,
     pub(super) layers: Vec<LayerEntry>,
     pub(super) lost: Vec<LostPart>,
     pub(super) records: Vec<Found>,
@@ -114,7 +114,7 @@ impl Candidate {
     /// `Corrupt` if what was durable cannot be read; never with `read_only`.
     pub(crate) async fn examine(plan: ShardPlan, read_only: bool) -> Result<(Rc<Self>, Examination)> {
         let drives = plan.drives.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
-        let rows = Rc::new(Rows::new(Drives::new(drives), Segments::new(plan.geometry)));
+        let rows = Rc::new(RowReader::new(Drives::new(drives), Segments::new(plan.geometry)));
         rows.drives.mark_all_dirty();
         for (id, from, record) in &plan.record.recent {
             rows.segments.borrow_mut().restore(*id, to_its_end(record, plan.geometry), Some(*from));
@@ -201,7 +201,7 @@ impl Candidate {
             let mut segments = shard.rows.segments.borrow_mut();
             segments.end_replay();
             // What room is kept for, the catalogue will say.
-            self.plan.space.set_held(self.plan.identity.shard.index(), segments.live_blocks(), 0);
+            self.plan.space.set_usage(self.plan.identity.shard.index(), segments.live_blocks(), 0);
         }
         // Not before: they take the map for whole. A checkpoint on the way must not stand for records not yet replayed.
         shard.run_beside(shard.clone().run_checkpoints());
@@ -242,7 +242,7 @@ impl Candidate {
             anchor,
         };
         let log = Log::new(start, ledger.clone(), self.rows.clone(), link.clone());
-        let [reads, writes] = Gate::pair([READS_MIN, WRITES_MIN], plan.tuning.slowdown);
+        let [reads, writes] = FairScheduler::pair([READS_MIN, WRITES_MIN], plan.tuning.slowdown);
         let shard = Shard {
             identity: plan.identity,
             geometry: plan.geometry,
@@ -293,7 +293,7 @@ impl Shard {
     async fn replay(self: &Rc<Self>, record: &Found) -> Result<()> {
         replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
-            self.checkpoint(Some(record.header.place.sequence)).await?;
+            self.checkpoint(Some(record.header.location.sequence)).await?;
         }
         Ok(())
     }
@@ -361,7 +361,10 @@ fn to_its_end(record: &SegmentRecord, geometry: Geometry) -> SegmentRecord {
     SegmentRecord { rows, ..record.clone() }
 }
 
-async fn load_tables(rows: &Rc<Rows>, plan: &ShardPlan) -> Result<Option<(CheckpointRoot, LoadedTables)>> {
+async fn load_tables(
+    rows: &Rc<RowReader>,
+    plan: &ShardPlan,
+) -> Result<Option<(CheckpointRoot, LoadedTables)>> {
     if plan.record.root.is_absent() {
         return Ok(None);
     }
@@ -377,7 +380,7 @@ async fn load_tables(rows: &Rc<Rows>, plan: &ShardPlan) -> Result<Option<(Checkp
 
 /// As [`load_tables`], as far as the tables can be read.
 async fn load_tables_left(
-    rows: &Rc<Rows>,
+    rows: &Rc<RowReader>,
     plan: &ShardPlan,
     lost: &mut Vec<LostPart>,
 ) -> Option<(Option<CheckpointRoot>, LoadedTables)> {

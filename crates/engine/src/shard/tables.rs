@@ -18,10 +18,10 @@ use reactor::Buffer;
 use smallvec::SmallVec;
 
 use super::walk::read_entry;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::geometry::Geometry;
 use crate::log::{Effect, Log, Request, Stream};
-use crate::rows::Rows;
+use crate::row_reader::RowReader;
 
 /// Where the tables of the last checkpoint lie.
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl StoredTables {
     pub(super) async fn store(
         &self,
         log: &Rc<Log>,
-        rows: &Rows,
+        rows: &RowReader,
         contents: &TableContents,
     ) -> Result<MapEntry> {
         let (width, most) = (contents.geometry.table_width, contents.geometry.meta_blocks());
@@ -93,7 +93,12 @@ impl StoredTables {
         self.store_root(log, rows, contents).await
     }
 
-    async fn store_root(&self, log: &Rc<Log>, rows: &Rows, contents: &TableContents) -> Result<MapEntry> {
+    async fn store_root(
+        &self,
+        log: &Rc<Log>,
+        rows: &RowReader,
+        contents: &TableContents,
+    ) -> Result<MapEntry> {
         let (pointers, tables) = {
             let stored = self.inner.borrow();
             let known = stored.live.iter().chain(&stored.layers).map(|known| known.entry);
@@ -127,12 +132,13 @@ impl StoredTables {
     /// # Errors
     /// `Corrupt` if a table cannot be read or makes no sense.
     pub(super) async fn load(
-        rows: &Rows,
+        rows: &RowReader,
         root_entry: MapEntry,
         table_width: u8,
         mut restore: impl FnMut(SegmentId, SegmentRecord) -> Result<()>,
     ) -> Result<(CheckpointRoot, LoadedTables)> {
-        let damaged = |error| Error::corrupt("a checkpoint table is damaged", Place::default(), Some(error));
+        let damaged =
+            |error| Error::corrupt("a checkpoint table is damaged", ErrorLocation::default(), Some(error));
         let root = CheckpointRoot::decode(read_entry(rows, root_entry).await?.as_slice()).map_err(damaged)?;
         let mut pointers = Vec::new();
         for index in &root.indexes {
@@ -216,7 +222,7 @@ impl Stored {
     }
 
     /// Counts the pointers of loaded tables: stored live counts leave them out, because they would change them.
-    fn count_in(&self, rows: &Rows) {
+    fn count_in(&self, rows: &RowReader) {
         count_all(rows, &[], &self.pointers());
     }
 }
@@ -242,7 +248,7 @@ async fn store_blocks(log: &Rc<Log>, most: usize, first: usize, blocks: &[Vec<u8
 /// Stores the blocks whose content is new; gives where all of them lie.
 async fn store_changed(
     log: &Rc<Log>,
-    rows: &Rows,
+    rows: &RowReader,
     most: usize,
     first: usize,
     blocks: &[Vec<u8>],
@@ -271,10 +277,10 @@ async fn store_changed(
 }
 
 /// Keeps the live counts in step with table pointers that come and go.
-fn count_all(rows: &Rows, old: &[MapEntry], new: &[MapEntry]) {
+fn count_all(rows: &RowReader, old: &[MapEntry], new: &[MapEntry]) {
     let mut segments = rows.segments.borrow_mut();
-    new.iter().for_each(|entry| segments.replaced(MapEntry::ABSENT, *entry));
-    old.iter().for_each(|entry| segments.replaced(*entry, MapEntry::ABSENT));
+    new.iter().for_each(|entry| segments.replace_reference(MapEntry::ABSENT, *entry));
+    old.iter().for_each(|entry| segments.replace_reference(*entry, MapEntry::ABSENT));
 }
 
 /// Tells contents apart, to see what changed since the last checkpoint; never stored.

@@ -9,14 +9,14 @@ use std::rc::Rc;
 
 use codec::crc32c;
 use format::limits::BLOCK;
-use format::{Address, Column, DriveIndex, LayerId, MapEntry, Row, SegmentId, Slot};
+use format::{Address, Column, DriveIndex, LayerId, MapEntry, Mapping, Row, SegmentId};
 use reactor::Buffer;
 
 use super::salvage::{Purpose, SalvageShard, rest_of_leaf};
 use super::start::Candidate;
 use crate::check::{Finding, FindingKind};
-use crate::map::Stretch;
-use crate::rows::{Piece, Rows};
+use crate::map::EntryRun;
+use crate::row_reader::{PartialRows, RowReader};
 
 /// Rows that are verified in one go.
 const ROWS_AT_ONCE: u32 = 64;
@@ -126,8 +126,8 @@ async fn collect_layer(
     let (mut next, mut blocks) = (0, 0);
     while next < format::limits::LAYER_BLOCKS_MAX {
         let leaf = match shard.stretch_of(layer, next).await {
-            Stretch::Leaf => next,
-            Stretch::Same { until, .. } => {
+            EntryRun::Leaf => next,
+            EntryRun::Same { until, .. } => {
                 next = until;
                 continue;
             }
@@ -147,7 +147,7 @@ async fn collect_layer(
 }
 
 fn own(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFindings) {
-    let Slot::Block { address, crc } = entry.slot() else { return };
+    let Mapping::Block { address, crc } = entry.mapping() else { return };
     if let Some((_, other)) = owners.insert(address, (crc, owner)) {
         let message = format!("S1: {address} belongs to {owner:?} and to {other:?}");
         found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
@@ -215,13 +215,13 @@ fn blocks_of<'a>(cells: impl Iterator<Item = &'a (Address, Owner)>) -> Vec<(Laye
 }
 
 /// Reads all of a segment that was written and verifies it, row by row.
-async fn verify_segment(rows: &Rows, id: SegmentId, known: &Known<'_>, found: &mut ShardFindings) {
+async fn verify_segment(rows: &RowReader, id: SegmentId, known: &Known<'_>, found: &mut ShardFindings) {
     let record = rows.segments.borrow().record(id);
     let mut row = 0;
     let mut lost = Vec::new();
     while row < record.rows {
         let count = ROWS_AT_ONCE.min(record.rows - row);
-        let piece = rows.read_piece(id, Row::new(row), count).await;
+        let piece = rows.read_partial(id, Row::new(row), count).await;
         for index in 0..count {
             verify_row(rows, &piece, index, known, found, &mut lost);
         }
@@ -235,7 +235,7 @@ async fn verify_segment(rows: &Rows, id: SegmentId, known: &Known<'_>, found: &m
 }
 
 /// The finding that blocks of a column of a segment are lost.
-fn lost_in_column(rows: &Rows, cells: &[(Address, Owner)]) -> Option<LostCells> {
+fn lost_in_column(rows: &RowReader, cells: &[(Address, Owner)]) -> Option<LostCells> {
     let (address, owner) = cells.first()?;
     let drive = rows.segments.borrow().cell(*address).map(|cell| cell.drive);
     let message = match cells.len() - 1 {
@@ -251,8 +251,8 @@ fn lost_in_column(rows: &Rows, cells: &[(Address, Owner)]) -> Option<LostCells> 
 }
 
 fn verify_row(
-    rows: &Rows,
-    piece: &Piece,
+    rows: &RowReader,
+    piece: &PartialRows,
     index: u32,
     known: &Known<'_>,
     found: &mut ShardFindings,
@@ -287,7 +287,7 @@ fn verify_row(
         }
         match (back, incomplete) {
             (true, _) => report_block(rows, address, drive, *owner, Fate::Back, found),
-            (false, true) => report_block(rows, address, drive, *owner, Fate::Undecided, found),
+            (false, true) => report_block(rows, address, drive, *owner, Fate::PendingDrives, found),
             (false, false) if known.reported.contains(&address) => {}
             (false, false) => lost.push((address, *owner)),
         }
@@ -328,12 +328,12 @@ enum Fate {
     /// The other columns give it back.
     Back,
     /// They would have, once its row was complete: nobody was promised it, and the next opening may drop its record.
-    Undecided,
+    PendingDrives,
 }
 
 /// Reports a block that is not what its owner expects. One on a drive that is not in use is no damage.
 fn report_block(
-    rows: &Rows,
+    rows: &RowReader,
     address: Address,
     drive: Option<DriveIndex>,
     owner: Owner,
@@ -347,7 +347,7 @@ fn report_block(
             let message = format!("{address} ({owner:?}) is damaged; the other columns give it back");
             Finding::new(FindingKind::Damaged, drive, message)
         }
-        (Fate::Undecided, _) => {
+        (Fate::PendingDrives, _) => {
             let message = format!(
                 "{address} ({owner:?}) is damaged; it was never flushed, and the next opening decides on it"
             );

@@ -68,16 +68,16 @@ impl Shard {
     pub(crate) fn promise(&self, layer: LayerId, blocks: u64) {
         let promised = {
             let mut map = self.ledger.map.borrow_mut();
-            map.promise(layer, blocks);
-            map.promised()
+            map.set_reservation(layer, blocks);
+            map.unused_reservations()
         };
         let live = self.rows.segments.borrow().live_blocks();
-        self.log.pace.space.set_held(self.identity.shard.index(), live, promised);
+        self.log.pace.space.set_usage(self.identity.shard.index(), live, promised);
     }
 
     /// True if room is kept for more than there is in the pool.
-    pub(crate) fn is_overpromised(&self) -> bool {
-        self.log.pace.space.is_overpromised()
+    pub(crate) fn is_overcommitted(&self) -> bool {
+        self.log.pace.space.is_overcommitted()
     }
 
     /// A volume is gone, and nothing lies above its layer any more.

@@ -1,20 +1,20 @@
 //! Walks over the map: a walk says which node it misses, that is read, and it is tried again.
 
 use format::limits::BLOCK;
-use format::{LayerId, MapEntry, Slot};
+use format::{LayerId, MapEntry, Mapping};
 use reactor::Buffer;
 
 use super::Shard;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::ledger::Ledger;
-use crate::map::{ChainPins, Load, Map, Pins};
-use crate::rows::{Rows, Run};
+use crate::map::{ChainPins, Map, MissingNode, Pins};
+use crate::row_reader::{BlockRun, RowReader};
 
 impl Shard {
     /// Runs `walk` over the map, reading nodes until it gets through.
     pub(super) async fn walk<T>(
         &self,
-        walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>,
+        walk: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>,
     ) -> Result<T> {
         walk_map(&self.ledger, &self.rows, walk).await
     }
@@ -24,7 +24,7 @@ impl Shard {
     pub(super) async fn look_through<T>(
         &self,
         (layer, block, count): (LayerId, u64, usize),
-        mut look: impl FnMut(&mut Map) -> std::result::Result<T, Load>,
+        mut look: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>,
     ) -> Result<T> {
         if let Ok(found) = look(&mut self.ledger.map.borrow_mut()) {
             return Ok(found);
@@ -59,7 +59,7 @@ impl Shard {
     /// The first block from `from` on, below `end`, whose leaf exists in a layer or in one below it.
     pub(super) async fn next_leaf_through(&self, layer: LayerId, from: u64, end: u64) -> Result<Option<u64>> {
         loop {
-            let changes = self.ledger.map.borrow().family_changes();
+            let changes = self.ledger.map.borrow().tree_version();
             let mut first = None;
             let mut next = Some(layer);
             while let Some(at) = next
@@ -70,7 +70,7 @@ impl Shard {
                 next = self.ledger.map.borrow().parent(at);
             }
             // A leaf may have gone from a layer that was not looked at yet to one that was.
-            if self.ledger.map.borrow().family_changes() == changes {
+            if self.ledger.map.borrow().tree_version() == changes {
                 return Ok(first);
             }
         }
@@ -80,8 +80,8 @@ impl Shard {
 /// Runs `walk` over the map, reading the nodes that it misses, until it gets through.
 pub(super) async fn walk_map<T>(
     ledger: &Ledger,
-    rows: &Rows,
-    mut walk: impl FnMut(&mut Map) -> std::result::Result<T, Load>,
+    rows: &RowReader,
+    mut walk: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>,
 ) -> Result<T> {
     loop {
         let walked = walk(&mut ledger.map.borrow_mut());
@@ -95,7 +95,7 @@ pub(super) async fn walk_map<T>(
 /// Pins the leaves that cover a range, creating those that do not exist.
 pub(super) async fn pin_leaves(
     ledger: &Ledger,
-    rows: &Rows,
+    rows: &RowReader,
     layer: LayerId,
     block: u64,
     count: u64,
@@ -110,7 +110,7 @@ pub(super) async fn pin_leaves(
 }
 
 /// Reads a node into the map, or waits for whoever is reading it.
-pub(super) async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Result<()> {
+pub(super) async fn load_node(ledger: &Ledger, rows: &RowReader, load: MissingNode) -> Result<()> {
     let begun = ledger.map.borrow_mut().begin_load(load);
     let entry = match begun {
         None => return Ok(()),
@@ -124,7 +124,7 @@ pub(super) async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Resul
     let read = read_entry(rows, entry).await;
     let entries = match &read {
         Ok(block) => format::decode_entries(block.as_slice()).map_err(|error| {
-            let place = Place { address: entry.address(), ..Default::default() };
+            let place = ErrorLocation { address: entry.address(), ..Default::default() };
             Error::corrupt("a map node is damaged", place, Some(error))
         }),
         Err(error) => Err(error.clone()),
@@ -138,15 +138,15 @@ pub(super) async fn load_node(ledger: &Ledger, rows: &Rows, load: Load) -> Resul
 }
 
 /// Reads and verifies the block that an entry points to.
-pub(super) async fn read_entry(rows: &Rows, entry: MapEntry) -> Result<Buffer> {
-    let Slot::Block { address, crc } = entry.slot() else {
-        return Err(Error::corrupt("a pointer to nothing", Place::default(), None));
+pub(super) async fn read_entry(rows: &RowReader, entry: MapEntry) -> Result<Buffer> {
+    let Mapping::Block { address, crc } = entry.mapping() else {
+        return Err(Error::corrupt("a pointer to nothing", ErrorLocation::default(), None));
     };
     if !rows.segments.borrow().contains(address.segment()) {
-        let place = Place { address: Some(address), ..Place::default() };
+        let place = ErrorLocation { address: Some(address), ..ErrorLocation::default() };
         return Err(Error::corrupt("a pointer leads to an unknown segment", place, None));
     }
     let buffer = Buffer::new(BLOCK);
     let _pin = rows.pin(address.segment());
-    rows.read_run(Run { address, count: 1 }, &[crc], &buffer.span()).await.map(|_| buffer)
+    rows.read_run(BlockRun { address, count: 1 }, &[crc], &buffer.span()).await.map(|_| buffer)
 }

@@ -30,7 +30,7 @@ impl Shard {
     pub(crate) async fn write(&self, volume: VolumeId, block: u64, data: &Span) -> Result<()> {
         let _use = self.note_use();
         let count = (data.len() / BLOCK) as u64;
-        let _turn = self.turn_to_write(volume, data.len() / BLOCK).await;
+        let _permit = self.permit_to_write(volume, data.len() / BLOCK).await;
         let (layer, pins) = self.prepare(volume, block, count).await?;
         let request = write_request(layer, block, data, pins, self.trimmed(layer));
         if request.data.is_empty() {
@@ -167,7 +167,7 @@ impl Shard {
     /// takes room.
     async fn admit_zeros(&self, layer: LayerId, block: u64) -> Result<()> {
         let space = &self.log.pace.space;
-        let kept = || !space.is_full_for_promised() && self.ledger.map.borrow().is_promised(layer);
+        let kept = || !space.is_full_for_reservations() && self.ledger.map.borrow().has_reservation(layer);
         if !space.is_full() || kept() {
             return Ok(());
         }
@@ -224,7 +224,8 @@ impl Shard {
     /// much before somebody has to: most that ask there are refused for want of space, and one asked for by each of them would use it up.
     pub(super) fn map_wants_checkpoint(&self) -> bool {
         let map = self.ledger.map.borrow();
-        map.is_checkpoint_due() && (map.is_checkpoint_urgent() || !self.log.pace.space.is_bare())
+        map.is_checkpoint_due()
+            && (map.is_checkpoint_urgent() || !self.log.pace.space.only_checkpoint_reserve_left())
     }
 
     /// Where the leaves end that lie side by side from `block` on, in a layer and those below it together.
@@ -303,7 +304,7 @@ impl Shard {
         if !space.is_full() {
             return Ok(request);
         }
-        if !space.is_full_for_promised() && self.ledger.map.borrow().is_promised(layer) {
+        if !space.is_full_for_reservations() && self.ledger.map.borrow().has_reservation(layer) {
             return Ok(request);
         }
         let mut entries = SmallVec::new();

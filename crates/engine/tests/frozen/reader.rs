@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use codec::{Code, ColumnSet, crc32c};
 use format::limits::{BLOCK, BLOCK_BYTES, SLICE, SUPERBLOCK_SLOT};
 use format::{
-    Address, CheckpointRoot, DriveState, Header, Item, LayerEntry, LayerId, MapEntry, SegmentId,
-    SegmentRecord, ShardRecord, Slot, Superblock, UnmapMode, UnverifiedHeader, UnverifiedSuperblock,
-    VolumeRecord, VolumeState, decode_entries, decode_layers, decode_segments,
+    Address, CheckpointRoot, DriveState, Header, Item, LayerEntry, LayerId, MapEntry, Mapping, SegmentId,
+    SegmentRecord, ShardRecord, Superblock, UnmapMode, UnverifiedHeader, UnverifiedSuperblock, VolumeRecord,
+    VolumeState, decode_entries, decode_layers, decode_segments,
 };
 
 use crate::history::Contents;
@@ -44,7 +44,7 @@ struct Record {
 impl Record {
     /// Where block `index` lies: header blocks first, column by column.
     fn place(&self, index: u32) -> Address {
-        let place = &self.header.place;
+        let place = &self.header.location;
         let column = u8::try_from(index / self.rows).unwrap();
         Address::new(place.segment, format::Column::new(column), place.row.plus(index % self.rows))
     }
@@ -145,10 +145,10 @@ impl Reader {
             let mut row = from.get();
             while let Some(one) = self.header_at(*id, segment, row, index) {
                 row += one.rows;
-                found.insert(one.header.place.sequence, one);
+                found.insert(one.header.location.sequence, one);
             }
         }
-        let durable = found.values().map(|one| one.header.place.durable).max().unwrap_or_default();
+        let durable = found.values().map(|one| one.header.location.durable).max().unwrap_or_default();
         let mut records = Vec::new();
         let mut next = record.checkpointed.next();
         while let Some(one) = found.remove(&next) {
@@ -177,7 +177,7 @@ impl Reader {
             }
             unverified.verify(&bytes, &self.superblock.key).ok()
         })?;
-        let place = &header.place;
+        let place = &header.location;
         let belongs = place.pool == self.superblock.pool
             && place.shard.get() == shard
             && place.segment == id
@@ -198,7 +198,7 @@ impl Reader {
 
     /// The same, if its cell or the others of its row give bytes that have its CRC.
     fn try_block(&self, shard: &Shard, entry: MapEntry) -> Option<Vec<u8>> {
-        let Slot::Block { address, crc } = entry.slot() else { panic!("a pointer to nothing") };
+        let Mapping::Block { address, crc } = entry.mapping() else { panic!("a pointer to nothing") };
         let segment = &shard.segments[&address.segment()];
         let (column, row) = (address.column().get(), address.row().get());
         let stored = self.cell(segment, column, row).filter(|bytes| crc32c(bytes) == crc);
@@ -305,8 +305,10 @@ fn replay(shard: &mut Shard, record: &Record) {
             Item::Move { layer, block, from, .. } => {
                 for index in 0..count {
                     let key = (layer, block.get() + u64::from(index));
-                    let still =
-                        shard.map.get(&key).is_some_and(|entry| entry.address() == Some(from.down(index)));
+                    let still = shard
+                        .map
+                        .get(&key)
+                        .is_some_and(|entry| entry.address() == Some(from.plus_rows(index)));
                     if still {
                         shard.map.insert(key, record.entry(next + index));
                     }

@@ -10,6 +10,7 @@
 
 mod credit;
 mod file;
+mod frontend;
 mod kernel;
 mod limits;
 mod mount;
@@ -18,5 +19,6 @@ mod server;
 mod turns;
 
 pub use file::File;
+pub use frontend::FuseFrontend;
 pub use mount::{MountError, MountErrorKind, forget, hold};
 pub use server::{InUse, Options, Server};

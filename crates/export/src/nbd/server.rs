@@ -11,17 +11,14 @@ use reactor::{Listener, Reactor, Stream, WaitList};
 use super::admission::Admission;
 use super::limits::Limits;
 use super::serve::{log_left_out, serve_admitted};
-use crate::race::{First, race};
+use crate::listen::accept_loop;
+use crate::race::race;
 use crate::reserve::Reserve;
 use crate::{Exports, Stop};
 
-/// Pause after a connection could not be accepted: there is no room for its descriptor, and trying again at once would
-/// only keep everybody else from closing theirs.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Serves the connections that it is given, on the reactor of the thread that it was made on.
 ///
-/// A daemon with several reactors has one on each, and deals out the connections that [`accept`] gives.
+/// A daemon with several reactors has a server on each, and distributes the connections to them.
 pub struct Server<E> {
     exports: E,
     limits: Limits,
@@ -75,7 +72,7 @@ impl<E: Exports + 'static> Server<E> {
 
     /// Serves the connections that come from `listener` until the server is told to stop.
     pub async fn listen(self: &Rc<Self>, listener: Listener) {
-        accept(&listener, &self.stop, |stream| self.serve(stream)).await;
+        accept_loop(&listener, &self.stop, "NBD", async |stream| self.serve(stream)).await;
     }
 
     /// Stops listening, lets connections finish the requests that they have read, and closes them.
@@ -106,30 +103,5 @@ impl<E> Drop for Counted<E> {
     fn drop(&mut self) {
         self.0.connections.set(self.0.connections.get() - 1);
         self.0.closed.wake_all();
-    }
-}
-
-/// Hands every connection that comes from `listener` to `each`, until `stop` is raised.
-pub async fn accept(listener: &Listener, stop: &Stop, mut each: impl FnMut(Stream)) {
-    let mut failing = false;
-    loop {
-        let accepted = match race(stop.raised(), listener.accept()).await {
-            First::Left(()) => return,
-            First::Right(accepted) => accepted,
-        };
-        match accepted {
-            Ok(stream) => {
-                failing = false;
-                each(stream);
-            }
-            Err(error) => {
-                // Once, not ten times a second.
-                if !failing {
-                    tracing::warn!(%error, "NBD connections cannot be accepted at present");
-                }
-                failing = true;
-                race(stop.raised(), Reactor::current().sleep(ACCEPT_PAUSE)).await;
-            }
-        }
     }
 }

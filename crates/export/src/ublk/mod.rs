@@ -13,6 +13,7 @@ mod control;
 mod device;
 mod error;
 mod execute;
+mod frontend;
 mod limits;
 mod link;
 mod queue;
@@ -20,5 +21,6 @@ mod server;
 mod words;
 
 pub use error::{DeviceError, DeviceErrorKind};
+pub use frontend::{UblkConfig, UblkFrontend};
 pub use limits::QUEUES_MAX;
 pub use server::{InUse, Options, Server, Source, clear};

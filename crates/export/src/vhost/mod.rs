@@ -18,6 +18,7 @@ mod dirty;
 mod disk;
 mod execute;
 mod fault;
+mod frontend;
 #[cfg(test)]
 mod fuzz;
 mod inflight;
@@ -37,5 +38,6 @@ mod testing;
 mod vring;
 
 pub use disk::Disk;
+pub use frontend::{VhostConfig, VhostFrontend};
 pub use limits::QUEUES_MAX;
 pub use server::Server;

@@ -19,12 +19,11 @@ use super::channel::{take_channel, tell_config_changed};
 use super::disk::Disk;
 use super::session::Session;
 use crate::Stop;
+use crate::listen::accept_loop;
 use crate::race::{First, race};
 
 /// How long a front end waits for the one before it to go.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause after a connection could not be accepted: there is no room for its descriptor.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves a disk to the front ends that come to its socket, on the reactor of the thread that it was made on.
 pub struct Server<D> {
@@ -107,27 +106,8 @@ impl<D: Disk> Server<D> {
 
     /// Serves the front ends that come from `listener`, one after the other, until [`Server::shut_down`].
     pub async fn listen(self: Rc<Self>, listener: Listener) {
-        let mut failing = false;
-        loop {
-            let accepted = match race(self.stop.raised(), listener.accept()).await {
-                First::Left(()) => return,
-                First::Right(accepted) => accepted,
-            };
-            match accepted {
-                Ok(stream) => {
-                    failing = false;
-                    self.clone().take(stream).await;
-                }
-                Err(error) => {
-                    // Once, not ten times a second.
-                    if !failing {
-                        tracing::warn!(device = %self.disk.name(), %error, "connections cannot be accepted at present");
-                    }
-                    failing = true;
-                    race(self.stop.raised(), Reactor::current().sleep(ACCEPT_PAUSE)).await;
-                }
-            }
-        }
+        let (name, stop) = (self.disk.name(), self.stop.clone());
+        accept_loop(&listener, &stop, &name, async |stream| self.clone().take(stream).await).await;
     }
 
     /// Serves a front end once the one before is gone.

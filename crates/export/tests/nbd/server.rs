@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use export::nbd::{End, Limits, Reserve, Stop, accept, serve_connection};
-use export::{MemoryExports, MemoryVolume};
+use export::nbd::{End, Limits, Reserve, Stop, serve_connection};
+use export::{MemoryExports, MemoryVolume, accept_loop};
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Stream, SystemClock};
 use tempfile::TempDir;
 
@@ -194,7 +194,8 @@ fn run(
         for listener in [local, tcp] {
             let fixture = fixture.clone();
             let task = async move {
-                accept(&listener, &fixture.stop, |stream| serve(fixture.clone(), stream)).await
+                let serve = async |stream| serve(fixture.clone(), stream);
+                accept_loop(&listener, &fixture.stop, "NBD", serve).await
             };
             reactor.spawn(task).detach();
         }

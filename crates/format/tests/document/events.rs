@@ -29,7 +29,7 @@ pub(crate) fn check(page: &Checked) {
             ("reserved", &[0; 6]),
         ],
     );
-    let one = |rest, kind: EventKind, words: &str| {
+    let one = |rest, kind: EventKind, expected_text: &str| {
         let rest = page.fields(
             "Event",
             rest,
@@ -40,13 +40,13 @@ pub(crate) fn check(page: &Checked) {
                 ("amount", &0x2122_2324_2526_2728u64.to_le_bytes()),
             ],
         );
-        text(rest, words)
+        text(rest, expected_text)
     };
     let rest = one(one(rest, EventKind::Full, "fast"), EventKind::Opened, "");
     assert!(rest.iter().all(|byte| *byte == 0) && bytes.len() == BLOCK);
     assert_eq!(EventBlock::decode(&bytes), Ok(block));
-    let nobody = Event { drive: None, ..event(EventKind::Full, "") };
-    let bytes = EventBlock { first: 1, events: vec![nobody] }.encode();
+    let without_drive = Event { drive: None, ..event(EventKind::Full, "") };
+    let bytes = EventBlock { first: 1, events: vec![without_drive] }.encode();
     assert_eq!(bytes[34..36], 65_535u16.to_le_bytes());
     let kinds: Vec<_> =
         EventKind::ALL.iter().map(|kind| (format!("{kind:?}"), u64::from(kind.value()))).collect();

@@ -1,8 +1,8 @@
-//! docs/format.md against the code: every table of fields, values and limits that the page has.
+//! Compares docs/format.md with the code: every table of fields, values and limits on the page.
 //!
-//! For each table of fields a value with its own bytes in each field is encoded, and each field must be found at the
-//! offset, and with the size, that the page gives; fields follow one another without gaps. What the page has and is not
-//! checked here fails the test, and so does the reverse.
+//! For each table of fields, a value with different bytes in each field is encoded, and each field
+//! must have the offset and size on the page; there are no gaps between fields. The test fails for
+//! a table that is on the page but not checked here, and for the reverse.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod events;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use format::{Address, Column, FORMAT_VERSION, MapEntry, Row, SegmentId, limits};
 use tables::Page;
 
-/// The page, and which of its tables have been checked.
+/// The page, and the names of the tables that have been checked.
 struct Checked {
     page: Page,
     fields: RefCell<BTreeSet<String>>,
@@ -24,17 +24,19 @@ struct Checked {
 }
 
 impl Checked {
-    /// Compares `bytes` with the table `name`: `expected` are its fields and the bytes that each must have. Gives what
-    /// lies behind.
+    /// Compares `bytes` with the table `name`; `expected` lists its fields and their bytes. Returns
+    /// the bytes after the table.
     fn fields<'a>(&self, name: &str, bytes: &'a [u8], expected: &[(&str, &[u8])]) -> &'a [u8] {
-        let Some((sum, fields)) = self.page.fields.get(name) else { panic!("the page has no '{name}'") };
+        let Some((sum, fields)) = self.page.fields.get(name) else {
+            panic!("the page has no table '{name}'")
+        };
         let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
         let wanted: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, wanted, "fields of '{name}'");
         let mut end = 0;
         for (field, (_, value)) in fields.iter().zip(expected) {
             let at = format!("'{}' of '{name}'", field.name);
-            assert_eq!(field.offset, end, "{at} follows the field before it");
+            assert_eq!(field.offset, end, "{at} must follow the field before it");
             assert_eq!(field.size, value.len(), "size of {at}");
             end += field.size;
             assert_eq!(&bytes[field.offset..end], *value, "{at}");
@@ -42,15 +44,18 @@ impl Checked {
         assert_eq!(end, *sum, "the sum in the heading of '{name}'");
         for (at, (one, value)) in expected.iter().enumerate().filter(|(_, (one, _))| *one != "reserved") {
             let twin = expected[..at].iter().find(|(other, bytes)| *other != "reserved" && bytes == value);
-            assert!(twin.is_none(), "'{one}' of '{name}' has the same bytes as {twin:?}: that shows nothing");
+            assert!(
+                twin.is_none(),
+                "'{one}' of '{name}' has the same bytes as {twin:?}, so the test proves nothing"
+            );
         }
         self.fields.borrow_mut().insert(name.to_owned());
         &bytes[end..]
     }
 
-    /// Compares the named values of a table.
+    /// Compares a table of named values.
     fn values(&self, name: &str, expected: &[(&str, u64)]) {
-        let Some(values) = self.page.values.get(name) else { panic!("the page has no '{name}'") };
+        let Some(values) = self.page.values.get(name) else { panic!("the page has no table '{name}'") };
         let expected: Vec<_> = expected.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         assert_eq!(*values, expected, "{name}");
         self.values.borrow_mut().insert(name.to_owned());
@@ -59,14 +64,14 @@ impl Checked {
     fn all(&self) {
         let unchecked: Vec<_> =
             self.page.fields.keys().filter(|name| !self.fields.borrow().contains(*name)).collect();
-        assert!(unchecked.is_empty(), "tables of fields that nothing checks: {unchecked:?}");
+        assert!(unchecked.is_empty(), "unchecked tables of fields: {unchecked:?}");
         let unchecked: Vec<_> =
             self.page.values.keys().filter(|name| !self.values.borrow().contains(*name)).collect();
-        assert!(unchecked.is_empty(), "tables of values that nothing checks: {unchecked:?}");
+        assert!(unchecked.is_empty(), "unchecked tables of values: {unchecked:?}");
     }
 }
 
-/// Takes a text off the front.
+/// Checks a text at the front of `bytes`, and returns the bytes after it.
 fn text<'a>(bytes: &'a [u8], expected: &str) -> &'a [u8] {
     let (length, rest) = bytes.split_at(2);
     assert_eq!(length, (expected.len() as u16).to_le_bytes());
@@ -76,7 +81,7 @@ fn text<'a>(bytes: &'a [u8], expected: &str) -> &'a [u8] {
 }
 
 #[test]
-fn the_page_shows_what_is_stored() {
+fn the_page_matches_the_encoders() {
     let page = Checked { page: Page::read(), fields: RefCell::default(), values: RefCell::default() };
     superblocks::check(&page);
     records::check(&page);
@@ -110,18 +115,18 @@ fn check_address(page: &Checked) {
     page.fields.borrow_mut().insert("Address bits".to_owned());
 }
 
-/// A map entry with these parts.
+/// Returns a map entry with these parts.
 fn entry(segment: u32, column: u8, row: u32, crc: u32) -> MapEntry {
     MapEntry::block(Address::new(SegmentId::new(segment), Column::new(column), Row::new(row)), crc)
 }
 
 #[test]
-fn the_page_is_of_this_version() {
+fn the_page_has_the_version_of_the_code() {
     assert_eq!(Page::read().version, u64::from(FORMAT_VERSION));
 }
 
 #[test]
-fn the_page_has_every_limit() {
+fn the_page_lists_every_limit() {
     let expected = [
         ("BLOCK", limits::BLOCK as u64),
         ("COLUMNS_MAX", limits::COLUMNS_MAX as u64),
@@ -157,8 +162,8 @@ fn the_page_has_every_limit() {
 
     let source = include_str!("../../src/limits.rs");
     let names = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next());
-    // The same as BLOCK, in another type.
+    // BLOCK with another type.
     let names: BTreeSet<&str> = names.filter(|name| *name != "BLOCK_BYTES").collect();
     let shown: BTreeSet<&str> = page.limits.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, shown, "limits of the code, and of the page");
+    assert_eq!(names, shown, "limits of the code and of the page");
 }

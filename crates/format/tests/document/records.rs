@@ -5,9 +5,9 @@ use std::hash::Hasher;
 use format::limits::BLOCK;
 use format::{
     Address, CheckpointRoot, Column, FORMAT_VERSION, Header, Incarnation, Item, LayerBlock, LayerEntry,
-    LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, RecordPlace, Row, SegmentId,
-    Sequence, ShardIndex, TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind, VolumeRecord,
-    VolumeService, VolumeSpread, VolumeState, decode_layers, encode_entries, encode_layers, encode_live,
+    LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTRIES, PoolId, PoolKey, QosLimits, RecordLocation,
+    Row, SegmentId, Sequence, ShardIndex, TableCounts, UnmapMode, UnverifiedHeader, VolumeId, VolumeKind,
+    VolumeRecord, VolumeSpread, VolumeState, decode_layers, encode_entries, encode_layers, encode_live,
     header_blocks_for,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -24,8 +24,8 @@ pub(crate) fn check(page: &Checked) {
     check_volume(page);
 }
 
-fn place() -> RecordPlace {
-    RecordPlace {
+fn location() -> RecordLocation {
+    RecordLocation {
         pool: PoolId(*b"pool pool pool p"),
         shard: ShardIndex::new(0x0102),
         segment: SegmentId::new(0x1112_1314),
@@ -36,13 +36,13 @@ fn place() -> RecordPlace {
     }
 }
 
-/// A header with these items; CRC `index` of its payload is `0xC0C0_0000 + index`.
+/// Encodes a header with these items; CRC `index` of its payload is `0xC0C0_0000 + index`.
 fn encode(items: &[Item]) -> Vec<u8> {
     let payload: u32 = items.iter().map(Item::payload).sum();
     let crcs: Vec<u32> = (0..payload).map(|index| 0xC0C0_0000 + index).collect();
     let bytes = items.iter().map(Item::encoded_bytes).sum();
     let mut out = vec![0xEE; header_blocks_for(bytes, crcs.len()) * BLOCK];
-    Header::encode(&place(), items, &crcs, &KEY, &mut out);
+    Header::encode(&location(), items, &crcs, &KEY, &mut out);
     out
 }
 
@@ -86,7 +86,7 @@ fn check_header(page: &Checked) {
     assert_eq!(crcs[4 * 1020..4 * 1021], (0xC0C0_0000u32 + 1020).to_le_bytes());
     assert!(crcs[4 * 1021..].iter().all(|byte| *byte == 0), "zeros to the end of the last header block");
     let header = UnverifiedHeader::parse(&bytes).unwrap().verify(&bytes, &KEY).unwrap();
-    assert_eq!((header.place, header.items.as_slice()), (place(), items.as_slice()));
+    assert_eq!((header.location, header.items.as_slice()), (location(), items.as_slice()));
 }
 
 fn check_items(page: &Checked) {
@@ -116,7 +116,7 @@ fn check_items(page: &Checked) {
             ("block", &block),
         ];
         rest = match kind {
-            // Bytes that differ from one another: the others have zeros.
+            // Only this item has distinct bytes in all fields; the others have zeros.
             4 => page.fields("Item", start, &fields),
             _ => {
                 assert_eq!(start[..16], fields.map(|(_, bytes)| bytes).concat());
@@ -258,7 +258,7 @@ fn check_volume(page: &Checked) {
         layer: LayerId::new(0x2122_2324),
         parent: Some(LayerId::new(0x3132_3334)),
         created: 0x4142_4344_4546_4748,
-        service: VolumeService {
+        qos: QosLimits {
             weight: 0x5152,
             burst_ms: 0x5354_5556,
             operations: 0x6162_6364_6566_6768,
@@ -287,7 +287,7 @@ fn check_volume(page: &Checked) {
     );
     let rest = text(rest, "vm01");
     let rest = page.fields(
-        "Service record",
+        "QoS limits record",
         rest,
         &[
             ("weight", &0x5152u16.to_le_bytes()),

@@ -1,18 +1,18 @@
-//! The superblock and what it is made of.
+//! The superblock and its records.
 
 use std::hash::Hasher;
 
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, FORMAT_VERSION, Generation, Incarnation,
-    Lineage, PoolId, PoolKey, Row, Scheme, ScrubRecord, ScrubTally, SegmentClass, SegmentColumn, SegmentId,
-    SegmentRecord, SegmentState, Sequence, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock,
-    ZoneIndex, decode_segments, encode_segments,
+    PoolId, PoolKey, PoolOpening, Row, Scheme, ScrubRecord, ScrubTally, SegmentClass, SegmentColumn,
+    SegmentId, SegmentRecord, SegmentState, Sequence, ShardRecord, StateStamp, Superblock,
+    UnverifiedSuperblock, ZoneIndex, decode_segments, encode_segments,
 };
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::{Checked, entry, text};
 
-/// Columns that segment records have room for: more than any of them uses.
+/// Columns of a segment record: more than any segment here uses.
 const TABLE_WIDTH: u8 = 9;
 
 fn segment() -> SegmentRecord {
@@ -61,8 +61,8 @@ fn superblock() -> Superblock {
         name: "fast".into(),
         created: 0x7172_7374_7576_7778,
         lineage: vec![
-            Lineage { epoch: 0x0102_0304_0506_0708, nonce: 0x1112_1314_1516_1718 },
-            Lineage { epoch: 0x2122_2324_2526_2728, nonce: 0x3132_3334_3536_3738 },
+            PoolOpening { epoch: 0x0102_0304_0506_0708, nonce: 0x1112_1314_1516_1718 },
+            PoolOpening { epoch: 0x2122_2324_2526_2728, nonce: 0x3132_3334_3536_3738 },
         ],
         generation: Generation::new(0x4142_4344_4546_4748),
         scheme: Scheme::new(5, 2).unwrap(),
@@ -85,7 +85,7 @@ fn superblock() -> Superblock {
 }
 
 fn stamp(seed: u64) -> StateStamp {
-    let opening = Lineage { epoch: seed, nonce: seed + 1 };
+    let opening = PoolOpening { epoch: seed, nonce: seed + 1 };
     StateStamp { opening, generation: Generation::new(seed + 2) }
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn check(page: &Checked) {
         rest = check_shard(page, shard, rest);
     }
     rest = check_scrub(page, &superblock.scrub, rest);
-    assert!(rest.is_empty(), "{} bytes of the superblock are on no page", rest.len());
+    assert!(rest.is_empty(), "{} bytes of the superblock are not on the page", rest.len());
     check_values(page);
     check_segment_table(page);
 }
@@ -202,7 +202,7 @@ fn check_scrub<'a>(page: &Checked, scrub: &ScrubRecord, rest: &'a [u8]) -> &'a [
     rest
 }
 
-/// SipHash-2-4-128 of bytes 0..16 and 32..length.
+/// Returns SipHash-2-4-128 of bytes 0..16 and 32..length.
 fn mac_of(stored: &[u8], key: &PoolKey) -> [u8; 16] {
     let mut hasher = SipHasher24::new_with_key(&key.0);
     hasher.write(&stored[..16]);
@@ -213,7 +213,7 @@ fn mac_of(stored: &[u8], key: &PoolKey) -> [u8; 16] {
 fn check_shard<'a>(page: &Checked, shard: &ShardRecord, bytes: &'a [u8]) -> &'a [u8] {
     let (root, count) = (shard.root.to_bytes(), (shard.recent.len() as u16).to_le_bytes());
     let checkpointed = shard.checkpointed.get().to_le_bytes();
-    // Only the first has bytes that tell its fields apart; the others show where it ends.
+    // Only the first shard has distinct bytes in all fields; the others only show where they end.
     let mut rest = match shard.recent.is_empty() {
         true => &bytes[26..],
         false => page.fields(
@@ -256,18 +256,19 @@ fn check_segment<'a>(page: &Checked, record: &SegmentRecord, bytes: &'a [u8]) ->
         ],
     );
     assert_eq!(columns[12..24], [0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "a hole");
-    assert_eq!(columns[24 + 8..36], 16_384u32.to_le_bytes(), "a column that misses nothing");
+    assert_eq!(columns[24 + 8..36], 16_384u32.to_le_bytes(), "a complete column");
     assert!(columns[12 * record.columns.len()..].iter().all(|byte| *byte == 0), "unused columns");
     rest
 }
 
-/// Encodes each value and looks at the byte.
+/// Encodes each value and reads its byte.
 fn check_values(page: &Checked) {
     let state = |state| {
         let mut superblock = superblock();
         superblock.drives[0].state = state;
         let bytes = superblock.encode(DriveId::default());
-        // The first drive's state: behind the front, the name, two openings and the fixed state.
+        // Offset of the first drive's state: after the front, the name, two openings and the fixed
+        // state.
         u64::from(bytes[80 + 2 + 4 + 9 + 2 * 16 + 40 + 28])
     };
     page.values(
@@ -277,7 +278,7 @@ fn check_values(page: &Checked) {
             ("Missing", state(DriveState::Missing)),
             ("Failed", state(DriveState::Failed)),
             ("Removed", state(DriveState::Removed)),
-            ("Leaving", state(DriveState::Leaving)),
+            ("Draining", state(DriveState::Draining)),
             ("Returning", state(DriveState::Returning)),
         ],
     );
@@ -296,7 +297,8 @@ fn check_values(page: &Checked) {
     );
 }
 
-/// Slots of the segment table: as many as the page says, unused ones all zero.
+/// Checks that a block of the segment table has the number of slots on the page, and that unused
+/// slots are zero.
 fn check_segment_table(page: &Checked) {
     let slot = 16 + 12 * usize::from(TABLE_WIDTH);
     let slots = [None, Some(segment()), None];

@@ -1,9 +1,9 @@
-//! The tables of docs/format.md, as the page has them. Knows nothing of what they should say.
+//! Parser for the tables of docs/format.md. Does not know their expected contents.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A field of a table of fields.
+/// A row of a table of fields.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
@@ -11,20 +11,20 @@ pub(crate) struct Field {
     pub(crate) size: usize,
 }
 
-/// The page.
+/// The parsed page.
 pub(crate) struct Page {
-    /// Tables of fields, by heading, with the sum that the heading gives.
+    /// Tables of fields, by heading, with the total size in the heading.
     pub(crate) fields: BTreeMap<String, (usize, Vec<Field>)>,
     /// Tables of named values, by heading.
     pub(crate) values: BTreeMap<String, Vec<(String, u64)>>,
-    /// Limits, by name.
+    /// Limits, in the order of the page.
     pub(crate) limits: Vec<(String, u64)>,
-    /// The version that the page is of.
+    /// The format version of the page.
     pub(crate) version: u64,
 }
 
 impl Page {
-    /// Reads the page.
+    /// Reads and parses the page.
     pub(crate) fn read() -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
         let text = std::fs::read_to_string(&path).unwrap();
@@ -74,7 +74,7 @@ impl Page {
     }
 }
 
-/// The cells of a line of a table.
+/// Returns the cells of a table row.
 fn cells(line: &str) -> Option<Vec<String>> {
     let line = line.strip_prefix('|')?.strip_suffix('|')?;
     Some(line.split('|').map(|cell| cell.trim().to_owned()).collect())
@@ -82,12 +82,14 @@ fn cells(line: &str) -> Option<Vec<String>> {
 
 fn number(text: &str) -> u64 {
     let digits = text.replace(',', "");
-    digits.parse().unwrap_or_else(|_| panic!("'{text}' is no number"))
+    digits.parse().unwrap_or_else(|_| panic!("'{text}' is not a number"))
 }
 
-/// `Record header (96 bytes)`, `Address bits (64 bits)`.
+/// Splits a heading such as `Record header (96 bytes)` or `Address bits (64 bits)` into title and
+/// total.
 fn split_heading(heading: &str) -> (String, usize) {
-    let (title, rest) = heading.split_once(" (").unwrap_or_else(|| panic!("'{heading}' gives no sum"));
+    let (title, rest) =
+        heading.split_once(" (").unwrap_or_else(|| panic!("heading '{heading}' has no total"));
     let sum = rest.split(' ').next().unwrap_or_default();
     (title.to_owned(), number(sum) as usize)
 }

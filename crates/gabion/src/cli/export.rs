@@ -2,7 +2,8 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use super::VolumeName;
+use api::VolumeName;
+use api::types::Protocol;
 
 /// Serve volumes to virtual machines and other hosts
 #[derive(Subcommand, Debug)]
@@ -10,18 +11,33 @@ pub(crate) enum ExportCommand {
     Create(CreateExportArgs),
     /// List exports, and where clients find them
     List,
-    /// End an export. Its clients' requests fail from then on
+    /// Delete an export. Its clients' requests fail from then on
     ///
-    /// A file that is open, by a loop device for example, stays, and so does a device that is mounted: unmount what lies on
-    /// it first.
+    /// A file that is open, by a loop device for example, stays, and so does a device that is mounted: unmount the file
+    /// systems on it first.
+    #[command(visible_alias = "remove")]
     Delete {
         /// The volume
         #[arg(value_name = "POOL/VOLUME")]
         name: VolumeName,
-        /// End it although this host uses it. What was not written yet is lost
+        /// The export, as 'gabion export list' shows it, if the volume has several
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+        /// The protocol of the export, if the volume has several exports
+        #[arg(long, value_name = "PROTOCOL", value_parser = protocol, conflicts_with = "id")]
+        protocol: Option<Protocol>,
+        /// Delete it even if this host uses it. Data that is not written back yet is lost
         #[arg(long)]
         force: bool,
     },
+}
+
+/// Parses the name of a protocol.
+fn protocol(text: &str) -> Result<Protocol, String> {
+    let all = [Protocol::Nbd, Protocol::VhostUser, Protocol::Fuse, Protocol::Ublk];
+    let found = all.into_iter().find(|protocol| protocol.to_string() == text);
+    let names: Vec<String> = all.iter().map(Protocol::to_string).collect();
+    found.ok_or_else(|| format!("the protocols are {}", names.join(", ")))
 }
 
 /// Serve a volume
@@ -69,6 +85,10 @@ pub(crate) struct CreateExportArgs {
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Permit several exports of the volume of which any writes. Each of them needs this flag, and their users must
+    /// coordinate their writes: a cluster file system, a live migration
+    #[arg(long)]
+    pub(crate) shared: bool,
     /// With --vhost-user: queues that the machine may use, 1 to 64; without it 64: one that is not used costs nothing. With
     /// --ublk: queues of the device, without it one for each reactor thread
     #[arg(long, value_name = "N", conflicts_with_all = ["nbd", "fuse"])]

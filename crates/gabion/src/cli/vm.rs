@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{ArgGroup, Args, Subcommand};
 use api::Size;
+use clap::{ArgGroup, Args, Subcommand};
 use vm::{Accelerator, Forward, Kind, Mac, Network, Pages, Pin, Shape};
 
-use super::VolumeName;
+use api::VolumeName;
 
 /// Run virtual machines whose disks are volumes
 ///
@@ -247,7 +247,7 @@ impl FromStr for DiskWords {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, more) = text.split_once(':').map_or((text, None), |(name, more)| (name, Some(more)));
-        let volume = name.parse()?;
+        let volume = name.parse().map_err(|error: api::NameError| error.to_string())?;
         let (size, read_only) = match more {
             None => (None, false),
             Some("ro") => (None, true),

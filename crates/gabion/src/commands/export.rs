@@ -1,11 +1,11 @@
 //! `gabion export`.
 
 use anyhow::Result;
-use api::types::{CreateExport, Export, Protocol};
+use api::VolumeName;
+use api::types::{CreateExport, DeleteExportQuery, Protocol};
 
 use super::Setting;
-use crate::cli::{CreateExportArgs, ExportCommand, VolumeName};
-use crate::client::segment;
+use crate::cli::{CreateExportArgs, ExportCommand};
 use crate::failure::Outcome;
 use crate::output;
 
@@ -17,12 +17,17 @@ pub(crate) async fn run(setting: &Setting, command: ExportCommand) -> Result<Out
     match command {
         ExportCommand::Create(arguments) => create(setting, arguments).await,
         ExportCommand::List => list(setting).await,
-        ExportCommand::Delete { name, force } => delete(setting, &name, force).await,
+        ExportCommand::Delete { name, id, protocol, force } => {
+            setting.client.delete_export(&name, &DeleteExportQuery { id, protocol, force }).await?;
+            setting.done(&None::<()>, |_| format!("export of {name} deleted"))?;
+            Ok(Outcome::Done)
+        }
     }
 }
 
 async fn create(setting: &Setting, arguments: CreateExportArgs) -> Result<Outcome> {
-    let CreateExportArgs { name, nbd: _, vhost_user, fuse, ublk, read_only, queues, reactors } = arguments;
+    let CreateExportArgs { name, nbd: _, vhost_user, fuse, ublk, read_only, shared, queues, reactors } =
+        arguments;
     let VolumeName { pool, volume } = name;
     let protocol = match (vhost_user, fuse, ublk) {
         (true, ..) => Protocol::VhostUser,
@@ -30,22 +35,14 @@ async fn create(setting: &Setting, arguments: CreateExportArgs) -> Result<Outcom
         (.., true) => Protocol::Ublk,
         _ => Protocol::Nbd,
     };
-    let request = CreateExport { pool, volume, protocol, read_only, queues, reactors };
-    let created: Export = setting.client.post("/v1/exports", &request).await?;
+    let request = CreateExport { pool, volume, protocol, read_only, shared, queues, reactors };
+    let created = setting.client.create_export(&request).await?;
     setting.done(&created, |export| export.uris.join("\n"))?;
     Ok(Outcome::Done)
 }
 
 async fn list(setting: &Setting) -> Result<Outcome> {
-    let exports: Vec<Export> = setting.client.get("/v1/exports").await?;
-    setting.list(&exports, |export| format!("{}/{}", export.pool, export.volume), output::exports)?;
-    Ok(Outcome::Done)
-}
-
-async fn delete(setting: &Setting, name: &VolumeName, force: bool) -> Result<Outcome> {
-    let (pool, volume) = (segment(&name.pool), segment(&name.volume));
-    let path = format!("/v1/exports/{pool}/{volume}?force={force}");
-    let nothing: Option<()> = setting.client.delete(&path).await?;
-    setting.done(&nothing, |_| format!("{name} is no longer exported"))?;
+    let exports = setting.client.list_exports().await?;
+    setting.list(&exports, |export| export.name.clone(), output::exports)?;
     Ok(Outcome::Done)
 }

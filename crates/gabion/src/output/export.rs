@@ -18,12 +18,17 @@ pub(crate) fn exports(exports: &[Export]) -> String {
         };
         vec![
             format!("{}/{}", export.pool, export.volume),
-            export.protocol.to_string(),
-            if export.read_only { "read-only" } else { "read-write" }.to_owned(),
+            export.id.clone(),
+            access(export),
             export.connections.to_string(),
             state,
             export.uris.join(" "),
         ]
     };
-    table(&["VOLUME", "PROTOCOL", "ACCESS", ">CLIENTS", "STATE", "URI"], exports.iter().map(row))
+    table(&["VOLUME", "ID", "ACCESS", ">CLIENTS", "STATE", "URI"], exports.iter().map(row))
+}
+
+fn access(export: &Export) -> String {
+    let access = if export.read_only { "read-only" } else { "read-write" };
+    if export.shared { format!("{access}, shared") } else { access.to_owned() }
 }

@@ -1,7 +1,7 @@
 //! Labs and the drives that they imitate.
 
-use bench::lab::{DriveLimits, DriveModel, Lab};
 use api::Size;
+use bench::lab::{DriveLimits, DriveModel, Lab};
 
 use super::table::table;
 

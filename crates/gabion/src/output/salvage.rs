@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use serde::Serialize;
 use api::Size;
 use api::types::{ByteRange, SalvageReport, SalvagedImage, SalvagedVolume};
+use serde::Serialize;
 
 use super::table::table;
 use super::time::length;

@@ -147,3 +147,90 @@ fn a_daemon_with_nothing_to_do_sleeps() {
     drop(client);
     daemon.stop();
 }
+
+#[test]
+fn several_exports_of_a_volume_read_or_are_shared() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    fn create<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["export", "create", "fast/vm01"], more].concat()
+    }
+    let made = daemon.json(&create(&["--nbd"]));
+    assert_eq!(
+        (&made["id"], &made["name"], &made["shared"]),
+        (&json!("nbd"), &json!("fast/vm01"), &json!(false))
+    );
+    for more in [&["--nbd"][..], &["--vhost-user"], &["--vhost-user", "--shared"], &["--nbd", "--read-only"]]
+    {
+        let refusal = daemon.refused(&create(more));
+        assert!(refusal.contains("exported already, read-write by nbd"), "{refusal}");
+        assert!(refusal.contains("export delete fast/vm01 --id nbd"), "{refusal}");
+        assert!(refusal.contains("--shared"), "{refusal}");
+    }
+    daemon.ok(&["export", "remove", "fast/vm01"]);
+
+    // Readers exclude writers alone.
+    daemon.ok(&create(&["--nbd", "--read-only"]));
+    daemon.ok(&create(&["--vhost-user", "--read-only"]));
+    let second = daemon.json(&create(&["--vhost-user", "--read-only"]));
+    assert_eq!((&second["id"], &second["name"]), (&json!("vhost-user:2"), &json!("fast/vm01:2")));
+    assert_eq!(second["uris"], json!([format!("unix:{}", home.path("vhost/fast/vm01:2.sock").display())]));
+    let refusal = daemon.refused(&create(&["--nbd"]));
+    assert!(refusal.contains("read-only by nbd") && refusal.contains("--read-only"), "{refusal}");
+    let refusal = daemon.refused(&["export", "delete", "fast/vm01"]);
+    assert!(refusal.contains("several such exports: nbd, vhost-user, vhost-user:2"), "{refusal}");
+    let refusal = daemon.refused(&["export", "delete", "fast/vm01", "--protocol", "vhost-user"]);
+    assert!(refusal.contains("several such exports: vhost-user, vhost-user:2"), "{refusal}");
+    let refusal = daemon.refused(&["export", "delete", "fast/vm01", "--id", "fuse"]);
+    assert!(refusal.contains("no such export; it has nbd, vhost-user, vhost-user:2"), "{refusal}");
+    let refusal = daemon.refused(&["volume", "delete", "fast/vm01", "--yes"]);
+    assert!(refusal.contains("exported by nbd, vhost-user, vhost-user:2"), "{refusal}");
+    daemon.ok(&["export", "delete", "fast/vm01", "--id", "vhost-user"]);
+    daemon.ok(&["export", "delete", "fast/vm01", "--protocol", "nbd"]);
+    let listed = daemon.json(&["export", "list"]);
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["id"]), (1, &json!("vhost-user:2")));
+    daemon.ok(&["export", "delete", "fast/vm01"]);
+
+    // Writers that share see each other's data, and a restart keeps all of them.
+    daemon.ok(&create(&["--nbd", "--shared"]));
+    daemon.ok(&create(&["--nbd", "--shared"]));
+    daemon.ok(&create(&["--vhost-user", "--shared", "--read-only"]));
+    let ids = |daemon: &super::harness::Daemon| -> Vec<String> {
+        let listed = daemon.json(&["export", "list"]);
+        listed.as_array().unwrap().iter().map(|export| export["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&daemon), ["nbd", "nbd:2", "vhost-user"]);
+    daemon.stop();
+    let daemon = home.start();
+    assert_eq!(ids(&daemon), ["nbd", "nbd:2", "vhost-user"]);
+    let mut clients =
+        ["fast/vm01", "fast/vm01:2"].map(|name| Client::connect(&home.nbd_socket(), name).unwrap());
+    clients[0].write(0, &pattern(7, 4096)).unwrap();
+    assert_eq!(clients[1].read(0, 4096).unwrap(), pattern(7, 4096));
+    daemon.ok(&["export", "delete", "fast/vm01", "--id", "nbd"]);
+    assert!(clients[0].read(0, 4096).is_err());
+    assert_eq!(clients[1].read(0, 4096).unwrap(), pattern(7, 4096), "another export is left alone");
+    drop(clients);
+    daemon.stop();
+}
+
+#[test]
+fn the_state_file_of_an_older_release_is_read() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
+    daemon.stop();
+    let path = home.path("state/state.json");
+    let mut state: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let export = state["exports"][0].as_object_mut().unwrap();
+    assert!(export.remove("number").is_some() && export.remove("shared").is_some());
+    std::fs::write(&path, state.to_string()).unwrap();
+    let daemon = home.start();
+    let listed = daemon.json(&["export", "list"]);
+    assert_eq!((&listed[0]["id"], &listed[0]["state"]), (&json!("nbd"), &json!("active")));
+    daemon.ok(&["export", "delete", "fast/vm01"]);
+    assert_eq!(daemon.json(&["export", "list"]), json!([]));
+    daemon.stop();
+}

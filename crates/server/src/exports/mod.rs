@@ -1,19 +1,15 @@
-//! Exports: which volumes are served to others, and whether they are at the moment.
+//! Exports: which volumes are served to clients, and whether they are at the moment.
 //!
-//! Owns the table of exports. Always true: what is in the table is remembered; an export is active only while its pool is
-//! in service, and comes back by itself when that does. Must not know: how a protocol works.
+//! Owns the table of exports and its persistence. Always true: an export of the table is persisted; it runs only while its
+//! pool is open, and starts again automatically with the pool. Must not know: how a protocol works.
 
-mod fuse;
-mod listen;
-mod nbd;
-mod queues;
+mod frontends;
+mod pool_volume;
 mod table;
-mod ublk;
-mod vhost;
-mod volume;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+
+use export::{ExportConfig, ExportError, ExportErrorKind, RunningExport, StopMode};
 
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,291 +17,315 @@ use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{RememberedExport, State};
-use api::types::{CreateExport, Export, ExportState, Protocol};
-use fuse::Fuse;
-pub(crate) use listen::{Purpose, listen_unix};
-use nbd::Nbd;
-use table::{Active, Entry, Manner, Name, Table};
-use ublk::Ublk;
-use vhost::Vhost;
+use api::types::{CreateExport, DeleteExportQuery, Export, ExportState};
+use frontends::Frontends;
+use pool_volume::PoolVolume;
+use table::{Entry, ExportKey, Table, check_coexistence, new_key};
 
 /// See the module.
 pub(crate) struct Exports {
-    table: Arc<Table>,
+    table: Table,
     pools: Arc<Pools>,
     state: Arc<State>,
-    nbd: Nbd,
-    vhost: Vhost,
-    fuse: Fuse,
-    ublk: Ublk,
-    /// Held while what is served changes: one change at a time.
+    frontends: Frontends,
+    /// Held while an export is created, deleted, started or stopped: one change at a time.
     changing: tokio::sync::Mutex<()>,
 }
 
 impl Exports {
-    /// Starts serving: the exports that are remembered, none of them active yet.
+    /// Starts the frontends. The persisted exports wait for their pools.
     ///
     /// # Errors
-    /// When an address that is to be served on cannot be had.
+    /// When an address cannot be bound.
     pub(crate) async fn start(
         config: &Config,
         reactors: &Arc<Reactors>,
         pools: Arc<Pools>,
         state: Arc<State>,
     ) -> Result<Arc<Self>> {
-        let table = Arc::new(Table::default());
+        let table = Table::default();
+        let mut keys = Vec::new();
         for export in state.get().exports {
-            let RememberedExport { pool, volume, protocol, read_only, queues, reactors } = export;
-            let manner = Manner { protocol, read_only, queues, reactors };
-            table.insert(Name { pool, volume }, Entry { manner, active: Err(waiting()) });
+            let (key, entry) = from_state(export);
+            keys.push(key.clone());
+            table.insert(key, entry);
         }
-        let access = config.export_access()?;
-        let nbd = Nbd::start(config, access, reactors, &table).await?;
-        let vhost = Vhost::new(config, access, reactors.clone());
-        let fuse = Fuse::new(config, access, reactors.clone());
-        for name in table.names(Protocol::Fuse) {
-            fuse.hold(&name).await;
-        }
-        let ublk = Ublk::new(config, access, reactors.clone());
-        ublk.clear(&table.names(Protocol::Ublk)).await;
-        Ok(Arc::new(Self {
-            table,
-            pools,
-            state,
-            nbd,
-            vhost,
-            fuse,
-            ublk,
-            changing: tokio::sync::Mutex::default(),
-        }))
+        let frontends = Frontends::start(config, reactors, &keys).await?;
+        let changing = tokio::sync::Mutex::default();
+        Ok(Arc::new(Self { table, pools, state, frontends, changing }))
     }
 
     /// The exports.
     pub(crate) fn list(&self) -> Vec<Export> {
-        self.table.list(|name, entry| self.show(name, entry))
+        self.table.all().iter().map(|(key, entry)| self.describe(key, entry)).collect()
     }
 
-    fn show(&self, name: &Name, entry: &Entry) -> Export {
-        let (state, reason, connections) = match &entry.active {
-            Ok(active) => (ExportState::Active, None, active.connections.load(Ordering::Relaxed)),
-            Err(error) => (ExportState::Waiting, Some(error.to_string()), 0),
+    fn describe(&self, key: &ExportKey, entry: &Entry) -> Export {
+        let (id, name) = (key.id(), key.name());
+        let (state, reason, status, uris) = match &entry.running {
+            Ok(running) => (ExportState::Active, None, running.status(), running.listeners()),
+            Err(error) => {
+                let uris = self.frontends.get(key.protocol).listeners(&name);
+                (ExportState::Waiting, Some(error.to_string()), Default::default(), uris)
+            }
         };
-        let Manner { protocol, read_only, queues, reactors } = entry.manner.clone();
-        let uris = match protocol {
-            Protocol::Nbd => self.nbd.uris(name),
-            Protocol::VhostUser => self.vhost.uris(name),
-            Protocol::Fuse => self.fuse.uris(name),
-            Protocol::Ublk => self.ublk.uris(name),
-        };
-        let Name { pool, volume } = name.clone();
-        Export { pool, volume, protocol, read_only, state, reason, uris, queues, reactors, connections }
+        let ExportKey { pool, volume, protocol, .. } = key.clone();
+        let ExportConfig { read_only, queues, reactors } = entry.config.clone();
+        Export {
+            id,
+            name: name.to_string(),
+            pool,
+            volume,
+            protocol,
+            read_only,
+            shared: entry.shared,
+            state,
+            reason,
+            uris,
+            queues,
+            reactors,
+            connections: status.connections,
+            used_by: status.users,
+        }
     }
 
     /// Exports a volume.
     ///
     /// # Errors
-    /// When the pool is not open, has no such volume, the volume is exported already, or cannot be served in this way.
+    /// When the pool is not open or has no such volume; `Busy` beside an export that excludes this one; when the frontend
+    /// refuses.
     pub(crate) async fn create(&self, request: CreateExport) -> Result<Export> {
-        let CreateExport { pool, volume, protocol, read_only, queues, reactors } = request;
-        // Nobody writes to a snapshot.
+        let CreateExport { pool, volume, protocol, read_only, shared, queues, reactors } = request;
+        // Snapshots are read-only.
         let read_only = read_only || volume.contains('@');
-        let (name, manner) = (Name { pool, volume }, Manner { protocol, read_only, queues, reactors });
+        let config = ExportConfig { read_only, queues, reactors };
         let _changing = self.changing.lock().await;
-        let handle = self.pools.open_volume(&name.pool, &name.volume).await?;
-        self.check(&name, &manner)?;
-        if self.table.contains(&name) {
-            return Err(Error::new(ErrorKind::Exists, format!("'{name}' is exported already"))
-                .hint("'gabion export list' shows where"));
-        }
-        let active = Active::new(handle);
-        self.begin(&name, &manner, &active).await?;
-        if let Err(error) = self.remember(&name, &manner) {
-            self.end(&name, &manner, active).await;
-            self.fuse.forget(&name).await;
+        let source = PoolVolume(self.pools.open_volume(&pool, &volume).await?);
+        let others = self.table.of_volume(&pool, &volume);
+        check_coexistence(&others, &format!("{pool}/{volume}"), read_only, shared)?;
+        let key = new_key(&others, &pool, &volume, protocol);
+        let running = self.start_one(&key, &config, source).await?;
+        let remembered = to_state(&key, &config, shared);
+        if let Err(error) = self.state.update(|state| state.exports.push(remembered)) {
+            stop(&key, &*running, StopMode::Forced).await;
+            self.frontends.get(protocol).release(&key.name()).await;
             return Err(error);
         }
-        let entry = Entry { manner, active: Ok(active) };
-        let export = self.show(&name, &entry);
-        tracing::info!(export = %name, %protocol, read_only, "volume exported");
-        self.table.insert(name, entry);
+        let entry = Entry { config, shared, running: Ok(running) };
+        let export = self.describe(&key, &entry);
+        tracing::info!(export = %key.name(), id = key.id(), read_only, shared, "volume exported");
+        self.table.insert(key, entry);
         Ok(export)
     }
 
-    fn remember(&self, name: &Name, manner: &Manner) -> Result<()> {
-        let Name { pool, volume } = name.clone();
-        let Manner { protocol, read_only, queues, reactors } = manner.clone();
-        let remembered = RememberedExport { pool, volume, protocol, read_only, queues, reactors };
-        self.state.update(|state| state.exports.push(remembered))
+    async fn start_one(
+        &self,
+        key: &ExportKey,
+        config: &ExportConfig,
+        source: PoolVolume,
+    ) -> Result<Arc<dyn RunningExport>> {
+        let (frontend, name) = (self.frontends.get(key.protocol), key.name());
+        frontend.check(&name, config).map_err(convert)?;
+        frontend.start(&name, config, Arc::new(source)).await.map_err(convert)
     }
 
-    /// Refuses what makes no sense, or cannot be served here.
-    fn check(&self, name: &Name, manner: &Manner) -> Result<()> {
-        match manner.protocol {
-            Protocol::Nbd | Protocol::Fuse if manner.queues.is_some() || !manner.reactors.is_empty() => {
-                Err(Error::new(ErrorKind::Invalid, "only exports by vhost-user and ublk have queues"))
-            }
-            Protocol::Nbd if !self.nbd.listens() => {
-                Err(Error::new(ErrorKind::Invalid, "the daemon serves NBD nowhere")
-                    .hint("set nbd.socket or nbd.listen in its configuration and restart it"))
-            }
-            Protocol::Nbd | Protocol::Fuse => Ok(()),
-            Protocol::VhostUser => self.vhost.check(name, manner),
-            Protocol::Ublk => self.ublk.check(name, manner, &self.table.names(Protocol::Ublk)),
-        }
-    }
-
-    /// Begins to serve what is in the table.
-    async fn begin(&self, name: &Name, manner: &Manner, active: &Arc<Active>) -> Result<()> {
-        match manner.protocol {
-            // Its servers look into the table.
-            Protocol::Nbd => Ok(()),
-            Protocol::VhostUser => self.vhost.serve(name, manner, active).await,
-            Protocol::Fuse => self.fuse.serve(name, manner, active).await,
-            Protocol::Ublk => self.ublk.serve(name, manner, active).await,
-        }
-    }
-
-    /// Takes a volume away from its clients, and waits for what they have in flight.
-    async fn end(&self, name: &Name, manner: &Manner, active: Arc<Active>) {
-        match manner.protocol {
-            Protocol::Nbd => self.nbd.revoke(active).await,
-            Protocol::VhostUser => self.vhost.end(name).await,
-            Protocol::Fuse => self.fuse.end(name).await,
-            Protocol::Ublk => self.ublk.end(name).await,
-        }
-    }
-
-    /// Ends an export. Its clients' requests are refused from then on. One that this host itself uses is left as it is,
-    /// unless it is forced: file systems may lie on it.
+    /// Deletes an export of a volume. Its clients' requests fail from then on. An export that this host uses stays unless
+    /// the request forces it, because file systems may be mounted on it.
     ///
     /// # Errors
-    /// When there is no such export, it is in use, or that cannot be remembered.
-    pub(crate) async fn delete(&self, pool: &str, volume: &str, force: bool) -> Result<()> {
+    /// `NotFound`; `Invalid` when the request fits several exports; `Busy`; when the state cannot be persisted.
+    pub(crate) async fn delete(&self, pool: &str, volume: &str, request: &DeleteExportQuery) -> Result<()> {
         let _changing = self.changing.lock().await;
-        let name = Name { pool: pool.to_owned(), volume: volume.to_owned() };
-        if !self.table.contains(&name) {
-            let message = format!("'{}/{}' is not exported", shown(pool), shown(volume));
-            return Err(Error::new(ErrorKind::NotFound, message).hint("'gabion export list' shows what is"));
+        let (key, entry) = self.select(pool, volume, request)?;
+        self.state.check_writable()?;
+        if let Ok(running) = &entry.running {
+            let mode = if request.force { StopMode::Forced } else { StopMode::Orderly };
+            running.stop(mode).await.map_err(convert)?;
         }
-        if !force {
-            self.fuse.close(&name).await?;
-            self.ublk.close(&name).await?;
-        }
-        let others = |export: &RememberedExport| export.pool != pool || export.volume != volume;
-        if let Err(error) = self.state.update(|state| state.exports.retain(others)) {
-            self.fuse.reopen(&name);
-            self.ublk.reopen(&name);
+        let remembered = to_state(&key, &entry.config, entry.shared);
+        if let Err(error) = self.state.update(|state| state.exports.retain(|export| *export != remembered)) {
+            self.activate_one(&key, &entry.config).await;
             return Err(error);
         }
-        if let Some(Entry { manner, active: Ok(active) }) = self.table.remove(&name) {
-            self.end(&name, &manner, active).await;
-        }
-        self.fuse.forget(&name).await;
-        tracing::info!(export = %name, "export ended");
+        self.table.remove(&key);
+        self.frontends.get(key.protocol).release(&key.name()).await;
+        tracing::info!(export = %key.name(), id = key.id(), "export deleted");
         Ok(())
+    }
+
+    /// The export that a request means.
+    fn select(&self, pool: &str, volume: &str, request: &DeleteExportQuery) -> Result<(ExportKey, Entry)> {
+        let all = self.table.of_volume(pool, volume);
+        let shown_name = format!("{}/{}", shown(pool), shown(volume));
+        let not_found = |message: String| {
+            Err(Error::new(ErrorKind::NotFound, message).hint("'gabion export list' shows the exports"))
+        };
+        if all.is_empty() {
+            return not_found(format!("'{shown_name}' is not exported"));
+        }
+        let fits = |key: &ExportKey| {
+            request.id.as_ref().is_none_or(|id| *id == key.id())
+                && request.protocol.is_none_or(|protocol| protocol == key.protocol)
+        };
+        let ids = |exports: &[(ExportKey, Entry)]| {
+            exports.iter().map(|(key, _)| key.id()).collect::<Vec<_>>().join(", ")
+        };
+        let existing = ids(&all);
+        let mut selected: Vec<_> = all.into_iter().filter(|(key, _)| fits(key)).collect();
+        match (selected.pop(), selected.is_empty()) {
+            (None, _) => not_found(format!("'{shown_name}' has no such export; it has {existing}")),
+            (Some(only), true) => Ok(only),
+            (Some(last), false) => {
+                selected.push(last);
+                let message = format!("'{shown_name}' has several such exports: {}", ids(&selected));
+                Err(Error::new(ErrorKind::Invalid, message).hint("name one with --id"))
+            }
+        }
     }
 
     /// True if a volume is exported.
     pub(crate) fn is_exported(&self, pool: &str, volume: &str) -> bool {
-        self.table.contains(&Name { pool: pool.to_owned(), volume: volume.to_owned() })
+        !self.table.of_volume(pool, volume).is_empty()
     }
 
     /// Refuses to delete a volume that is exported.
     ///
     /// # Errors
-    /// `Busy`.
+    /// `Busy`, which names the exports.
     pub(crate) fn check_volume_unused(&self, pool: &str, volume: &str) -> Result<()> {
-        if !self.is_exported(pool, volume) {
+        let exports = self.table.of_volume(pool, volume);
+        if exports.is_empty() {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Busy, format!("volume '{pool}/{volume}' is exported"))
-            .hint(format!("'gabion export delete {pool}/{volume}' ends that")))
+        let ids: Vec<_> = exports.iter().map(|(key, _)| key.id()).collect();
+        let message = format!("volume '{pool}/{volume}' is exported by {}", ids.join(", "));
+        let hint = match ids.as_slice() {
+            [_] => format!("'gabion export delete {pool}/{volume}' removes the export"),
+            _ => format!("'gabion export delete {pool}/{volume} --id ID' removes an export"),
+        };
+        Err(Error::new(ErrorKind::Busy, message).hint(hint))
     }
 
-    /// Refuses to take away a pool that clients use.
+    /// Refuses to close a pool whose volumes are exported.
     ///
     /// # Errors
-    /// `Busy`, naming the exports.
+    /// `Busy`, which names the volumes.
     pub(crate) fn check_unused(&self, pool: &str, force: bool) -> Result<()> {
-        let active = |(name, entry): (&Name, &Entry)| {
-            (name.pool == pool && entry.active.is_ok()).then(|| name.to_string())
-        };
-        let exported: Vec<String> =
-            self.table.list(|name, entry| active((name, entry))).into_iter().flatten().collect();
+        let running = self.table.of_pool(pool).into_iter().filter(|(_, entry)| entry.running.is_ok());
+        let mut exported: Vec<String> =
+            running.map(|(key, _)| format!("{}/{}", key.pool, key.volume)).collect();
+        exported.dedup();
         if force || exported.is_empty() {
             return Ok(());
         }
         let message = format!("volumes of pool '{pool}' are exported: {}", exported.join(", "));
         Err(Error::new(ErrorKind::Busy, message).hint(
-            "'gabion export delete' ends an export; 'gabion pool close --force' disconnects the clients and keeps the \
-             exports for when the pool is opened again",
+            "'gabion export delete' removes an export; 'gabion pool close --force' disconnects the clients and keeps \
+             the exports for when the pool is opened again",
         ))
     }
 
-    /// Serves the exports of a pool that has come into service.
+    /// Starts the exports of a pool that has been opened.
     pub(crate) async fn activate(&self, pool: &str) {
         let _changing = self.changing.lock().await;
-        for (name, manner, active) in self.table.list(what) {
-            if name.pool != pool || active.is_some() {
-                continue;
+        for (key, entry) in self.table.of_pool(pool) {
+            if entry.running.is_err() {
+                self.activate_one(&key, &entry.config).await;
             }
-            let opened = self.activate_one(&name, &manner).await;
-            if let Err(error) = &opened {
-                tracing::error!(export = %name, %error, "an export cannot be served");
-            }
-            self.table.set_active(&name, opened);
         }
     }
 
-    async fn activate_one(&self, name: &Name, manner: &Manner) -> Result<Arc<Active>> {
-        let active = Active::new(self.pools.open_volume(&name.pool, &name.volume).await?);
-        self.begin(name, manner, &active).await?;
-        Ok(active)
+    async fn activate_one(&self, key: &ExportKey, config: &ExportConfig) {
+        let running = match self.pools.open_volume(&key.pool, &key.volume).await {
+            Ok(volume) => self.start_one(key, config, PoolVolume(volume)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &running {
+            tracing::error!(export = %key.name(), id = key.id(), %error, "cannot serve an export");
+        }
+        self.table.set_running(key, running);
     }
 
-    /// Stops serving the exports of a pool that goes out of service.
+    /// Stops the exports of a pool that is being closed.
     pub(crate) async fn deactivate(&self, pool: &str) {
         let _changing = self.changing.lock().await;
-        for (name, manner, _) in self.table.list(what) {
-            if name.pool == pool
-                && let Some(active) = self.table.set_active(&name, Err(waiting()))
-            {
-                self.end(&name, &manner, active).await;
+        for (key, _) in self.table.of_pool(pool) {
+            if let Some(running) = self.table.set_running(&key, Err(waiting())) {
+                stop(&key, &*running, StopMode::Forced).await;
             }
         }
     }
 
-    /// Tells the clients of a volume that its size has changed, as far as their protocol has words for it.
+    /// Announces the new size of a volume to its clients.
     pub(crate) async fn resized(&self, pool: &str, volume: &str) {
-        let name = Name { pool: pool.to_owned(), volume: volume.to_owned() };
-        self.vhost.resized(&name).await;
-        self.fuse.resized(&name).await;
-        self.ublk.resized(&name).await;
+        for (_, entry) in self.table.of_volume(pool, volume) {
+            if let Ok(running) = entry.running {
+                running.resize().await;
+            }
+        }
     }
 
     /// Ends every connection, after the requests that have begun.
     pub(crate) async fn shut_down(&self) {
         let _changing = self.changing.lock().await;
-        self.nbd.shut_down().await;
-        self.vhost.shut_down().await;
-        self.fuse.shut_down(&self.table.names(Protocol::Fuse)).await;
-        self.ublk.shut_down().await;
-        for name in self.table.list(|name, _| name.clone()) {
-            self.table.set_active(&name, Err(waiting()));
+        let exports = self.table.all();
+        for (key, _) in &exports {
+            if let Some(running) = self.table.set_running(key, Err(waiting())) {
+                stop(key, &*running, StopMode::Handover).await;
+            }
+        }
+        self.frontends.shut_down().await;
+        for (key, _) in &exports {
+            self.frontends.get(key.protocol).release(&key.name()).await;
         }
     }
 
-    /// Where NBD is served: a Unix socket, and TCP addresses.
+    /// The Unix socket and the TCP addresses of NBD.
     pub(crate) fn addresses(&self) -> (Option<String>, Vec<String>) {
-        self.nbd.addresses()
+        self.frontends.nbd_addresses()
     }
 }
 
-/// An export's name, how it is served, and what, if anything.
-fn what(name: &Name, entry: &Entry) -> (Name, Manner, Option<Arc<Active>>) {
-    (name.clone(), entry.manner.clone(), entry.active.clone().ok())
+/// Stops an export in a way that it cannot refuse.
+async fn stop(key: &ExportKey, running: &dyn RunningExport, mode: StopMode) {
+    if let Err(error) = running.stop(mode).await {
+        tracing::error!(export = %key.name(), id = key.id(), %error, "an export was not stopped in order");
+    }
+}
+
+/// An export as the state file has it.
+fn to_state(key: &ExportKey, config: &ExportConfig, shared: bool) -> RememberedExport {
+    let ExportKey { pool, volume, protocol, number } = key.clone();
+    let ExportConfig { read_only, queues, reactors } = config.clone();
+    RememberedExport { pool, volume, protocol, number, read_only, shared, queues, reactors }
+}
+
+/// An export of the state file, which waits for its pool.
+fn from_state(export: RememberedExport) -> (ExportKey, Entry) {
+    let RememberedExport { pool, volume, protocol, number, read_only, shared, queues, reactors } = export;
+    let config = ExportConfig { read_only, queues, reactors };
+    let key = ExportKey { pool, volume, protocol, number };
+    (key, Entry { config, shared, running: Err(waiting()) })
 }
 
 fn waiting() -> Error {
     Error::new(ErrorKind::NotOpen, "its pool is not open")
+}
+
+/// An error of a frontend as the API shows it.
+pub(crate) fn convert(error: ExportError) -> Error {
+    let kind = match error.kind() {
+        ExportErrorKind::Invalid => ErrorKind::Invalid,
+        ExportErrorKind::Exists => ErrorKind::Exists,
+        ExportErrorKind::Busy => ErrorKind::Busy,
+        ExportErrorKind::Denied => ErrorKind::Denied,
+        ExportErrorKind::Io => ErrorKind::Io,
+        ExportErrorKind::ShuttingDown => ErrorKind::ShuttingDown,
+        ExportErrorKind::Internal => ErrorKind::Internal,
+    };
+    let converted = Error::new(kind, error.to_string());
+    match error.hint_text() {
+        Some(hint) => converted.hint(hint),
+        None => converted,
+    }
 }

@@ -1,105 +1,201 @@
-//! The table of exports, for every thread: the API changes it, connections look names up in it.
+//! The table of exports: which exist, how they are configured, and whether they run.
+//!
+//! Always true: a volume's exports have different keys; [`check_coexistence`] holds for each pair of them.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::Result;
+use export::{ExportConfig, ExportName, RunningExport};
+
+use crate::error::{Error, ErrorKind, Result};
 use api::types::Protocol;
 
-/// What a client asks for: `pool/volume`.
+/// The identity of an export.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
+pub(super) struct ExportKey {
     pub(super) pool: String,
     pub(super) volume: String,
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.pool, self.volume)
-    }
-}
-
-/// How a volume is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Manner {
     pub(super) protocol: Protocol,
-    pub(super) read_only: bool,
-    /// Queues of a machine's disk, if that is what it is.
-    pub(super) queues: Option<u16>,
-    /// The reactors that serve them; all of them if there are none.
-    pub(super) reactors: Vec<u32>,
+    /// Distinguishes the exports of a volume by the same protocol, from 1.
+    pub(super) number: u32,
+}
+
+impl ExportKey {
+    /// The identifier of the export among those of its volume.
+    pub(super) fn id(&self) -> String {
+        format!("{}{}", self.protocol, self.suffix())
+    }
+
+    /// The export's name within its frontend, by which clients ask for it.
+    pub(super) fn name(&self) -> ExportName {
+        ExportName::new(format!("{}/{}{}", self.pool, self.volume, self.suffix()))
+    }
+
+    /// The suffix of all but the first export by a protocol. No name of a volume has a colon.
+    fn suffix(&self) -> String {
+        if self.number == 1 { String::new() } else { format!(":{}", self.number) }
+    }
+
+    pub(super) fn is_of(&self, pool: &str, volume: &str) -> bool {
+        self.pool == pool && self.volume == volume
+    }
 }
 
 /// An export.
+#[derive(Clone)]
 pub(super) struct Entry {
-    pub(super) manner: Manner,
-    /// What is served, or why nothing is.
-    pub(super) active: Result<Arc<Active>>,
+    pub(super) config: ExportConfig,
+    /// Other exports of the volume may write as well.
+    pub(super) shared: bool,
+    /// The running export, or why it does not run.
+    pub(super) running: Result<Arc<dyn RunningExport>>,
 }
 
-/// An export that is served.
-pub(super) struct Active {
-    pub(super) volume: engine::Volume,
-    /// Clients that have it open.
-    pub(super) connections: Arc<AtomicU64>,
-}
-
-impl Active {
-    pub(super) fn new(volume: engine::Volume) -> Arc<Self> {
-        Arc::new(Self { volume, connections: Arc::default() })
-    }
-}
-
-/// The exports, by name.
+/// The exports by key.
 #[derive(Default)]
 pub(super) struct Table {
-    entries: Mutex<BTreeMap<Name, Entry>>,
+    entries: Mutex<BTreeMap<ExportKey, Entry>>,
 }
 
 impl Table {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ExportKey, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn contains(&self, name: &Name) -> bool {
-        self.lock().contains_key(name)
+    /// Every export, in the order of the keys.
+    pub(super) fn all(&self) -> Vec<(ExportKey, Entry)> {
+        self.lock().iter().map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
 
-    pub(super) fn insert(&self, name: Name, entry: Entry) {
-        self.lock().insert(name, entry);
+    /// The exports of a volume.
+    pub(super) fn of_volume(&self, pool: &str, volume: &str) -> Vec<(ExportKey, Entry)> {
+        self.all().into_iter().filter(|(key, _)| key.is_of(pool, volume)).collect()
     }
 
-    pub(super) fn remove(&self, name: &Name) -> Option<Entry> {
-        self.lock().remove(name)
+    /// The exports of a pool.
+    pub(super) fn of_pool(&self, pool: &str) -> Vec<(ExportKey, Entry)> {
+        self.all().into_iter().filter(|(key, _)| key.pool == pool).collect()
     }
 
-    /// Every export, in the order of the names.
-    pub(super) fn list<T>(&self, mut each: impl FnMut(&Name, &Entry) -> T) -> Vec<T> {
-        self.lock().iter().map(|(name, entry)| each(name, entry)).collect()
+    pub(super) fn insert(&self, key: ExportKey, entry: Entry) {
+        self.lock().insert(key, entry);
     }
 
-    /// The names of all exports by a protocol.
-    pub(super) fn names(&self, protocol: Protocol) -> Vec<Name> {
-        let entries = self.lock();
-        let wanted = entries.iter().filter(|(_, entry)| entry.manner.protocol == protocol);
-        wanted.map(|(name, _)| name.clone()).collect()
+    pub(super) fn remove(&self, key: &ExportKey) {
+        self.lock().remove(key);
     }
 
-    /// What is served by NBD under a name, and whether it may be written.
-    pub(super) fn find(&self, name: &str) -> Option<(Result<Arc<Active>>, bool)> {
-        let (pool, volume) = name.split_once('/')?;
-        let name = Name { pool: pool.to_owned(), volume: volume.to_owned() };
-        let entries = self.lock();
-        let entry = entries.get(&name).filter(|entry| entry.manner.protocol == Protocol::Nbd)?;
-        Some((entry.active.clone(), entry.manner.read_only))
-    }
-
-    /// Changes what is served under a name; gives what was served before.
-    pub(super) fn set_active(&self, name: &Name, active: Result<Arc<Active>>) -> Option<Arc<Active>> {
+    /// Changes whether an export runs. Returns the export that ran before.
+    pub(super) fn set_running(
+        &self,
+        key: &ExportKey,
+        running: Result<Arc<dyn RunningExport>>,
+    ) -> Option<Arc<dyn RunningExport>> {
         let mut entries = self.lock();
-        let entry = entries.get_mut(name)?;
-        std::mem::replace(&mut entry.active, active).ok()
+        let entry = entries.get_mut(key)?;
+        std::mem::replace(&mut entry.running, running).ok()
+    }
+}
+
+/// The key of a new export: the smallest free number of its protocol.
+pub(super) fn new_key(
+    others: &[(ExportKey, Entry)],
+    pool: &str,
+    volume: &str,
+    protocol: Protocol,
+) -> ExportKey {
+    let is_taken =
+        |number: &u32| others.iter().any(|(key, _)| key.protocol == protocol && key.number == *number);
+    let number = (1..).find(|number| !is_taken(number)).unwrap_or(u32::MAX);
+    ExportKey { pool: pool.to_owned(), volume: volume.to_owned(), protocol, number }
+}
+
+/// Checks that an export may exist beside the others of its volume: all of them read, or all are shared.
+///
+/// A client that reads a volume caches it, and a client that writes a volume caches its file system: neither notices the
+/// writes of another one, unless both expect them.
+///
+/// # Errors
+/// `Busy`, which names the other export.
+pub(super) fn check_coexistence(
+    others: &[(ExportKey, Entry)],
+    volume: &str,
+    read_only: bool,
+    shared: bool,
+) -> Result<()> {
+    let conflict = others.iter().find(|(_, other)| {
+        let both_read = read_only && other.config.read_only;
+        let both_shared = shared && other.shared;
+        !both_read && !both_shared
+    });
+    let Some((key, other)) = conflict else { return Ok(()) };
+    let (id, access) = (key.id(), if other.config.read_only { "read-only" } else { "read-write" });
+    let message = format!("'{volume}' is exported already, {access} by {id}");
+    let delete = format!("'gabion export delete {volume} --id {id}' removes that export");
+    let hint = match (read_only, other.config.read_only) {
+        (false, true) => format!("{delete}; or create this one with --read-only"),
+        _ => format!(
+            "{delete}; exports of which one writes need --shared on each of them, for users that coordinate \
+             their writes (a cluster file system, a live migration)"
+        ),
+    };
+    Err(Error::new(ErrorKind::Busy, message).hint(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exports(list: &[(Protocol, u32, bool, bool)]) -> Vec<(ExportKey, Entry)> {
+        let entry = |(protocol, number, read_only, shared): &(Protocol, u32, bool, bool)| {
+            let key = ExportKey {
+                pool: "fast".into(),
+                volume: "vm01".into(),
+                protocol: *protocol,
+                number: *number,
+            };
+            let config = ExportConfig { read_only: *read_only, ..ExportConfig::default() };
+            (key, Entry { config, shared: *shared, running: Err(Error::new(ErrorKind::NotOpen, "closed")) })
+        };
+        list.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn exports_read_together_or_share() {
+        let check = |others: &[(bool, bool)], read_only, shared| {
+            let others: Vec<_> =
+                others.iter().map(|(read, share)| (Protocol::Nbd, 1, *read, *share)).collect();
+            check_coexistence(&exports(&others), "fast/vm01", read_only, shared)
+        };
+        let (read, write) = (true, false);
+        for (others, read_only, shared, allowed) in [
+            (&[][..], write, false, true),
+            (&[(read, false)], read, false, true),
+            (&[(read, false), (read, true)], read, true, true),
+            (&[(read, false)], write, false, false),
+            (&[(read, false)], write, true, false),
+            (&[(write, false)], read, false, false),
+            (&[(write, false)], write, true, false),
+            (&[(write, true)], write, false, false),
+            (&[(write, true)], read, false, false),
+            (&[(write, true), (write, true)], write, true, true),
+            (&[(write, true), (read, true)], read, true, true),
+        ] {
+            assert_eq!(check(others, read_only, shared).is_ok(), allowed, "{others:?} {read_only} {shared}");
+        }
+        let error = check(&[(write, false)], write, false).unwrap_err();
+        assert_eq!(error.to_string(), "'fast/vm01' is exported already, read-write by nbd");
+        let hint = error.hint_text().unwrap();
+        assert!(hint.contains("export delete fast/vm01 --id nbd") && hint.contains("--shared"), "{hint}");
+    }
+
+    #[test]
+    fn identifiers_are_unique_and_numbers_are_reused() {
+        let others = exports(&[(Protocol::Nbd, 1, true, false), (Protocol::VhostUser, 2, true, false)]);
+        let key = |protocol| new_key(&others, "fast", "vm01", protocol);
+        let shown = |key: ExportKey| (key.id(), key.name().to_string());
+        assert_eq!(shown(key(Protocol::Nbd)), ("nbd:2".into(), "fast/vm01:2".into()));
+        assert_eq!(shown(key(Protocol::VhostUser)), ("vhost-user".into(), "fast/vm01".into()));
+        assert_eq!(shown(key(Protocol::Fuse)), ("fuse".into(), "fast/vm01".into()));
     }
 }

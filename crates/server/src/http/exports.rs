@@ -26,9 +26,9 @@ pub(super) async fn create(
 pub(super) async fn delete(
     State(services): State<Arc<Services>>,
     PathParameters((pool, volume)): PathParameters<(String, String)>,
-    QueryParameters(DeleteExportQuery { force }): QueryParameters<DeleteExportQuery>,
+    QueryParameters(query): QueryParameters<DeleteExportQuery>,
 ) -> Result<StatusCode> {
-    complete(async move { services.exports.delete(&pool, &volume, force).await }).await?;
+    complete(async move { services.exports.delete(&pool, &volume, &query).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

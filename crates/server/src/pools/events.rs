@@ -53,15 +53,15 @@ fn describe(event: &Event) -> (Severity, String) {
         EventKind::DriveReturned => {
             info(format!("{drive} ({text}) returned; rebuilding the writes that it missed"))
         }
-        EventKind::DriveWhole => info(format!("{drive} ({text}) rebuilt")),
-        EventKind::DriveLeaving => {
+        EventKind::DriveResynced => info(format!("{drive} ({text}) rebuilt")),
+        EventKind::DriveDraining => {
             info(format!("removal of {drive} ({text}) started: its data is migrated to the other drives"))
         }
-        EventKind::DriveKept => warning(format!("removal of {drive} cancelled ({text})")),
+        EventKind::DriveDrainCancelled => warning(format!("removal of {drive} cancelled ({text})")),
         EventKind::DriveRemoved => {
             info(format!("{drive} ({text}) removed; its data was migrated to the other drives"))
         }
-        EventKind::DriveErrs => warning(format!(
+        EventKind::DriveReadErrors => warning(format!(
             "{drive}: {amount} read{plural} failed or returned wrong data, answered from other drives ({text})"
         )),
         EventKind::DriveFailing => {
@@ -98,9 +98,9 @@ fn describe(event: &Event) -> (Severity, String) {
             None => info(format!("volume '{text}' cloned from a snapshot")),
         },
         EventKind::VolumeRolledBack => warning(format!("volume rolled back to snapshot '{text}'")),
-        EventKind::Filling => warning(format!("{amount} % of the space is used")),
+        EventKind::SpaceLow => warning(format!("{amount} % of the space is used")),
         EventKind::Full => error("the pool is full: writes that need new space fail".into()),
-        EventKind::RoomAgain => info("the pool has free space again".into()),
+        EventKind::SpaceAvailable => info("the pool has free space again".into()),
     }
 }
 
@@ -114,11 +114,11 @@ fn kind_of(kind: EventKind) -> PoolEventKind {
         EventKind::DriveLost => PoolEventKind::DriveMissing,
         EventKind::DriveFailed => PoolEventKind::DriveFailed,
         EventKind::DriveReturned => PoolEventKind::DriveReturned,
-        EventKind::DriveWhole => PoolEventKind::DriveRebuilt,
-        EventKind::DriveLeaving => PoolEventKind::DriveRemoving,
-        EventKind::DriveKept => PoolEventKind::DriveRemoveCancelled,
+        EventKind::DriveResynced => PoolEventKind::DriveRebuilt,
+        EventKind::DriveDraining => PoolEventKind::DriveRemoving,
+        EventKind::DriveDrainCancelled => PoolEventKind::DriveRemoveCancelled,
         EventKind::DriveRemoved => PoolEventKind::DriveRemoved,
-        EventKind::DriveErrs => PoolEventKind::DriveReadErrors,
+        EventKind::DriveReadErrors => PoolEventKind::DriveReadErrors,
         EventKind::DriveFailing => PoolEventKind::DriveFailing,
         EventKind::DriveStale => PoolEventKind::DriveStale,
         EventKind::Damaged => PoolEventKind::BlocksDamaged,
@@ -134,9 +134,9 @@ fn kind_of(kind: EventKind) -> PoolEventKind {
         EventKind::SnapshotTaken => PoolEventKind::SnapshotCreated,
         EventKind::VolumeCloned => PoolEventKind::VolumeCloned,
         EventKind::VolumeRolledBack => PoolEventKind::VolumeRolledBack,
-        EventKind::Filling => PoolEventKind::SpaceLow,
+        EventKind::SpaceLow => PoolEventKind::SpaceLow,
         EventKind::Full => PoolEventKind::PoolFull,
-        EventKind::RoomAgain => PoolEventKind::SpaceAvailable,
+        EventKind::SpaceAvailable => PoolEventKind::SpaceAvailable,
     }
 }
 

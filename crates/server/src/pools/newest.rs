@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use engine::{StateMemory, StateStamp};
-use format::{Generation, Lineage, PoolId};
+use format::{Generation, PoolId, PoolOpening};
 use futures_channel::oneshot;
 
 use crate::state::{Remembered, RememberedState, State};
@@ -16,14 +16,14 @@ pub(super) struct NewestStates(pub(super) Arc<State>);
 impl StateMemory for NewestStates {
     fn newest(&self, pool: PoolId) -> Option<StateStamp> {
         let RememberedState { epoch, nonce, generation } = *self.0.get().newest.get(&pool.to_string())?;
-        Some(StateStamp { opening: Lineage { epoch, nonce }, generation: Generation::new(generation) })
+        Some(StateStamp { opening: PoolOpening { epoch, nonce }, generation: Generation::new(generation) })
     }
 
     fn remember(&self, pool: PoolId, stamp: StateStamp) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         let state = self.0.clone();
         let (sender, written) = oneshot::channel();
         let write = move || {
-            let Lineage { epoch, nonce } = stamp.opening;
+            let PoolOpening { epoch, nonce } = stamp.opening;
             let newest = RememberedState { epoch, nonce, generation: stamp.generation.get() };
             let change = |state: &mut Remembered| {
                 state.newest.insert(pool.to_string(), newest);

@@ -209,7 +209,7 @@ fn erring_drive(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Option<Pr
     }
     let message =
         format!("drive {index} ({path}) is failing: it errs in {} of its zones: {counted}", errors.zones);
-    let action = if drive.state == Engine::Leaving {
+    let action = if drive.state == Engine::Draining {
         format!("it is being emptied, and leaves the pool then. {}", repair_of(status, &[]))
     } else if misses_something(status) {
         format!("it is emptied as soon as nothing is missing on the others. {}", repair_of(status, &[]))
@@ -238,7 +238,7 @@ pub(super) fn misses_something(status: &PoolStatus) -> bool {
 
 /// Drives that are to be emptied and are not: while that goes on, there is nothing wrong.
 fn leaving_drives(status: &PoolStatus) -> Option<Problem> {
-    let leaving = listed(status, Engine::Leaving);
+    let leaving = listed(status, Engine::Draining);
     let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
     (!leaving.is_empty() && stuck).then(|| Problem {
         message: format!("drive {} is to be emptied, and that does not go on", leaving.join(", ")),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, UsersLately, VolumeInfo};
+use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeInfo};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
@@ -191,9 +191,9 @@ fn rebuild_of(repair: &RepairStatus, limits: RepairLimits) -> Rebuild {
     }
 }
 
-fn latency_of(users: UsersLately) -> RecentLatency {
+fn latency_of(latency: engine::RecentLatency) -> RecentLatency {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    RecentLatency { operations: users.operations, p50_us: micros(users.p50), p99_us: micros(users.p99) }
+    RecentLatency { operations: latency.operations, p50_us: micros(latency.p50), p99_us: micros(latency.p99) }
 }
 
 /// Returns the state of a drive for the API.
@@ -203,7 +203,7 @@ pub(crate) fn drive_state(state: Engine) -> DriveState {
         Engine::Missing => DriveState::Missing,
         Engine::Failed => DriveState::Failed,
         Engine::Removed => DriveState::Removed,
-        Engine::Leaving => DriveState::Removing,
+        Engine::Draining => DriveState::Removing,
         Engine::Returning => DriveState::Returning,
     }
 }
@@ -230,10 +230,10 @@ fn space_of(status: &PoolStatus, volumes: &[VolumeInfo]) -> PoolSpace {
     PoolSpace {
         raw: counters.zones * status.zone_bytes,
         capacity: counters.capacity_blocks * BLOCK_BYTES,
-        free: counters.capacity_blocks.saturating_sub(counters.live_blocks + counters.promised_blocks)
+        free: counters.capacity_blocks.saturating_sub(counters.live_blocks + counters.reservation_blocks)
             * BLOCK_BYTES,
         system_reserve: status.data_bytes(u64::from(counters.reserve_segments)),
-        reserved: counters.promised_blocks * BLOCK_BYTES,
+        reserved: counters.reservation_blocks * BLOCK_BYTES,
         stored: volumes.iter().map(|volume| volume.stored).sum(),
         provisioned: volumes.iter().map(|volume| volume.size).sum(),
         volumes: volumes.len() as u64,

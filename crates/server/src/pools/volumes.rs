@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use engine::{NewVolume, VolumeInfo, VolumeService};
+use engine::{NewVolume, VolumeInfo};
 
 use super::{OpenPool, Pools};
 use crate::error::{Error, ErrorKind, Result};
@@ -98,13 +98,17 @@ impl Pools {
         self.volume(pool, name).await?;
         check_qos(&qos)?;
         let QosLimits { iops, bandwidth, burst_ms, weight, thick } = qos;
-        let service =
-            VolumeService { weight, burst_ms, operations: iops.unwrap_or(0), bytes: bandwidth.unwrap_or(0) };
+        let service = engine::QosLimits {
+            weight,
+            burst_ms,
+            operations: iops.unwrap_or(0),
+            bytes: bandwidth.unwrap_or(0),
+        };
         let wanted = name.to_owned();
         let set = move |pool: engine::Pool| async move {
             // First what may be refused.
             pool.set_volume_thick(&wanted, thick).await?;
-            pool.set_volume_service(&wanted, service).await
+            pool.set_qos_limits(&wanted, service).await
         };
         let set = open.call(set).await;
         set.map_err(|error| explain(error, pool, name))?;
@@ -197,10 +201,10 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
         deleting: info.deleting,
         retained_by: info.kept_by,
         qos: QosLimits {
-            iops: Some(info.service.operations).filter(|limit| *limit > 0),
-            bandwidth: Some(info.service.bytes).filter(|limit| *limit > 0),
-            burst_ms: info.service.burst_ms,
-            weight: if info.service.weight == 0 { QosLimits::default().weight } else { info.service.weight },
+            iops: Some(info.qos.operations).filter(|limit| *limit > 0),
+            bandwidth: Some(info.qos.bytes).filter(|limit| *limit > 0),
+            burst_ms: info.qos.burst_ms,
+            weight: if info.qos.weight == 0 { QosLimits::default().weight } else { info.qos.weight },
             thick: info.thick,
         },
         shards: info.spread.shards,

@@ -62,17 +62,17 @@ impl Pools {
         let free = api::Size(space.free);
         let (kind, amount) = match now {
             100 => (EventKind::Full, 0),
-            _ if now < before => (EventKind::RoomAgain, 0),
-            threshold => (EventKind::Filling, u64::from(threshold)),
+            _ if now < before => (EventKind::SpaceAvailable, 0),
+            threshold => (EventKind::SpaceLow, u64::from(threshold)),
         };
         match kind {
             EventKind::Full => {
                 tracing::error!(pool = name, "the pool is full: writes that need more room are refused")
             }
-            EventKind::Filling => tracing::warn!(pool = name, %free, percent = amount, "the pool fills up"),
+            EventKind::SpaceLow => tracing::warn!(pool = name, %free, percent = amount, "the pool fills up"),
             _ => tracing::info!(pool = name, %free, "the pool has room again"),
         }
-        open.call(move |pool| async move { pool.say(kind, amount, "").await }).await
+        open.call(move |pool| async move { pool.emit_event(kind, amount, "").await }).await
     }
 }
 
@@ -81,8 +81,8 @@ async fn last_told(open: &OpenPool) -> Result<u8> {
     let events = open.call(|pool| async move { pool.events(0, usize::MAX).await }).await?;
     let told = events.iter().rev().find_map(|(_, event)| match event.kind {
         EventKind::Full => Some(100),
-        EventKind::Filling => Some(u8::try_from(event.amount).unwrap_or(0)),
-        EventKind::RoomAgain => Some(0),
+        EventKind::SpaceLow => Some(u8::try_from(event.amount).unwrap_or(0)),
+        EventKind::SpaceAvailable => Some(0),
         _ => None,
     });
     Ok(told.unwrap_or(0))

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use export::nbd::{Limits, Server};
-use export::{ListedExport, OpenError, OpenErrorKind, OpenExport};
+use export::{ListedExport, ListenLabel, OpenError, OpenErrorKind, OpenExport, listen_unix};
 use reactor::{Access, Home, Reactor};
 
 use super::volume::ReadOnlyVolume;
 use crate::error::Result;
-use crate::exports::{Purpose, listen_unix};
-use crate::reactors::call_resident;
+use crate::exports::convert;
+use crate::reactors::{call_resident, platform};
 
 /// A socket on which volumes are served.
 pub struct NbdSocket {
@@ -64,8 +64,8 @@ impl export::Exports for Offered {
 pub(super) async fn serve(home: &Home<engine::Salvage>, socket: &Path) -> Result<NbdSocket> {
     let path = socket.to_owned();
     let start = |pool: Rc<engine::Salvage>| async move {
-        let purpose = Purpose { protocol: "NBD", flag: "--nbd" };
-        let listener = listen_unix(&path, Access::OWNER, purpose).await?;
+        let label = ListenLabel { protocol: "NBD", setting: "--nbd" };
+        let listener = listen_unix(&platform(), &path, Access::OWNER, label).await.map_err(convert)?;
         let server = Server::new(Offered { pool }, Limits::default());
         let listening = server.clone();
         Reactor::current().spawn(async move { listening.listen(listener).await }).detach();

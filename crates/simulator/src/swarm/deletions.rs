@@ -1,63 +1,65 @@
-//! Volumes that are deleted while others open them and wait for their limits.
+//! Deletes volumes while other tasks open them and wait for their QoS limits.
 //!
-//! A deletion is refused while somebody has the volume open. Once it was acknowledged, no write to the volume is acknowledged any more, and
-//! none appears in a volume that is created afterwards and may get its number.
+//! A deletion is refused while the volume is open. After its acknowledgement, no write to the
+//! volume is acknowledged. No such write appears in a volume created afterwards, which may reuse
+//! the layer number.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{ErrorKind, Pool, VolumeService};
+use engine::{ErrorKind, Pool, QosLimits};
 use reactor::Reactor;
 
-use super::Life;
+use super::SwarmRun;
 use super::errors::NO_SPACE;
 use super::opening::read_all;
-use crate::stretch::Stretched;
+use crate::sparse_layout::SparseVolume;
 
-/// How many milliseconds a deleted volume is given to be freed before another one is created.
+/// Milliseconds that a deletion has to free a volume before the next one is created.
 const FREED_WITHIN: u64 = 100;
 
-/// A deletion as writers see it.
+/// The state of a deletion, for the tasks that write to the volume.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Deletion {
-    Coming,
-    Begun,
+enum DeletePhase {
+    Pending,
+    Started,
     Acknowledged,
 }
 
-impl Life {
-    /// Deletes a volume with a limit while writers open it, and creates another one.
+impl SwarmRun {
+    /// Deletes a volume with a QoS limit while writers open it, and creates another volume.
     pub(super) async fn delete_in_use(self: &Rc<Self>, pool: &Pool) {
-        let Some(name) = self.claim() else { return };
+        let Some(name) = self.claim_idle_volume() else { return };
         if self.has_snapshots(&name) {
             self.uncertain.borrow_mut().remove(&name);
             return;
         }
         let limit =
-            VolumeService { operations: *self.extra.choose(&[5, 50, 500]), ..VolumeService::default() };
+            QosLimits { operations: *self.extras_random.choose(&[5, 50, 500]), ..QosLimits::default() };
         self.set_service(pool, &name, limit).await;
-        let deletion = Rc::new(Cell::new(Deletion::Coming));
-        // Most of them come when it has begun.
-        let begins = self.extra.between(1, 1_000);
-        let writers: Vec<_> = (0..self.extra.between(2, 12))
+        let deletion = Rc::new(Cell::new(DeletePhase::Pending));
+        // Most writers start after the deletion has begun.
+        let begins = self.extras_random.between(1, 1_000);
+        let writers: Vec<_> = (0..self.extras_random.between(2, 12))
             .map(|_| {
-                let delay = self.extra.below(2_000) + if self.extra.once_in(16) { 0 } else { begins };
-                let (life, pool, name, deletion) =
+                let delay =
+                    self.extras_random.below(2_000) + if self.extras_random.once_in(16) { 0 } else { begins };
+                let (run, pool, name, deletion) =
                     (self.clone(), pool.clone(), name.clone(), deletion.clone());
-                let write = async move { life.write_while_deleted(&pool, &name, &deletion, delay).await };
+                let write = async move { run.write_while_deleted(&pool, &name, &deletion, delay).await };
                 Reactor::current().spawn(write)
             })
             .collect();
         Reactor::current().sleep(Duration::from_micros(begins)).await;
-        if self.delete_beside(pool, &name, &deletion).await {
+        if self.delete_with_writers(pool, &name, &deletion).await {
             self.count(|stats| stats.deleted_in_use += 1);
             let next = self.create_next(pool, &name).await;
             for writer in writers {
                 writer.await;
             }
             if let Some(next) = next {
-                self.compare_whole(pool, &next).await;
+                self.compare_volume(pool, &next).await;
             }
         } else {
             for writer in writers {
@@ -66,20 +68,20 @@ impl Life {
         }
     }
 
-    /// Deletes a volume; true if that is acknowledged.
-    async fn delete_beside(&self, pool: &Pool, name: &str, deletion: &Cell<Deletion>) -> bool {
-        deletion.set(Deletion::Begun);
-        let used = self.users.mark(name);
+    /// Deletes a volume. Returns true if the deletion is acknowledged.
+    async fn delete_with_writers(&self, pool: &Pool, name: &str, deletion: &Cell<DeletePhase>) -> bool {
+        deletion.set(DeletePhase::Started);
+        let used = self.uses.mark(name);
         let result = pool.delete_volume(name).await;
-        self.say(|| format!("delete {name}, in use: {result:?}"));
+        self.trace(|| format!("delete {name}, in use: {result:?}"));
         match &result {
             Ok(()) => {
-                deletion.set(Deletion::Acknowledged);
+                deletion.set(DeletePhase::Acknowledged);
                 self.volumes.borrow_mut().remove(name);
                 self.uncertain.borrow_mut().remove(name);
                 return true;
             }
-            Err(error) if error.kind() == ErrorKind::Busy && self.users.since(name, used) => {
+            Err(error) if error.kind() == ErrorKind::Busy && self.uses.used_since(name, used) => {
                 self.uncertain.borrow_mut().remove(name);
                 return false;
             }
@@ -89,7 +91,7 @@ impl Life {
         false
     }
 
-    /// Creates a volume when `deleted` is freed; gives its name.
+    /// Creates a volume once `deleted` is freed, and returns its name.
     async fn create_next(&self, pool: &Pool, deleted: &str) -> Option<String> {
         for _ in 0..FREED_WITHIN {
             let volumes = pool.volumes().await.ok()?;
@@ -104,27 +106,29 @@ impl Life {
     }
 
     /// Opens a volume that is being deleted, and writes to it.
-    async fn write_while_deleted(&self, pool: &Pool, name: &str, deletion: &Cell<Deletion>, delay: u64) {
+    async fn write_while_deleted(&self, pool: &Pool, name: &str, deletion: &Cell<DeletePhase>, delay: u64) {
         Reactor::current().sleep(Duration::from_micros(delay)).await;
-        let _user = self.users.begin(name);
+        let _use = self.uses.begin(name);
         let volume = match pool.open_volume(name).await {
-            Ok(volume) => Stretched::new(volume.attach(), self.plan.stretch),
+            Ok(volume) => SparseVolume::new(volume.attach(), self.plan.stretch),
             Err(error) => {
-                self.say(|| format!("open {name}, which is being deleted: {error:?}"));
-                let may: &[ErrorKind] = match deletion.get() {
-                    Deletion::Coming => &[],
-                    Deletion::Begun | Deletion::Acknowledged => &[ErrorKind::NotFound, ErrorKind::Busy],
+                self.trace(|| format!("open {name}, which is being deleted: {error:?}"));
+                let allowed: &[ErrorKind] = match deletion.get() {
+                    DeletePhase::Pending => &[],
+                    DeletePhase::Started | DeletePhase::Acknowledged => {
+                        &[ErrorKind::NotFound, ErrorKind::Busy]
+                    }
                 };
-                return self.tolerate("open", Err(error), may);
+                return self.tolerate("open", Err(error), allowed);
             }
         };
         for _ in 0..2 {
             let result = self.write_somewhere(name, &volume).await;
             match (deletion.get(), &result) {
-                (Deletion::Acknowledged, Ok(())) => {
+                (DeletePhase::Acknowledged, Ok(())) => {
                     return self.fail(format!("a write to {name} was acknowledged after its deletion"));
                 }
-                (Deletion::Begun | Deletion::Acknowledged, Err(error))
+                (DeletePhase::Started | DeletePhase::Acknowledged, Err(error))
                     if error.kind() == ErrorKind::Closed =>
                 {
                     return;
@@ -134,13 +138,13 @@ impl Life {
         }
     }
 
-    /// Reads all of a volume and compares it.
-    async fn compare_whole(&self, pool: &Pool, name: &str) {
-        let _user = self.users.begin(name);
+    /// Reads an entire volume and compares it with its model.
+    async fn compare_volume(&self, pool: &Pool, name: &str) {
+        let _use = self.uses.begin(name);
         let start = self.tick();
         let read = async {
             let volume = pool.open_volume(name).await?;
-            read_all(&Stretched::new(volume.attach(), self.plan.stretch)).await
+            read_all(&SparseVolume::new(volume.attach(), self.plan.stretch)).await
         };
         let read = read.await;
         let end = self.tick();
@@ -150,7 +154,7 @@ impl Life {
                     self.fail(format!("read of {name}, created after a deletion: {message}"));
                 }
             }
-            // Another worker has changed or deleted it meanwhile.
+            // Another worker has changed or deleted the volume.
             _ => {}
         }
     }

@@ -6,22 +6,22 @@ use std::time::Duration;
 use engine::Pool;
 use reactor::Reactor;
 
-use super::Life;
-use super::excess::Excess;
+use super::SwarmRun;
+use super::excess_faults::ExcessFaults;
 use super::plan::{EXTRA_OPS, Extra};
 
-/// How often a pool whose host has space again is given a second to notice.
+/// Number of seconds within which the pool must notice that its host has space again.
 const NOTICE_SECONDS: u64 = 10;
 
-impl Life {
-    /// The extra operation that comes next, if one does.
+impl SwarmRun {
+    /// Returns the extra operation that comes next, if one does.
     pub(super) fn next_extra(&self) -> Option<Extra> {
         let extras = self.plan.extras.as_ref()?;
-        if extras.weights.iter().all(|weight| *weight == 0) || !self.extra.once_in(extras.once_in) {
+        if extras.weights.iter().all(|weight| *weight == 0) || !self.extras_random.once_in(extras.once_in) {
             return None;
         }
-        let (extra, _) = EXTRA_OPS.get(self.extra.weighted(&extras.weights))?;
-        (self.excess.get() == Excess::Nothing).then_some(*extra)
+        let (extra, _) = EXTRA_OPS.get(self.extras_random.weighted(&extras.weights))?;
+        (self.excess.get() == ExcessFaults::None).then_some(*extra)
     }
 
     pub(super) async fn operate_extra(self: &Rc<Self>, extra: Extra, pool: &Pool) {
@@ -34,34 +34,33 @@ impl Life {
         }
     }
 
-    /// Waits for up to so many microseconds.
-    pub(super) async fn pause(&self, most: u64) {
-        Reactor::current().sleep(Duration::from_micros(self.extra.between(1, most))).await;
+    /// Sleeps for up to `max` microseconds.
+    pub(super) async fn sleep_up_to(&self, max: u64) {
+        Reactor::current().sleep(Duration::from_micros(self.extras_random.between(1, max))).await;
     }
 
-    /// True if a pool that was closed is opened again by the same process.
-    pub(super) fn opens_again(&self) -> bool {
+    /// Returns true if the same process opens a closed pool again.
+    pub(super) fn reopens(&self) -> bool {
         let reopens = self.plan.extras.as_ref().is_some_and(|extras| extras.reopens);
-        reopens && self.excess.get() == Excess::Nothing && self.extra.once_in(2)
+        reopens && self.excess.get() == ExcessFaults::None && self.extras_random.once_in(2)
     }
 
-    /// The file systems under some drives have no space any more, or all have some again.
+    /// Makes the file systems under some drives full, or gives all of them space again.
     async fn fill_host(&self, pool: &Pool) {
         self.host_was_full.set(true);
-        if self.extra.once_in(2) {
-            let one_in = *self.extra.choose(&[1, 2]);
-            self.say(|| format!("the host of a drive in {one_in} is full"));
+        if self.extras_random.once_in(2) {
+            let one_in = *self.extras_random.choose(&[1, 2]);
+            self.trace(|| format!("the host of 1 drive in {one_in} is full"));
             self.count(|stats| stats.full_hosts += 1);
-            self.machine.disks.iter().for_each(|disk| disk.set_host_full(self.extra.once_in(one_in)));
+            self.machine.disks.iter().for_each(|disk| disk.set_host_full(self.extras_random.once_in(one_in)));
             return;
         }
         self.machine.disks.iter().for_each(|disk| disk.set_host_full(false));
-        self.say(|| "the hosts of all drives have space".into());
+        self.trace(|| "the hosts of all drives have space".into());
         for last in (0..NOTICE_SECONDS).map(|second| second + 1 == NOTICE_SECONDS) {
             match pool.checkpoint().await {
                 Err(error) if last && !self.may_fail(&error) && !self.has_full_host() => {
-                    return self
-                        .fail(format!("the hosts have space, and no checkpoint can be made: {error:?}"));
+                    return self.fail(format!("the hosts have space, but checkpoints fail: {error:?}"));
                 }
                 Err(_) => Reactor::current().sleep(Duration::from_secs(1)).await,
                 Ok(()) => return,
@@ -69,51 +68,54 @@ impl Life {
         }
     }
 
-    /// True if the file system under a drive is full: another worker may have filled it again.
+    /// Returns true if the file system under a drive is full. Another worker may have filled it
+    /// again.
     pub(super) fn has_full_host(&self) -> bool {
         self.machine.disks.iter().any(|disk| disk.is_host_full())
     }
 
-    /// A drive does not end what it has begun, for a while. Somebody may take it out meanwhile and put it in again; what it had begun
-    /// ends after that, or fails.
+    /// Makes a drive hang for a while. Meanwhile the drive may be removed and returned. The
+    /// operations in flight complete after that, or fail.
     async fn hang_drive(self: &Rc<Self>, pool: &Pool) {
         let victims = self.victims.borrow().clone();
         if victims.is_empty() {
             return;
         }
-        let victim = *self.extra.choose(&victims);
+        let victim = *self.extras_random.choose(&victims);
         let Some(disk) = self.machine.disks.get(victim).filter(|disk| !disk.is_dead() && !disk.is_hung())
         else {
             return;
         };
         self.count(|stats| stats.hung_drives += 1);
-        self.say(|| format!("drive {victim} hangs"));
+        self.trace(|| format!("drive {victim} hangs"));
         disk.hang();
-        self.pause(3_000_000).await;
+        self.sleep_up_to(3_000_000).await;
         let mut back = None;
-        if self.extra.once_in(2) {
-            let (life, pool) = (self.clone(), pool.clone());
-            let returns = self.extra.once_in(2);
-            // Beside: both may wait for what hangs.
-            back = Some(Reactor::current().spawn(async move { life.take_out(&pool, victim, returns).await }));
-            self.pause(3_000_000).await;
+        if self.extras_random.once_in(2) {
+            let (run, pool) = (self.clone(), pool.clone());
+            let returns = self.extras_random.once_in(2);
+            // In a separate task, because both calls may wait for the hung operations.
+            back = Some(
+                Reactor::current().spawn(async move { run.fail_and_return(&pool, victim, returns).await }),
+            );
+            self.sleep_up_to(3_000_000).await;
         }
-        let failing = self.extra.once_in(3);
-        self.say(|| format!("drive {victim} goes on, what hung fails: {failing}"));
+        let failing = self.extras_random.once_in(3);
+        self.trace(|| format!("drive {victim} is released; its held operations fail: {failing}"));
         disk.release(failing);
         if let Some(back) = back {
             back.await;
         }
     }
 
-    /// Takes a drive out, and puts it in again if it `returns`.
-    async fn take_out(&self, pool: &Pool, victim: usize, returns: bool) {
+    /// Removes a drive, and plugs it in again if it `returns`.
+    async fn fail_and_return(&self, pool: &Pool, victim: usize, returns: bool) {
         let result = pool.fail_drive(u16::try_from(victim).unwrap_or(0)).await;
-        self.say(|| format!("drive {victim} is taken out while it hangs: {result:?}"));
+        self.trace(|| format!("drive {victim} is failed while it hangs: {result:?}"));
         self.tolerate("fail_drive", result, &[engine::ErrorKind::NotFound]);
         if returns {
-            self.pause(1_000_000).await;
-            self.put_in(pool, victim).await;
+            self.sleep_up_to(1_000_000).await;
+            self.plug_in_and_return(pool, victim).await;
         }
     }
 }

@@ -1,35 +1,35 @@
-//! Opening the pool of a life, and comparing all of it with the model: what must be there, and what may be.
+//! Opens the pool of a run and compares it with the models.
 
 use std::rc::Rc;
 
 use engine::Pool;
 use reactor::Buffer;
 
-use super::{Life, plan};
+use super::{SwarmRun, plan};
 use crate::model::VolumeModel;
-use crate::stretch::Stretched;
+use crate::sparse_layout::SparseVolume;
 
-impl Life {
-    /// Opens the pool and compares all of it with the model.
+impl SwarmRun {
+    /// Opens the pool and compares all of it with the models.
     pub(super) async fn open_and_verify(self: Rc<Self>) -> Result<Pool, String> {
-        self.retune();
+        self.change_tuning();
         let (pool, report) = self.machine.open().await.map_err(|error| format!("open: {error:?}"))?;
-        self.say(|| format!("opened: {report:?}"));
+        self.trace(|| format!("opened: {report:?}"));
         self.count(|stats| {
             stats.replayed += report.replayed as u64;
             stats.completed += report.completed;
             stats.returned += report.returned.len() as u64;
         });
-        self.keep_what_drives_kept();
+        self.mark_acknowledged_durable();
         self.reconcile_snapshots(&pool).await?;
         self.reconcile(&pool).await?;
-        self.promise_write_through();
-        self.look_at_settings(&pool).await?;
+        self.update_write_through();
+        self.verify_settings(&pool).await?;
         self.schedule_scrubs(&pool).await;
         let names: Vec<String> = self.volumes.borrow().keys().cloned().collect();
         for name in names {
             let volume = pool.open_volume(&name).await.map_err(|error| format!("open {name}: {error:?}"))?;
-            let volume = Stretched::new(volume.attach(), self.plan.stretch);
+            let volume = SparseVolume::new(volume.attach(), self.plan.stretch);
             let bytes = read_all(&volume).await.map_err(|error| format!("read {name}: {error:?}"))?;
             let mut volumes = self.volumes.borrow_mut();
             let Some(model) = volumes.get_mut(&name) else { continue };
@@ -37,7 +37,8 @@ impl Life {
             match self.rolled_back.borrow_mut().remove(&name) {
                 Some(mut other) if adopted.is_err() => {
                     let adopted = other.adopt_after_crash(&bytes);
-                    adopted.map_err(|error| format!("volume {name}, rolled back or not: {error}"))?;
+                    adopted
+                        .map_err(|error| format!("volume {name}, with and without its rollback: {error}"))?;
                     *model = other;
                 }
                 _ => adopted.map_err(|error| format!("volume {name}: {error}"))?,
@@ -46,43 +47,44 @@ impl Life {
         Ok(pool)
     }
 
-    /// Gives this opening settings of its own, if the plan says so.
-    pub(super) fn retune(&self) {
+    /// Changes the engine settings of this opening, if the plan requires it.
+    pub(super) fn change_tuning(&self) {
         if self.plan.extras.as_ref().is_some_and(|extras| extras.retunes) {
-            let tuning = plan::tuning(&self.extra, self.plan.setup.tuning);
-            self.say(|| format!("opening with {tuning:?}"));
+            let tuning = plan::tuning(&self.extras_random, self.plan.setup.tuning);
+            self.trace(|| format!("opening with {tuning:?}"));
             self.machine.set_tuning(tuning);
         }
     }
 
-    /// The pool was closed in order, or only its process died: the drives have all that they acknowledged. An opening makes that durable.
-    fn keep_what_drives_kept(&self) {
-        if self.drives_kept_all.take() {
+    /// After a clean close or a process kill, the drives hold everything that they acknowledged.
+    /// The opening makes it durable.
+    fn mark_acknowledged_durable(&self) {
+        if self.drives_kept_writes.take() {
             let now = self.clock.get();
-            self.volumes.borrow_mut().values_mut().for_each(|model| model.flushed(now));
+            self.volumes.borrow_mut().values_mut().for_each(|model| model.note_flush(now));
         }
     }
 
-    /// From now on writes are durable when they are acknowledged, if no drive has a volatile cache.
-    pub(super) fn promise_write_through(&self) {
+    /// Makes later writes durable when they are acknowledged, if no drive has a volatile cache.
+    pub(super) fn update_write_through(&self) {
         let write_through = self.is_write_through();
         self.volumes.borrow_mut().values_mut().for_each(|model| model.set_write_through(write_through));
     }
 
-    /// True if no drive of the pool has ever had a volatile cache; spares have one.
+    /// Returns true if no drive of the pool has ever had a volatile cache. Spares have one.
     fn is_write_through(&self) -> bool {
-        !self.plan.setup.volatile.contains(&true) && !self.took_spare.get()
+        !self.plan.setup.volatile.contains(&true) && !self.spare_joined.get()
     }
 
-    /// A volume is there, with what `model` says.
+    /// Adds the model of an existing volume.
     pub(super) fn insert_volume(&self, name: String, mut model: VolumeModel) {
         model.set_write_through(self.is_write_through());
         self.volumes.borrow_mut().insert(name, model);
     }
 }
 
-/// All of a volume.
-pub(super) async fn read_all(volume: &Stretched) -> engine::Result<Vec<u8>> {
+/// Reads an entire volume.
+pub(super) async fn read_all(volume: &SparseVolume) -> engine::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let size = volume.size();
     let mut offset = 0;

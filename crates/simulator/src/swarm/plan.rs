@@ -1,14 +1,15 @@
-//! What a seed decides before its run begins: hardware, settings, the mix of operations, faults.
+//! The decisions that a seed makes before its run begins: hardware, settings, the mix of
+//! operations, faults.
 //!
-//! What was added after many seeds had become regression tests is in [`Extras`], and is drawn from a generator of its own: without it, seeds
-//! keep the runs that they had.
+//! Decisions added after many seeds had become regression tests are in [`Extras`] and use a
+//! separate generator. Without the extras, old seeds keep their runs.
 
 use engine::{RepairLimits, Tuning};
 
 use crate::disk::Faults;
 use crate::random::Random;
 use crate::run::Setup;
-use crate::stretch::Stretch;
+use crate::sparse_layout::SparseLayout;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
@@ -22,17 +23,17 @@ pub(super) enum Op {
     Create,
     Delete,
     Resize,
-    Limit,
-    KeepRoom,
+    SetQos,
+    SetThick,
     LoseDrive,
     AddDrive,
     ReturnDrive,
     Evacuate,
-    Keep,
+    KeepDrive,
     Repair,
     LimitRepair,
     Scrub,
-    Rest,
+    Idle,
     Snapshot,
     ReadSnapshot,
     DeleteSnapshot,
@@ -51,17 +52,17 @@ pub(super) const OPS: [(Op, u32); 26] = [
     (Op::Create, 2),
     (Op::Delete, 2),
     (Op::Resize, 2),
-    (Op::Limit, 1),
-    (Op::KeepRoom, 1),
+    (Op::SetQos, 1),
+    (Op::SetThick, 1),
     (Op::LoseDrive, 1),
     (Op::AddDrive, 1),
     (Op::ReturnDrive, 1),
     (Op::Evacuate, 1),
-    (Op::Keep, 1),
+    (Op::KeepDrive, 1),
     (Op::Repair, 1),
     (Op::LimitRepair, 1),
     (Op::Scrub, 1),
-    (Op::Rest, 2),
+    (Op::Idle, 2),
     (Op::Snapshot, 2),
     (Op::ReadSnapshot, 2),
     (Op::DeleteSnapshot, 2),
@@ -87,67 +88,69 @@ pub(super) const EXTRA_OPS: [(Extra, u32); 5] = [
     (Extra::LoseTooMany, 1),
 ];
 
-/// What a run may have besides the plan's mix of operations.
+/// Optional additions to the plan's mix of operations.
 #[derive(Clone, Debug)]
 pub(super) struct Extras {
-    /// One operation in so many is one of these.
+    /// One operation in this many is an extra one.
     pub(super) once_in: u64,
     pub(super) weights: Vec<u32>,
-    /// Every opening has settings of its own.
+    /// Each opening has its own engine settings.
     pub(super) retunes: bool,
-    /// Volumes are as large as they may be, or as small.
+    /// Volumes have the maximum or the minimum size.
     pub(super) sizes_at_limits: bool,
-    /// A pool that was closed may be opened again by the same process.
+    /// A closed pool may be opened again by the same process.
     pub(super) reopens: bool,
-    /// In the end two halves of the drives are opened apart from each other, so often each.
+    /// At the end, two halves of the drives are opened separately, this many times each.
     pub(super) halves: Option<[u64; 2]>,
-    /// The newest state is kept beside the drives, and openings of an older one are refused.
+    /// The newest state is stored outside the drives, and openings with an older state are refused.
     pub(super) remembers: bool,
 }
 
-/// A seed's plan.
+/// The plan of a seed.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) setup: Setup,
     pub(super) weights: Vec<u32>,
-    /// Drives that may misbehave or be lost to begin with.
+    /// Drives that may misbehave or be lost at the start.
     pub(super) victims: Vec<usize>,
     pub(super) faults: Faults,
     pub(super) rounds: u64,
     pub(super) operations: u64,
     pub(super) workers: u64,
-    /// Bytes of a volume at most.
+    /// Maximum size of a volume in bytes.
     pub(super) volume_bytes: u64,
     pub(super) write_bytes: u64,
-    pub(super) stretch: Stretch,
-    /// Days pass once in so many operations; 0 for never.
+    pub(super) stretch: SparseLayout,
+    /// Days pass once in this many operations; 0 means never.
     pub(super) days_pass: u64,
     /// Days from one scrub to the next.
     pub(super) scrub_days: u64,
-    /// The power is cut while there is work, and there is work until then: not while the pool opens, nor after the last operation.
+    /// The power is cut during the operations of a round, and operations continue until then. The
+    /// cut never comes while the pool opens or after the last operation.
     pub(super) cut_at_work: bool,
-    /// A write is followed by a flush once in so many; 0 for never.
+    /// One write in this many is followed by a flush; 0 means none.
     pub(super) flush_after: u64,
-    /// Nanoseconds that a call between parts of the pool takes at most; 0 for none.
+    /// Maximum delay of a call between parts of the pool in nanoseconds; 0 means none.
     pub(super) call_delay: u64,
     pub(super) extras: Option<Extras>,
 }
 
 impl Plan {
-    /// Drives that the scheme bears to lose.
+    /// Returns the number of drive losses that the scheme tolerates.
     pub(super) fn parity(&self) -> usize {
         self.setup.scheme.split_once('+').and_then(|(_, parity)| parity.parse().ok()).unwrap_or(0)
     }
 }
 
-/// A seed's plan. Whatever came to be planned later is drawn from `other`, so that seeds keep what they had.
+/// Makes the plan of a seed. Decisions that were added later are drawn from `other`, so that old
+/// seeds keep their runs.
 pub(super) fn plan(random: &Random, other: &Random) -> Plan {
     let scheme = *random.choose(&["4+1", "1+1", "1+2", "2+2", "4+2", "3+0", "2+1", "4+1", "4+1", "3+3"]);
     let (data, parity) = scheme.split_once('+').unwrap_or(("1", "1"));
     let parity: usize = parity.parse().unwrap_or(0);
     let width = data.parse::<usize>().unwrap_or(1) + parity;
     let drives = width + usize::try_from(random.below(3)).unwrap_or(0);
-    // Not smaller than segments may be.
+    // The minimum size of a segment's zone.
     let least = if data == "1" { 128 << 10 } else { 64 << 10 };
     let zone_bytes = (*random.choose(&[64 << 10, 128 << 10, 256 << 10])).max(least);
     let zones = random.between(40, 160);
@@ -179,7 +182,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         latency: *random.choose(&[(20_000, 100_000), (1_000, 1_000_000), (5_000, 5_000)]),
         bytes_per_second: 0,
     };
-    // Most kinds of operations stay, some are switched off; one may dominate.
+    // Keeps most kinds of operations, turns some off, and may let one dominate.
     let weights = OPS.iter().map(|(op, weight)| {
         let off = !matches!(op, Op::Write | Op::Read) && random.once_in(3);
         if off {
@@ -219,7 +222,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         workers: *random.choose(&[1, 2, 4, 16]),
         volume_bytes: *random.choose(&[256 << 10, 2 << 20, 12 << 20]),
         write_bytes: *random.choose(&[16 << 10, 128 << 10, 1 << 20]),
-        stretch: Stretch::by(*random.choose(&[1, 1, 64])),
+        stretch: SparseLayout::with_factor(*random.choose(&[1, 1, 64])),
         days_pass,
         scrub_days,
         cut_at_work,
@@ -233,7 +236,7 @@ pub(super) fn repair_rate(random: &Random) -> u64 {
     *random.choose(&[0, 0, 1 << 20, 64 << 20])
 }
 
-/// Adds what is drawn from a third generator; most plans get some of it.
+/// Adds the decisions of the third generator. Most plans get some of them.
 pub(super) fn add_extras(plan: &mut Plan, random: &Random) {
     if random.once_in(4) {
         return;
@@ -255,16 +258,17 @@ pub(super) fn add_extras(plan: &mut Plan, random: &Random) {
         remembers: random.once_in(2),
     };
     if excess == Some(Extra::LoseTooMany) {
-        // What a drive forgot or garbled before cannot be told from what is lost with the others.
+        // Data that a drive lost or garbled earlier could not be told apart from the losses of the
+        // dead drives.
         plan.faults = Faults::default();
     }
     if extras.sizes_at_limits {
-        plan.stretch = plan.stretch.up_to_the_limit(plan.volume_bytes);
+        plan.stretch = plan.stretch.up_to_size_limit(plan.volume_bytes);
     }
     plan.extras = Some(extras);
 }
 
-/// Settings for one opening.
+/// Draws the engine settings of one opening.
 pub(super) fn tuning(random: &Random, planned: Tuning) -> Tuning {
     Tuning {
         map_bytes: *random.choose(&[0, 1 << 20, 64 << 20]),

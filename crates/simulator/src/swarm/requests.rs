@@ -1,17 +1,17 @@
-//! What the swarm's workers do with volumes that are there, and what they must see.
+//! The operations of the swarm's workers on existing volumes, and the checks of their results.
 
 use engine::{ErrorKind, Pool};
 use format::limits::SLICE;
 use reactor::Buffer;
 
-use super::Life;
-use super::errors::{NO_SPACE, NOTHING};
+use super::SwarmRun;
+use super::errors::{NO_ERRORS, NO_SPACE};
 use crate::model::{VolumeModel, content};
-use crate::stretch::Stretched;
+use crate::sparse_layout::SparseVolume;
 
-impl Life {
-    /// A range of whole sectors: mostly short, sometimes aligned to blocks.
-    fn range(&self, volume: &Stretched, most: u64) -> (u64, u64) {
+impl SwarmRun {
+    /// Returns a random range of whole sectors: mostly short, sometimes aligned to blocks.
+    fn range(&self, volume: &SparseVolume, most: u64) -> (u64, u64) {
         let sector = u64::from(volume.sector());
         let unit = if self.random.once_in(2) { 4096u64.min(volume.size()) } else { sector };
         let most = if self.random.once_in(3) { most } else { 4 * unit };
@@ -22,21 +22,21 @@ impl Life {
         (offset / sector * sector, length.max(sector).min(volume.size() - offset / sector * sector))
     }
 
-    pub(super) async fn write(&self, pool: &Pool, name: &str, volume: &Stretched) {
+    pub(super) async fn write(&self, pool: &Pool, name: &str, volume: &SparseVolume) {
         let was_thick = self.is_thick(name);
         let result = self.write_somewhere(name, volume).await;
         if was_thick && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
-            self.must_have_room(pool, name).await;
+            self.check_thick_reservation(pool, name).await;
         }
         let written = result.is_ok();
         self.tolerate("write", result, NO_SPACE);
-        if written && self.later.once_in(self.plan.flush_after) {
+        if written && self.added_random.once_in(self.plan.flush_after) {
             self.flush(name, volume).await;
         }
     }
 
-    /// Writes to a random range, and has the model know of it while the volume is there.
-    pub(super) async fn write_somewhere(&self, name: &str, volume: &Stretched) -> engine::Result<()> {
+    /// Writes to a random range, and records the write in the model while the volume exists.
+    pub(super) async fn write_somewhere(&self, name: &str, volume: &SparseVolume) -> engine::Result<()> {
         let (offset, length) = self.range(volume, self.plan.write_bytes);
         let sector = volume.sector();
         let (first, count) = (offset / u64::from(sector), length / u64::from(sector));
@@ -48,7 +48,7 @@ impl Life {
         let begin = |model: &mut VolumeModel| model.begin_write(start, first, count, start, atomic);
         let token = self.volumes.borrow_mut().get_mut(name).map(begin);
         let result = volume.write(offset, &data.span()).await;
-        self.say(|| format!("write {name} {offset}+{length} value {start}: {result:?}"));
+        self.trace(|| format!("write {name} {offset}+{length} value {start}: {result:?}"));
         let end = self.tick();
         if let (Some(model), Some(token)) = (self.volumes.borrow_mut().get_mut(name), token) {
             model.end_write(token, end, result.is_ok());
@@ -56,7 +56,7 @@ impl Life {
         result
     }
 
-    /// True if the engine promises that such a write is there whole or not at all.
+    /// Returns true if the engine guarantees that a crash leaves all of this write or nothing.
     fn is_atomic(&self, offset: u64, length: u64) -> bool {
         let blocks = (self.plan.setup.zone_bytes / 4096) * self.data_columns() / 4;
         let most = blocks.clamp(1, 64) * 4096;
@@ -70,7 +70,7 @@ impl Life {
         self.plan.setup.scheme.split_once('+').and_then(|(data, _)| data.parse().ok()).unwrap_or(1)
     }
 
-    pub(super) async fn zero(&self, name: &str, volume: &Stretched, all: bool) {
+    pub(super) async fn zero(&self, name: &str, volume: &SparseVolume, all: bool) {
         let (offset, length) = self.range(volume, self.plan.volume_bytes);
         let sector = u64::from(volume.sector());
         let (from, until) = if all {
@@ -89,7 +89,7 @@ impl Life {
         } else {
             volume.discard(offset, length).await
         };
-        self.say(|| format!("zero {name} {offset}+{length} all {all} at {start}: {result:?}"));
+        self.trace(|| format!("zero {name} {offset}+{length} all {all} at {start}: {result:?}"));
         let end = self.tick();
         if let Some(model) = self.volumes.borrow_mut().get_mut(name) {
             model.end_write(token, end, result.is_ok());
@@ -97,24 +97,24 @@ impl Life {
         self.tolerate("zero", result, NO_SPACE);
     }
 
-    pub(super) async fn flush(&self, name: &str, volume: &Stretched) {
+    pub(super) async fn flush(&self, name: &str, volume: &SparseVolume) {
         let start = self.tick();
         let result = volume.flush().await;
-        self.say(|| format!("flush {name} at {start}: {result:?}"));
+        self.trace(|| format!("flush {name} at {start}: {result:?}"));
         if result.is_ok()
             && let Some(model) = self.volumes.borrow_mut().get_mut(name)
         {
-            model.flushed(start);
+            model.note_flush(start);
         }
-        self.tolerate("flush", result, NOTHING);
+        self.tolerate("flush", result, NO_ERRORS);
     }
 
-    pub(super) async fn read(&self, name: &str, volume: &Stretched) {
+    pub(super) async fn read(&self, name: &str, volume: &SparseVolume) {
         let (offset, length) = self.range(volume, self.plan.write_bytes);
         let start = self.tick();
         let buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
         let result = volume.read(offset, &buffer.span()).await;
-        self.say(|| format!("read {name} {offset}+{length} at {start}: {result:?}"));
+        self.trace(|| format!("read {name} {offset}+{length} at {start}: {result:?}"));
         let end = self.tick();
         if result.is_ok()
             && let Some(model) = self.volumes.borrow().get(name)
@@ -126,19 +126,19 @@ impl Life {
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt) {
             self.count(|stats| stats.unreadable += 1);
         }
-        let watched = self.answered.watch(format!("read of {name} at {start}"), buffer);
+        let watched = self.buffers.watch(format!("read of {name} at {start}"), buffer);
         watched.unwrap_or_else(|message| self.fail(message));
-        self.tolerate("read", result, NOTHING);
+        self.tolerate("read", result, NO_ERRORS);
     }
 
-    pub(super) async fn extents(&self, name: &str, volume: &Stretched) {
+    pub(super) async fn extents(&self, name: &str, volume: &SparseVolume) {
         let (offset, length) = self.range(volume, self.plan.volume_bytes);
         match volume.extents(offset, length).await {
             Ok(covered) if covered != length => {
                 self.fail(format!("extents of {name} {offset}+{length} cover {covered} bytes"));
             }
             Ok(_) => {}
-            Err(error) => self.tolerate("extents", Err(error), NOTHING),
+            Err(error) => self.tolerate("extents", Err(error), NO_ERRORS),
         }
     }
 }

@@ -1,47 +1,49 @@
-//! Snapshots, clones and rolling back in the lives of the swarm, and what they must hold.
+//! Snapshots, clones and rollbacks in a swarm run, and the checks of their content.
 //!
-//! A snapshot is read whole as soon as it is taken. It must hold every write that was acknowledged before it was begun, and with a write
-//! everything that was acknowledged before that one began. What it holds then, it holds for ever, whatever power cuts come.
+//! A snapshot is read completely as soon as it is taken. It must contain every write acknowledged
+//! before the snapshot began. With a write, it must also contain everything acknowledged before
+//! that write began. The content found then must never change, regardless of power cuts.
 
 use engine::{ErrorKind, Pool};
 
-use super::Life;
+use super::SwarmRun;
 use super::errors::NO_SPACE;
 use super::opening::read_all;
 use crate::model::VolumeModel;
-use crate::stretch::Stretched;
+use crate::sparse_layout::SparseVolume;
 
-/// Snapshots of a run at most.
+/// Maximum number of snapshots in a run.
 const SNAPSHOTS_MAX: usize = 8;
 
-/// What a crash left undecided.
-pub(super) enum Undecided {
-    /// A snapshot was being taken: it holds what its volume held at some moment since, and all that was durable before.
-    Taken(VolumeModel),
-    /// A volume was being made from a snapshot.
-    Cloned(VolumeModel),
-    /// A volume was being rolled back to this.
-    RolledBack(VolumeModel),
+/// An operation on snapshots that a crash left undecided.
+pub(super) enum PendingOp {
+    /// A snapshot was being taken. It holds the volume's content at some later time, with
+    /// everything that was durable before.
+    Take(VolumeModel),
+    /// A snapshot was being cloned to a volume.
+    Clone(VolumeModel),
+    /// A volume was being rolled back to this content.
+    RollBack(VolumeModel),
     /// A snapshot was being deleted.
-    Deleted,
+    Delete,
 }
 
-impl Life {
-    /// Takes a snapshot of a volume, on which others may work.
+impl SwarmRun {
+    /// Takes a snapshot of a volume, while others may use the volume.
     pub(super) async fn snapshot(&self, pool: &Pool) {
         if self.snapshots.borrow().len() >= SNAPSHOTS_MAX {
             return;
         }
-        let Some(volume) = self.some_volume() else { return };
-        let _user = self.users.begin(&volume);
+        let Some(volume) = self.random_volume() else { return };
+        let _use = self.uses.begin(&volume);
         let name = format!("{volume}@s{}", self.names.get());
         self.names.set(self.names.get() + 1);
         let start = self.tick();
         let Some(before) = self.volumes.borrow().get(&volume).cloned() else { return };
-        self.undecided.borrow_mut().insert(name.clone(), Undecided::Taken(before));
+        self.pending_ops.borrow_mut().insert(name.clone(), PendingOp::Take(before));
         let result = pool.snapshot_volume(&name, 0).await;
-        self.say(|| format!("snapshot {name} at {start}: {result:?}"));
-        // What its volume saw until now; some of that may be in it.
+        self.trace(|| format!("snapshot {name} at {start}: {result:?}"));
+        // The volume's history until now. The snapshot may contain part of it.
         let until_now = self.volumes.borrow().get(&volume).cloned();
         if let (Ok(()), Some(mut model)) = (&result, until_now) {
             match self.read_snapshot(pool, &name).await {
@@ -50,7 +52,7 @@ impl Life {
                         return self.fail(format!("snapshot {name}: {message}"));
                     }
                     self.snapshots.borrow_mut().insert(name.clone(), model);
-                    self.undecided.borrow_mut().remove(&name);
+                    self.pending_ops.borrow_mut().remove(&name);
                 }
                 Ok(None) => {}
                 Err(message) => self.fail(message),
@@ -59,12 +61,13 @@ impl Life {
         self.tolerate("snapshot", result, NO_SPACE);
     }
 
-    /// All of a snapshot; `None` if it cannot be had where that may be: another worker deletes it, or the pool has lost more than it bears.
+    /// Reads an entire snapshot. Returns `None` if the read may fail: another worker deletes the
+    /// snapshot, or the losses exceed the scheme's tolerance.
     async fn read_snapshot(&self, pool: &Pool, name: &str) -> Result<Option<Vec<u8>>, String> {
-        let _user = self.users.begin(name);
+        let _use = self.uses.begin(name);
         let read = async {
             let volume = pool.open_volume(name).await?;
-            read_all(&Stretched::new(volume.attach(), self.plan.stretch)).await
+            read_all(&SparseVolume::new(volume.attach(), self.plan.stretch)).await
         };
         match read.await {
             Ok(bytes) => Ok(Some(bytes)),
@@ -74,25 +77,25 @@ impl Life {
         }
     }
 
-    /// True if a worker is deleting a snapshot, or has deleted it.
+    /// Returns true if a worker is deleting the snapshot or has deleted it.
     fn is_being_deleted(&self, name: &str) -> bool {
-        matches!(self.undecided.borrow().get(name), Some(Undecided::Deleted)) || !self.is_known(name)
+        matches!(self.pending_ops.borrow().get(name), Some(PendingOp::Delete)) || !self.is_known(name)
     }
 
     fn is_known(&self, name: &str) -> bool {
-        self.snapshots.borrow().contains_key(name) || self.undecided.borrow().contains_key(name)
+        self.snapshots.borrow().contains_key(name) || self.pending_ops.borrow().contains_key(name)
     }
 
-    /// Reads a snapshot and compares it.
-    pub(super) async fn look_at_snapshot(&self, pool: &Pool) {
-        let Some(name) = self.some_snapshot() else { return };
+    /// Reads a random snapshot and compares it with its expected content.
+    pub(super) async fn read_random_snapshot(&self, pool: &Pool) {
+        let Some(name) = self.random_snapshot() else { return };
         let found = self.read_snapshot(pool, &name).await;
         if let Ok(Some(bytes)) = &found {
-            self.look_at_contents(pool, &name, bytes).await;
+            self.check_usage_and_changes(pool, &name, bytes).await;
         }
         let known = self.snapshots.borrow();
-        // Another worker may have deleted it meanwhile.
-        let Some(model) = known.get(&name).filter(|_| !self.undecided.borrow().contains_key(&name)) else {
+        // Another worker may have deleted it.
+        let Some(model) = known.get(&name).filter(|_| !self.pending_ops.borrow().contains_key(&name)) else {
             return;
         };
         match found {
@@ -106,98 +109,100 @@ impl Life {
         }
     }
 
-    /// True if nobody has begun to delete a snapshot: what it holds goes elsewhere then.
+    /// Returns true if no deletion of the snapshot has begun. A deletion moves its blocks
+    /// elsewhere.
     fn is_kept(&self, name: &str) -> bool {
-        self.snapshots.borrow().contains_key(name) && !self.undecided.borrow().contains_key(name)
+        self.snapshots.borrow().contains_key(name) && !self.pending_ops.borrow().contains_key(name)
     }
 
-    /// Asks what a snapshot holds, and where it differs from another one.
-    async fn look_at_contents(&self, pool: &Pool, name: &str, bytes: &[u8]) {
+    /// Compares the reported usage of a snapshot, and its changes since another snapshot, with the
+    /// content.
+    async fn check_usage_and_changes(&self, pool: &Pool, name: &str, bytes: &[u8]) {
         let holds: Vec<bool> = bytes.chunks(4096).map(|block| block.iter().any(|byte| *byte != 0)).collect();
         if let Ok(usage) = pool.volume_usage(name, 0, u64::MAX / 2).await {
             let least = holds.iter().filter(|holds| **holds).count() as u64 * 4096;
-            // The last block may hold something behind the end.
+            // The last block may hold data after the end of the volume.
             let most = least + if bytes.len().is_multiple_of(4096) { 0 } else { 4096 };
             let is_true = (least..=most).contains(&usage.shown) && usage.alone <= usage.shown;
             if !is_true && self.is_kept(name) {
-                self.fail(format!("snapshot {name} shows {least} bytes of data, told is {usage:?}"));
+                self.fail(format!("snapshot {name} holds {least} bytes of data, but reports {usage:?}"));
             }
         }
-        let Some(base) = self.some_snapshot().filter(|_| self.plan.stretch.is_none()) else { return };
+        let Some(base) = self.random_snapshot().filter(|_| self.plan.stretch.is_identity()) else { return };
         let (Ok(Some(before)), Ok(changes)) =
             (self.read_snapshot(pool, &base).await, pool.volume_changes(name, &base, 0, u64::MAX / 2).await)
         else {
             return;
         };
-        let mut told: Vec<Option<bool>> = vec![None; holds.len()];
+        let mut reported: Vec<Option<bool>> = vec![None; holds.len()];
         for change in &changes {
             let first = (change.offset / 4096) as usize;
             let count = change.length.div_ceil(4096) as usize;
-            told.iter_mut().skip(first).take(count).for_each(|told| *told = Some(change.data));
+            reported.iter_mut().skip(first).take(count).for_each(|reported| *reported = Some(change.data));
         }
-        for (block, ((now, holds), told)) in bytes.chunks(4096).zip(&holds).zip(&told).enumerate() {
+        for (block, ((now, holds), reported)) in bytes.chunks(4096).zip(&holds).zip(&reported).enumerate() {
             let was = before.chunks(4096).nth(block).unwrap_or(&[]);
             let same = was.iter().zip(now).all(|(was, now)| was == now);
-            let is_true = match told {
-                // Behind the end of the other there is nothing.
+            let is_true = match reported {
+                // There is no data after the end of the other snapshot.
                 None => same && now.iter().skip(was.len()).all(|byte| *byte == 0),
-                // The last block of one of them may hold something behind the end.
+                // The last block of either snapshot may hold data after its end.
                 Some(data) => data == holds || *data && (now.len() < 4096 || was.len() < 4096),
             };
             if !is_true && self.is_kept(name) && self.is_kept(&base) {
                 return self.fail(format!(
-                    "block {block} of {name} against {base}: told is {told:?}, it holds data: {holds}"
+                    "block {block} of {name} since {base}: reported change {reported:?}, block has data: {holds}"
                 ));
             }
         }
     }
 
-    /// Makes a volume of a snapshot.
+    /// Clones a random snapshot to a new volume.
     pub(super) async fn clone_snapshot(&self, pool: &Pool) {
         if self.volumes.borrow().len() >= 4 {
             return;
         }
-        let Some(snapshot) = self.some_snapshot() else { return };
+        let Some(snapshot) = self.random_snapshot() else { return };
         let Some(model) = self.snapshots.borrow().get(&snapshot).cloned() else { return };
         let name = format!("v{}", self.names.get());
         self.names.set(self.names.get() + 1);
-        self.undecided.borrow_mut().insert(name.clone(), Undecided::Cloned(model.clone()));
+        self.pending_ops.borrow_mut().insert(name.clone(), PendingOp::Clone(model.clone()));
         let result = pool.clone_volume(&snapshot, &name, 0).await;
-        self.say(|| format!("clone {snapshot} as {name}: {result:?}"));
+        self.trace(|| format!("clone {snapshot} as {name}: {result:?}"));
         if result.is_ok() {
-            self.undecided.borrow_mut().remove(&name);
+            self.pending_ops.borrow_mut().remove(&name);
             self.insert_volume(name, model);
         } else if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             // Deleted by another worker.
-            self.undecided.borrow_mut().remove(&name);
+            self.pending_ops.borrow_mut().remove(&name);
             return;
         }
         self.tolerate("clone", result, self.while_deleted(&snapshot));
     }
 
-    /// Rolls a volume that nobody works on back to one of its snapshots.
+    /// Rolls an idle volume back to one of its snapshots.
     pub(super) async fn roll_back(&self, pool: &Pool) {
-        let Some(snapshot) = self.some_snapshot() else { return };
+        let Some(snapshot) = self.random_snapshot() else { return };
         let Some((name, _)) = snapshot.split_once('@') else { return };
         let Some(model) = self.snapshots.borrow().get(&snapshot).cloned() else { return };
         {
             let mut uncertain = self.uncertain.borrow_mut();
             let known = self.volumes.borrow().contains_key(name);
-            if !known || uncertain.contains(name) || self.users.has(name) {
+            if !known || uncertain.contains(name) || self.uses.is_used(name) {
                 return;
             }
-            // Nobody begins to work on it.
+            // Keeps other workers from using the volume.
             uncertain.insert(name.to_owned());
         }
-        self.undecided.borrow_mut().insert(name.to_owned(), Undecided::RolledBack(model.clone()));
+        self.pending_ops.borrow_mut().insert(name.to_owned(), PendingOp::RollBack(model.clone()));
         let result = pool.roll_back_volume(&snapshot, 0).await;
-        self.say(|| format!("roll back to {snapshot}: {result:?}"));
+        self.trace(|| format!("roll back to {snapshot}: {result:?}"));
         let gone = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
         if result.is_ok() {
             self.insert_volume(name.to_owned(), model);
         }
         if result.is_ok() || gone {
-            self.undecided.borrow_mut().remove(name);
+            self.pending_ops.borrow_mut().remove(name);
             self.uncertain.borrow_mut().remove(name);
         }
         if !gone {
@@ -205,26 +210,27 @@ impl Life {
         }
     }
 
-    /// What using a snapshot may return that another worker may be deleting.
+    /// Returns the allowed errors of an operation on a snapshot that another worker may be
+    /// deleting.
     fn while_deleted(&self, snapshot: &str) -> &'static [ErrorKind] {
         if self.is_kept(snapshot) { NO_SPACE } else { &[ErrorKind::NoSpace, ErrorKind::Busy] }
     }
 
-    /// Deletes a snapshot, which is refused while somebody reads it.
+    /// Deletes a snapshot. The engine refuses this while the snapshot is being read.
     pub(super) async fn delete_snapshot(&self, pool: &Pool) {
-        let Some(name) = self.some_snapshot() else { return };
-        self.undecided.borrow_mut().insert(name.clone(), Undecided::Deleted);
-        let used = self.users.mark(&name);
+        let Some(name) = self.random_snapshot() else { return };
+        self.pending_ops.borrow_mut().insert(name.clone(), PendingOp::Delete);
+        let used = self.uses.mark(&name);
         let result = pool.delete_volume(&name).await;
-        self.say(|| format!("delete {name}: {result:?}"));
+        self.trace(|| format!("delete {name}: {result:?}"));
         match &result {
             Ok(()) => {
                 self.snapshots.borrow_mut().remove(&name);
-                self.undecided.borrow_mut().remove(&name);
+                self.pending_ops.borrow_mut().remove(&name);
             }
-            // Somebody reads it.
-            Err(error) if error.kind() == ErrorKind::Busy && self.users.since(&name, used) => {
-                self.undecided.borrow_mut().remove(&name);
+            // Another worker reads it.
+            Err(error) if error.kind() == ErrorKind::Busy && self.uses.used_since(&name, used) => {
+                self.pending_ops.borrow_mut().remove(&name);
                 return;
             }
             Err(_) => {}
@@ -232,59 +238,67 @@ impl Life {
         self.tolerate("delete", result, NO_SPACE);
     }
 
-    pub(super) fn some_volume(&self) -> Option<String> {
+    pub(super) fn random_volume(&self) -> Option<String> {
         let (volumes, uncertain) = (self.volumes.borrow(), self.uncertain.borrow());
         let names: Vec<&String> = volumes.keys().filter(|name| !uncertain.contains(*name)).collect();
         (!names.is_empty()).then(|| (*self.random.choose(&names)).clone())
     }
 
-    fn some_snapshot(&self) -> Option<String> {
-        let (snapshots, undecided) = (self.snapshots.borrow(), self.undecided.borrow());
+    fn random_snapshot(&self) -> Option<String> {
+        let (snapshots, undecided) = (self.snapshots.borrow(), self.pending_ops.borrow());
         let names: Vec<&String> = snapshots.keys().filter(|name| !undecided.contains_key(*name)).collect();
         (!names.is_empty()).then(|| (*self.random.choose(&names)).clone())
     }
 
-    /// True if a volume has snapshots: it cannot be deleted then.
+    /// Returns true if a volume has snapshots. It cannot be deleted then.
     pub(super) fn has_snapshots(&self, volume: &str) -> bool {
         let of = |name: &String| name.split_once('@').is_some_and(|(of, _)| of == volume);
-        self.snapshots.borrow().keys().any(of) || self.undecided.borrow().keys().any(of)
+        self.snapshots.borrow().keys().any(of) || self.pending_ops.borrow().keys().any(of)
     }
 
-    /// What a snapshot holds whose taking was cut off: what its volume held at some moment since, and all that was durable before.
-    fn taken(&self, name: &str, before: &VolumeModel, bytes: &[u8]) -> Result<VolumeModel, String> {
+    /// Returns the model of a snapshot with an unacknowledged creation: the volume's content at
+    /// some time since, with everything that was durable before.
+    fn interrupted_snapshot(
+        &self,
+        name: &str,
+        before: &VolumeModel,
+        bytes: &[u8],
+    ) -> Result<VolumeModel, String> {
         let volume = name.split_once('@').map_or("", |(volume, _)| volume);
         let now = self.volumes.borrow().get(volume).cloned();
         let now = now.filter(|now| now.size() == before.size());
         let mut model = now.unwrap_or_else(|| before.clone());
-        model.durable_as(before);
+        model.copy_durable_point(before);
         model.adopt_after_crash(bytes)?;
         Ok(model)
     }
 
-    /// Decides, by what is there, what a crash had left undecided; compares every snapshot with what it must hold.
+    /// Decides the operations that a crash left undecided, from the volumes found, and compares
+    /// every snapshot with its expected content.
     pub(super) async fn reconcile_snapshots(&self, pool: &Pool) -> Result<(), String> {
         let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
-        let is_there = |name: &str| found.iter().any(|info| info.name == name && !info.deleting);
-        let undecided: Vec<String> = self.undecided.borrow().keys().cloned().collect();
+        let exists = |name: &str| found.iter().any(|info| info.name == name && !info.deleting);
+        let undecided: Vec<String> = self.pending_ops.borrow().keys().cloned().collect();
         for name in undecided {
-            // Read first: another power cut may come, and nothing is decided then.
-            let is_snapshot = name.contains('@') && is_there(&name);
+            // The snapshot is read first: if another power cut comes, the operation stays
+            // undecided.
+            let is_snapshot = name.contains('@') && exists(&name);
             let bytes = if is_snapshot { self.read_snapshot(pool, &name).await? } else { None };
-            let Some(what) = self.undecided.borrow_mut().remove(&name) else { continue };
-            match what {
-                Undecided::Taken(before) if is_there(&name) => {
+            let Some(operation) = self.pending_ops.borrow_mut().remove(&name) else { continue };
+            match operation {
+                PendingOp::Take(before) if exists(&name) => {
                     let Some(bytes) = bytes else { continue };
-                    let model = self.taken(&name, &before, &bytes);
+                    let model = self.interrupted_snapshot(&name, &before, &bytes);
                     let model = model.map_err(|error| format!("snapshot {name}: {error}"))?;
                     self.snapshots.borrow_mut().insert(name, model);
                 }
-                Undecided::Cloned(model) if is_there(&name) => {
+                PendingOp::Clone(model) if exists(&name) => {
                     self.insert_volume(name, model);
                 }
-                Undecided::Deleted if !is_there(&name) => {
+                PendingOp::Delete if !exists(&name) => {
                     self.snapshots.borrow_mut().remove(&name);
                 }
-                Undecided::RolledBack(model) => {
+                PendingOp::RollBack(model) => {
                     self.rolled_back.borrow_mut().insert(name, model);
                 }
                 _ => {}
@@ -297,8 +311,8 @@ impl Life {
         }
         let names: Vec<String> = self.snapshots.borrow().keys().cloned().collect();
         for name in names {
-            if !is_there(&name) {
-                return Err(format!("snapshot {name} is gone"));
+            if !exists(&name) {
+                return Err(format!("snapshot {name} is missing"));
             }
             let Some(bytes) = self.read_snapshot(pool, &name).await? else { continue };
             if let Some(model) = self.snapshots.borrow().get(&name) {

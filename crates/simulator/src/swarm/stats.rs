@@ -1,6 +1,6 @@
-//! What a run of the swarm did, counted for the summary.
+//! Counters of a swarm run, for the summary.
 
-/// What a run did, for the summary.
+/// The counters of a run, for the summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Operations on volumes.
@@ -17,42 +17,42 @@ pub struct Stats {
     pub replayed: u64,
     /// Cells completed by recoveries.
     pub completed: u64,
-    /// Writes refused for want of space.
+    /// Writes refused for lack of space.
     pub no_space: u64,
     /// Blocks that the cleaner moved.
     pub moved: u64,
-    /// Lost drives of which everything was written elsewhere.
+    /// Lost drives that were rebuilt completely.
     pub rebuilt: u64,
     /// Drives that joined.
     pub added: u64,
-    /// Drives that came back.
+    /// Drives that returned.
     pub returned: u64,
-    /// Openings that ended with drives that err too often.
+    /// Drives listed as failing at the end of an opening.
     pub failing: u64,
-    /// Scrubs that came to their end, and what they found damaged.
+    /// Completed scrubs.
     pub scrubs: u64,
-    /// See above.
+    /// Damaged blocks found by scrubs.
     pub damaged: u64,
-    /// Scrubs that began by themselves, because it was time.
+    /// Scrubs started by the schedule.
     pub scheduled: u64,
-    /// Volumes that were deleted while others opened them.
+    /// Volumes deleted while others opened them.
     pub deleted_in_use: u64,
     /// Drives that hung.
     pub hung_drives: u64,
     /// File systems under drives that became full.
     pub full_hosts: u64,
-    /// Times that more drives were lost than the scheme bears.
+    /// Losses beyond the scheme's tolerance.
     pub excess_losses: u64,
-    /// Times that more was damaged.
+    /// Damage beyond the scheme's tolerance.
     pub excess_damage: u64,
-    /// Reads of damaged pools that were answered with an error.
+    /// Reads of damaged pools that returned an error.
     pub unreadable: u64,
-    /// Pools of which two halves were used apart.
+    /// Pools with separately used halves.
     pub used_apart: u64,
 }
 
 impl Stats {
-    /// Adds another run's.
+    /// Adds the counters of another run.
     pub fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.drive_operations += other.drive_operations;

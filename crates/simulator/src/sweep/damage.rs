@@ -1,7 +1,9 @@
-//! Every page of a pool is damaged once, on one drive more than the scheme bears.
+//! The damage sweep: each page of a pool is damaged once, on one drive more than the scheme
+//! tolerates.
 //!
-//! Whoever reads gets what was written, or an error, and nothing is written into his memory after that, although the other drives take
-//! their time; while the pool is in service, and when it is opened again, as far as it is.
+//! A read must return the written data or an error. The engine must not write to the read's memory
+//! afterwards, although the other drives complete slowly. This is checked while the pool is in
+//! service and after it is opened again, if that succeeds.
 
 use std::time::Duration;
 
@@ -9,35 +11,35 @@ use engine::{ErrorKind, Pool};
 use reactor::{Buffer, Reactor};
 
 use super::operation::SECTOR;
-use super::{Expected, SweepOptions, Swept, prepare, whole};
+use super::{ExpectedState, SweepOp, SweepOptions, completed, prepare};
 use crate::disk::Faults;
 use crate::model::VolumeModel;
 use crate::random::mix;
 use crate::run::Machine;
-use crate::swarm::AnsweredReads;
+use crate::swarm::BufferWatch;
 
-/// The operation whose pool is damaged: its volume has a snapshot below it.
-const PREPARED: Swept = Swept::Clone;
-/// The first page behind the superblocks of a drive.
+/// The operation that prepares the damaged pool. Its volume has a snapshot.
+const PREPARED: SweepOp = SweepOp::Clone;
+/// The first page after the superblocks of a drive.
 const FIRST_PAGE: u64 = 1024;
 /// Lengths of the reads, in bytes.
 const LENGTHS: [u64; 3] = [256 << 10, 16 << 10, 4096];
 
-/// What a sweep over damage did.
+/// The results of a damage sweep.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DamageCounts {
-    /// Pages that were damaged, each on several drives.
+    /// Damaged pages, each on several drives.
     pub pages: u64,
-    /// Reads that were answered with what was written.
+    /// Reads that returned the written data.
     pub answered: u64,
-    /// Reads that were answered with an error.
+    /// Reads that returned an error.
     pub refused: u64,
     /// Pools that could not be opened any more.
     pub closed: u64,
 }
 
 impl DamageCounts {
-    /// Adds another one's.
+    /// Adds the counts of another sweep.
     pub fn add(&mut self, other: &Self) {
         self.pages += other.pages;
         self.answered += other.answered;
@@ -46,10 +48,10 @@ impl DamageCounts {
     }
 }
 
-/// Damages one page after the other, or every `step`th one.
+/// Damages every page, or every `step`th page, one after the other.
 ///
 /// # Errors
-/// What went wrong, and which page was damaged.
+/// Describes the failure and the damaged page.
 pub fn sweep_damage(options: &SweepOptions<'_>) -> Result<DamageCounts, String> {
     let mut counts = DamageCounts::default();
     let (machine, _) = prepared(options, 0)?;
@@ -65,12 +67,12 @@ pub fn sweep_damage(options: &SweepOptions<'_>) -> Result<DamageCounts, String> 
     Ok(counts)
 }
 
-/// A pool that was closed in order, and what it holds.
+/// Creates a pool and closes it cleanly. Returns its machine and expected content.
 fn prepared(options: &SweepOptions<'_>, seed: u64) -> Result<(Machine, VolumeModel), String> {
     let machine = options.machine(PREPARED, mix(seed ^ 1 << 61));
-    let mut expected = Expected::of(PREPARED, options);
+    let mut expected = ExpectedState::of(PREPARED, options);
     prepare(PREPARED, &machine, &mut expected)?;
-    whole(machine.boot(async || {
+    completed(machine.boot(async || {
         let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
         pool.close().await.map_err(|error| format!("close: {error:?}"))
     }))?;
@@ -79,17 +81,17 @@ fn prepared(options: &SweepOptions<'_>, seed: u64) -> Result<(Machine, VolumeMod
 
 fn one_page(options: &SweepOptions<'_>, page: u64, counts: &mut DamageCounts) -> Result<(), String> {
     let (machine, model) = prepared(options, page)?;
-    whole(machine.boot(async || {
+    completed(machine.boot(async || {
         let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
         damage(&machine, options.parity() + 1, page);
         read_all(&pool, &model, counts).await.map_err(|message| format!("in service: {message}"))?;
-        // Whatever repair makes of it.
+        // Time for repair. Its result does not matter here.
         Reactor::current().sleep(Duration::from_secs(5)).await;
         let _ = pool.close().await;
         Ok(())
     }))?;
-    machine.kill();
-    whole(machine.boot(async || match machine.open().await {
+    machine.kill_process();
+    completed(machine.boot(async || match machine.open().await {
         Ok((pool, _)) => {
             read_all(&pool, &model, counts)
                 .await
@@ -101,10 +103,10 @@ fn one_page(options: &SweepOptions<'_>, page: u64, counts: &mut DamageCounts) ->
             counts.closed += 1;
             Ok(())
         }
-        Err(error) => Err(format!("open, when damaged: {error:?}")),
+        Err(error) => Err(format!("open of a damaged pool: {error:?}")),
     }))?;
-    machine.kill();
-    // It finds damage, or cannot read the pool at all; it does not fail otherwise.
+    machine.kill_process();
+    // The verifier may find damage or fail to read the pool. Other errors are not allowed.
     match machine.check() {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NotAPool) => {
@@ -114,23 +116,24 @@ fn one_page(options: &SweepOptions<'_>, page: u64, counts: &mut DamageCounts) ->
     }
 }
 
-/// Damages a page on so many drives, which one first depends on the page; every drive is slow now and then.
+/// Damages a page on `count` drives. The page number selects the first of them. All drives stall
+/// occasionally.
 fn damage(machine: &Machine, count: usize, page: u64) {
     let first = usize::try_from(page).unwrap_or(0) % machine.disks.len();
     for (at, disk) in machine.disks.iter().cycle().skip(first).take(machine.disks.len()).enumerate() {
         disk.set_faults(Faults { stall: 3, ..Faults::default() });
         match (page + at as u64) % 2 {
             _ if at >= count => {}
-            0 => disk.spoil(page),
-            _ => _ = disk.flip(page, usize::try_from(page * 4099).unwrap_or(0)),
+            0 => disk.mark_unreadable(page),
+            _ => _ = disk.flip_bit(page, usize::try_from(page * 4099).unwrap_or(0)),
         }
     }
 }
 
-/// Reads all of the volume in pieces of several lengths.
+/// Reads the volume several times, in chunks of each length.
 async fn read_all(pool: &Pool, model: &VolumeModel, counts: &mut DamageCounts) -> Result<(), String> {
     let volume = pool.open_volume("v").await.map_err(|error| format!("open the volume: {error:?}"))?.attach();
-    let answered = AnsweredReads::default();
+    let buffers = BufferWatch::default();
     for length in LENGTHS {
         for offset in (0..model.size()).step_by(usize::try_from(length).unwrap_or(1)) {
             let buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
@@ -146,10 +149,10 @@ async fn read_all(pool: &Pool, model: &VolumeModel, counts: &mut DamageCounts) -
                 }
                 Err(error) => return Err(format!("read at {offset}: {error:?}")),
             }
-            answered.watch(format!("read of {length} at {offset}"), buffer)?;
+            buffers.watch(format!("read of {length} at {offset}"), buffer)?;
         }
     }
-    // A stalled transfer takes no longer.
+    // The longest time that a stalled transfer takes.
     Reactor::current().sleep(Duration::from_secs(1)).await;
-    answered.check()
+    buffers.check()
 }

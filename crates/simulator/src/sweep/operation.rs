@@ -1,12 +1,12 @@
-//! The operations that are swept, and the pools that they work on.
+//! The operations of the sweep, and the pools that they run on.
 
 use format::limits::VOLUME_MAX;
 
 use crate::run::Setup;
 
-/// An operation that is swept.
+/// An operation of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swept {
+pub enum SweepOp {
     /// Opening the pool after a crash.
     Open,
     /// A small write, flushed.
@@ -21,94 +21,96 @@ pub enum Swept {
     Checkpoint,
     /// Creating a volume.
     CreateVolume,
-    /// Deleting one that holds data.
+    /// Deleting a volume that holds data.
     DeleteVolume,
-    /// Making one smaller.
+    /// Shrinking a volume.
     Resize,
     /// Losing a drive while writing.
     LoseDrive,
-    /// Taking a drive out while writing and flushing: whichever drives the superblocks call in use after the cut must do, without
-    /// as many of the others as the scheme bears.
+    /// Removing a drive during writes and flushes. The drives that the superblocks list as in use
+    /// after the cut must suffice, without as many of the others as the scheme tolerates.
     TakeDriveOut,
-    /// Losing a drive, and writing what it held to others.
+    /// Losing a drive and rebuilding its data onto others.
     Rebuild,
-    /// Adding a drive, and writing on.
+    /// Adding a drive during writes.
     AddDrive,
-    /// Having a drive emptied, and writing on.
+    /// Draining a drive during writes.
     Evacuate,
-    /// Adding a drive and having another one emptied, and writing on.
+    /// Adding a drive and draining another one during writes.
     ReplaceDrive,
-    /// Losing a drive, writing on, and taking it back.
+    /// Losing a drive, and returning it during writes.
     ReturnDrive,
-    /// Reading a drive that errs in many places, which is emptied for that, and writing on.
+    /// Reading a drive with many read errors, which the engine therefore drains, during writes.
     Retire,
-    /// Reading everything and writing anew what is damaged, and writing on.
+    /// Scrubbing damaged data during writes.
     Scrub,
-    /// Overwriting in a pool so full that the cleaner works.
+    /// Overwriting in a pool so full that the cleaner must work.
     Clean,
-    /// Taking a snapshot, and writing on.
+    /// Taking a snapshot, then writing.
     Snapshot,
-    /// Deleting a snapshot that lies below its volume: its blocks go over.
+    /// Deleting a snapshot. Its blocks move to the volume.
     DeleteSnapshot,
-    /// Making a volume from a snapshot, and writing to it.
+    /// Cloning a snapshot, then writing to the clone.
     Clone,
-    /// Rolling a volume back to its snapshot, and writing on.
+    /// Rolling a volume back to its snapshot, then writing.
     RollBack,
-    /// Deleting a snapshot of the largest volume, on one shard; its last blocks go over.
+    /// Deleting a snapshot of a volume of the maximum size on one shard. The last blocks move to
+    /// the volume.
     MergeAtLimit,
     /// The same on several shards.
     MergeAtLimitOnShards,
     /// Writing to a volume of one sector, on several shards.
     WriteOneSector,
-    /// Deleting a volume with limits while others open it and write to it, and creating another one.
+    /// Deleting a volume with QoS limits while others open it and write to it, and creating another
+    /// volume.
     DeleteInUse,
     /// Closing the pool.
     Close,
 }
 
-/// All of them.
-pub const ALL: [Swept; 28] = [
-    Swept::Open,
-    Swept::WriteSmall,
-    Swept::WriteLarge,
-    Swept::WritePart,
-    Swept::Zero,
-    Swept::Checkpoint,
-    Swept::CreateVolume,
-    Swept::DeleteVolume,
-    Swept::Resize,
-    Swept::LoseDrive,
-    Swept::TakeDriveOut,
-    Swept::Rebuild,
-    Swept::AddDrive,
-    Swept::Evacuate,
-    Swept::ReplaceDrive,
-    Swept::ReturnDrive,
-    Swept::Retire,
-    Swept::Scrub,
-    Swept::Clean,
-    Swept::Snapshot,
-    Swept::DeleteSnapshot,
-    Swept::Clone,
-    Swept::RollBack,
-    Swept::MergeAtLimit,
-    Swept::MergeAtLimitOnShards,
-    Swept::WriteOneSector,
-    Swept::DeleteInUse,
-    Swept::Close,
+/// All operations.
+pub const ALL_OPERATIONS: [SweepOp; 28] = [
+    SweepOp::Open,
+    SweepOp::WriteSmall,
+    SweepOp::WriteLarge,
+    SweepOp::WritePart,
+    SweepOp::Zero,
+    SweepOp::Checkpoint,
+    SweepOp::CreateVolume,
+    SweepOp::DeleteVolume,
+    SweepOp::Resize,
+    SweepOp::LoseDrive,
+    SweepOp::TakeDriveOut,
+    SweepOp::Rebuild,
+    SweepOp::AddDrive,
+    SweepOp::Evacuate,
+    SweepOp::ReplaceDrive,
+    SweepOp::ReturnDrive,
+    SweepOp::Retire,
+    SweepOp::Scrub,
+    SweepOp::Clean,
+    SweepOp::Snapshot,
+    SweepOp::DeleteSnapshot,
+    SweepOp::Clone,
+    SweepOp::RollBack,
+    SweepOp::MergeAtLimit,
+    SweepOp::MergeAtLimitOnShards,
+    SweepOp::WriteOneSector,
+    SweepOp::DeleteInUse,
+    SweepOp::Close,
 ];
 
-impl Swept {
-    /// True if a scheme bears what it does.
+impl SweepOp {
+    /// Returns true if the scheme tolerates the operation's losses.
     pub fn fits(self, scheme: &str) -> bool {
         let needs_parity = matches!(
             self,
             Self::LoseDrive | Self::TakeDriveOut | Self::Rebuild | Self::ReturnDrive | Self::Retire
         );
-        !needs_parity || parsed(scheme).parity() > 0
+        !needs_parity || parse_scheme(scheme).parity() > 0
     }
 
-    /// Bytes of the volume that it works on.
+    /// Returns the size of the operation's volume in bytes.
     pub(super) const fn volume_bytes(self) -> u64 {
         match self {
             Self::Clean => 3 << 20,
@@ -118,13 +120,13 @@ impl Swept {
         }
     }
 
-    /// Bytes of the volume that are looked at: its last ones.
+    /// Returns the number of bytes that are verified, at the end of the volume.
     pub(super) const fn model_bytes(self) -> u64 {
         let bytes = self.volume_bytes();
         if bytes > 3 << 20 { SIZE } else { bytes }
     }
 
-    /// True if there is a snapshot of the volume, older than its last writes.
+    /// Returns true if the volume has a snapshot that is older than its last writes.
     pub(super) const fn has_snapshot(self) -> bool {
         matches!(
             self,
@@ -136,12 +138,12 @@ impl Swept {
         )
     }
 
-    /// True if a spare joins the pool.
+    /// Returns true if a spare joins the pool.
     pub(super) const fn adds_a_drive(self) -> bool {
         matches!(self, Self::AddDrive | Self::ReplaceDrive)
     }
 
-    /// True if drives join or leave.
+    /// Returns true if drives join or leave.
     pub(crate) const fn changes_drives(self) -> bool {
         matches!(
             self,
@@ -149,7 +151,7 @@ impl Swept {
         )
     }
 
-    /// True if a drive is lost, or is no better than that for a while.
+    /// Returns true if a drive is lost, or is as bad as lost for a while.
     pub(super) const fn loses_a_drive(self) -> bool {
         matches!(
             self,
@@ -162,16 +164,16 @@ impl Swept {
         )
     }
 
-    /// Drives that do not give what they hold.
+    /// Returns the indices of the drives that do not return their data.
     pub(super) const fn bad_drives(self) -> &'static [usize] {
         if matches!(self, Self::Retire | Self::Scrub) { &[0] } else { &[] }
     }
 
-    /// The pool that it works on.
+    /// Returns the machine and pool settings of the operation.
     pub(super) fn setup(self, scheme: &str, drives: usize) -> Setup {
-        // There must be a drive to write to.
+        // The rebuild or drain needs a target drive.
         let needs_another = matches!(self, Self::Rebuild | Self::Evacuate | Self::Retire);
-        let spare = usize::from(needs_another && drives == usize::from(parsed(scheme).width()));
+        let spare = usize::from(needs_another && drives == usize::from(parse_scheme(scheme).width()));
         let drives = drives + spare;
         let spares = if self.adds_a_drive() { vec![24 << 20] } else { Vec::new() };
         let mut setup = Setup { spares, ..Setup::small(scheme, drives) };
@@ -184,9 +186,11 @@ impl Swept {
         if self != Self::Clean {
             return setup;
         }
-        // So few segments that the volume leaves little room: the reserve, and what it fills to three quarters. And no drive to spare:
-        // for the loss of one, more would be kept back.
-        let (data, width) = (u64::from(parsed(scheme).data()), usize::from(parsed(scheme).width()));
+        // So few segments that the volume leaves little room: the reserve, and segments that the
+        // volume fills to three quarters. No extra drive: the engine would hold back more space for
+        // the loss of one.
+        let (data, width) =
+            (u64::from(parse_scheme(scheme).data()), usize::from(parse_scheme(scheme).width()));
         let zone_bytes = if data == 1 { 128 << 10 } else { 64 << 10 };
         let segments = 20 + (72 << 16) / (data * zone_bytes);
         let size = (4 << 20) + (segments + 1) * zone_bytes;
@@ -194,7 +198,7 @@ impl Swept {
     }
 }
 
-pub(super) fn parsed(scheme: &str) -> format::Scheme {
+pub(super) fn parse_scheme(scheme: &str) -> format::Scheme {
     scheme.parse().unwrap_or_else(|error| panic!("{scheme}: {error}"))
 }
 

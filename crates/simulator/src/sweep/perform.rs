@@ -1,27 +1,31 @@
-//! What is there before, and the operation itself.
+//! Prepares the pool of a sweep, and runs the swept operation.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{AttachedVolume, Pool, VolumeService};
+use engine::{AttachedVolume, Pool, QosLimits};
 use reactor::{Buffer, Reactor};
 
-use super::operation::{SECTOR, SIZE, parsed};
-use super::{Expected, Swept, members};
+use super::operation::{SECTOR, SIZE, parse_scheme};
+use super::{ExpectedState, SweepOp, membership};
 use crate::model::{VolumeModel, content};
-use crate::run::{Ended, Machine};
+use crate::run::{BootEnd, Machine};
 
-/// A pool with a volume of known content, left as a crash leaves it.
-pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expected) -> Result<(), String> {
-    let Expected { model, snapshot, .. } = expected;
+/// Creates a pool with a volume of known content, and leaves it as a crash does.
+pub(super) fn prepare(
+    operation: SweepOp,
+    machine: &Machine,
+    expected: &mut ExpectedState,
+) -> Result<(), String> {
+    let ExpectedState { model, snapshot, .. } = expected;
     let work = async || {
         machine.create().await?;
         let (pool, _) = machine.open().await?;
         pool.create_volume("v", operation.volume_bytes(), SECTOR, 0).await?;
         let volume = pool.open_volume("v").await?.attach();
-        if operation == Swept::Clean {
-            // Full, with garbage everywhere.
+        if operation == SweepOp::Clean {
+            // Fills the pool, with garbage in every segment.
             for offset in (0..3 << 20).step_by(64 << 10) {
                 write(&volume, model, 1, offset, 64 << 10).await?;
             }
@@ -29,8 +33,8 @@ pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expect
                 write(&volume, model, 2, offset, 4096).await?;
             }
         }
-        if operation == Swept::Retire {
-            // So much that the first drive holds some of it, and not only parity.
+        if operation == SweepOp::Retire {
+            // Enough data that the first drive holds some, and not only parity.
             for offset in (0..SIZE).step_by(128 << 10) {
                 write(&volume, model, 2, offset, 128 << 10).await?;
             }
@@ -45,7 +49,7 @@ pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expect
             write(&volume, model, value, offset, length).await?;
         }
         volume.flush().await?;
-        model.flushed(100);
+        model.note_flush(100);
         pool.checkpoint().await?;
         if operation.has_snapshot() {
             pool.snapshot_volume("v@before", 0).await?;
@@ -55,22 +59,22 @@ pub(super) fn prepare(operation: Swept, machine: &Machine, expected: &mut Expect
             write(&volume, model, value, offset, length).await?;
         }
         volume.flush().await?;
-        model.flushed(101);
-        if operation == Swept::Snapshot {
+        model.note_flush(101);
+        if operation == SweepOp::Snapshot {
             *snapshot = Some(model.clone());
         }
         Ok::<_, engine::Error>(())
     };
     match machine.boot(work) {
-        Ended::Done(result) => result.map_err(|error| format!("preparing: {error:?}"))?,
-        Ended::Cut => return Err("preparing ran into a power cut".into()),
+        BootEnd::Completed(result) => result.map_err(|error| format!("preparing: {error:?}"))?,
+        BootEnd::PowerCut => return Err("preparing ran into a power cut".into()),
     }
-    machine.kill();
+    machine.kill_process();
     Ok(())
 }
 
-/// Writes `value` at its own moment: values double as the model's clock. The offset is in the part of the volume that the model covers;
-/// what lies behind its end is left out.
+/// Writes `value` at the model time `2 * value`: values double as the model's clock. The offset
+/// counts from the start of the modelled part of the volume. Bytes after its end are not written.
 pub(super) async fn write(
     volume: &AttachedVolume,
     model: &mut VolumeModel,
@@ -92,59 +96,59 @@ pub(super) async fn write(
     result
 }
 
-/// The operation that is swept; what it acknowledges is flushed.
+/// Runs the swept operation, followed by a flush.
 pub(super) async fn perform(
-    operation: Swept,
+    operation: SweepOp,
     machine: &Machine,
     pool: &Pool,
-    expected: &mut Expected,
+    expected: &mut ExpectedState,
 ) -> engine::Result<()> {
     let volume = pool.open_volume("v").await?.attach();
     let model = &mut expected.model;
     match operation {
-        Swept::Open | Swept::Close => return Ok(()),
-        Swept::WriteSmall => write(&volume, model, 60, 8192, 4096).await?,
-        Swept::WriteLarge => write(&volume, model, 60, 4096, 600 << 10).await?,
-        Swept::WritePart => write(&volume, model, 60, 8192 + 512, 1024).await?,
-        Swept::Zero => {
+        SweepOp::Open | SweepOp::Close => return Ok(()),
+        SweepOp::WriteSmall => write(&volume, model, 60, 8192, 4096).await?,
+        SweepOp::WriteLarge => write(&volume, model, 60, 4096, 600 << 10).await?,
+        SweepOp::WritePart => write(&volume, model, 60, 8192 + 512, 1024).await?,
+        SweepOp::Zero => {
             let token = model.begin_write(120, 1, 400, 0, false);
             let result = volume.write_zeroes(512, 400 * 512).await;
             model.end_write(token, 121, result.is_ok());
             result?;
         }
-        Swept::Checkpoint => return pool.checkpoint().await,
-        Swept::CreateVolume => return pool.create_volume("w", SIZE, 4096, 0).await,
-        Swept::DeleteVolume => {
+        SweepOp::Checkpoint => return pool.checkpoint().await,
+        SweepOp::CreateVolume => return pool.create_volume("w", SIZE, 4096, 0).await,
+        SweepOp::DeleteVolume => {
             drop(volume);
             return pool.delete_volume("v").await;
         }
-        Swept::Clean => {
+        SweepOp::Clean => {
             for at in 0..128 {
                 write(&volume, model, 60 + at, at * 37 % 768 * 4096, 4096).await?;
             }
             let moved = pool.status().await?.shards.iter().map(|shard| shard.log.moved_blocks).sum::<u64>();
-            assert!(moved > 0, "nothing was cleaned: the sweep means nothing");
+            assert!(moved > 0, "no block was cleaned: the sweep tests nothing");
         }
-        Swept::Resize => {
+        SweepOp::Resize => {
             drop(volume);
             return pool.resize_volume("v", 128 << 10, true).await;
         }
-        Swept::LoseDrive => {
+        SweepOp::LoseDrive => {
             if let Some(disk) = machine.disks.first() {
                 disk.set_dead(true);
             }
             write(&volume, model, 60, 4096, 200 << 10).await?;
         }
-        Swept::Snapshot => {
+        SweepOp::Snapshot => {
             pool.snapshot_volume("v@during", 0).await?;
             write(&volume, model, 60, 8192, 64 << 10).await?;
         }
-        Swept::WriteOneSector => write(&volume, model, 60, 0, 512).await?,
-        Swept::DeleteInUse => {
+        SweepOp::WriteOneSector => write(&volume, model, 60, 0, 512).await?,
+        SweepOp::DeleteInUse => {
             drop(volume);
             return delete_in_use(pool, model).await;
         }
-        Swept::DeleteSnapshot | Swept::MergeAtLimit | Swept::MergeAtLimitOnShards => {
+        SweepOp::DeleteSnapshot | SweepOp::MergeAtLimit | SweepOp::MergeAtLimitOnShards => {
             pool.delete_volume("v@before").await?;
             while pool.volumes().await?.len() > 1 && pool.status().await?.failure.is_none() {
                 Reactor::current().sleep(Duration::from_micros(100)).await;
@@ -152,70 +156,76 @@ pub(super) async fn perform(
             write(&volume, model, 60, 8192, 8192).await?;
             write(&volume, model, 61, SIZE - 4096, 4096).await?;
         }
-        Swept::Clone => {
+        SweepOp::Clone => {
             pool.clone_volume("v@before", "w", 0).await?;
             let clone = pool.open_volume("w").await?.attach();
             let Some(model) = expected.snapshot.as_mut() else { return Ok(()) };
             write(&clone, model, 60, 8192, 64 << 10).await?;
             clone.flush().await?;
-            model.flushed(1000);
+            model.note_flush(1000);
             return Ok(());
         }
-        Swept::RollBack => {
-            let snapshot = expected.snapshot.clone().unwrap_or_else(|| panic!("there is a snapshot"));
+        SweepOp::RollBack => {
+            let snapshot = expected.snapshot.clone().unwrap_or_else(|| panic!("the snapshot exists"));
             expected.rollback = Some(snapshot.clone());
             pool.roll_back_volume("v@before", 0).await?;
-            // From here on what the volume held before must not come back, and what is flushed must stay.
+            // From here on the content from before the rollback must not return, and flushed writes
+            // must survive.
             expected.rollback = None;
             *model = snapshot;
             write(&volume, model, 60, 8192, 64 << 10).await?;
         }
-        Swept::TakeDriveOut => {
+        SweepOp::TakeDriveOut => {
             let pool = pool.clone();
             let taken = Reactor::current().spawn(async move { pool.fail_drive(0).await });
             for value in 60..66 {
                 write(&volume, model, value, (value - 60) * 8192, 8192).await?;
                 volume.flush().await?;
-                model.flushed(2 * value + 1);
+                model.note_flush(2 * value + 1);
             }
             taken.await?;
         }
-        Swept::AddDrive | Swept::Evacuate | Swept::ReplaceDrive | Swept::ReturnDrive | Swept::Retire => {
-            members::perform(operation, machine, pool, &volume, model).await?;
+        SweepOp::AddDrive
+        | SweepOp::Evacuate
+        | SweepOp::ReplaceDrive
+        | SweepOp::ReturnDrive
+        | SweepOp::Retire => {
+            membership::perform(operation, machine, pool, &volume, model).await?;
         }
-        Swept::Scrub => {
+        SweepOp::Scrub => {
             damage_first_drive(machine);
             pool.start_scrub().await?;
             for value in 60..66 {
                 write(&volume, model, value, (value - 60) * 8192, 8192).await?;
                 volume.flush().await?;
-                model.flushed(2 * value + 1);
+                model.note_flush(2 * value + 1);
             }
             pool.scrub_settled().await?;
             pool.repair_settled().await?;
         }
-        Swept::Rebuild => {
+        SweepOp::Rebuild => {
             pool.fail_drive(0).await?;
             write(&volume, model, 60, 4096, 200 << 10).await?;
             pool.repair_settled().await?;
         }
     }
     volume.flush().await?;
-    model.flushed(1000);
+    model.note_flush(1000);
     Ok(())
 }
 
 /// Writers that open a volume which is being deleted.
 const WRITERS: u64 = 8;
 
-/// Deletes the volume while others open it and wait for its limit, and creates another one, which must stay empty.
+/// Deletes the volume while writers open it and wait for its QoS limit, and creates another volume,
+/// which must stay empty.
 async fn delete_in_use(pool: &Pool, model: &mut VolumeModel) -> engine::Result<()> {
-    let limit = VolumeService { operations: 20, ..VolumeService::default() };
-    pool.set_volume_service("v", limit).await?;
+    let limit = QosLimits { operations: 20, ..QosLimits::default() };
+    pool.set_qos_limits("v", limit).await?;
     let deleted = Rc::new(Cell::new(false));
     let mut writers = Vec::new();
     for number in 0..WRITERS {
-        // Nobody knows what becomes of it.
+        // The outcome of this write is unknown.
         let _ = model.begin_write(120 + number, number * 8, 8, 60 + number, true);
         let (pool, deleted) = (pool.clone(), deleted.clone());
         writers.push(Reactor::current().spawn(async move {
@@ -244,14 +254,16 @@ async fn delete_in_use(pool: &Pool, model: &mut VolumeModel) -> engine::Result<(
     result
 }
 
-/// Flips bits on the first drive, and takes pages away, unless nothing gives them back.
+/// Flips bits on the first drive and makes pages unreadable, unless the scheme has no parity.
 fn damage_first_drive(machine: &Machine) {
-    let Some(disk) = machine.disks.first().filter(|_| parsed(machine.scheme()).parity() > 0) else { return };
-    // The superblocks lie in the first four MiB.
+    let Some(disk) = machine.disks.first().filter(|_| parse_scheme(machine.scheme()).parity() > 0) else {
+        return;
+    };
+    // The superblocks take the first 4 MiB.
     for (at, page) in disk.pages().into_iter().filter(|page| *page >= 1024).enumerate() {
         match at % 8 {
-            0 => _ = disk.flip(page, at),
-            3 => disk.spoil(page),
+            0 => _ = disk.flip_bit(page, at),
+            3 => disk.mark_unreadable(page),
             _ => {}
         }
     }

@@ -1,15 +1,15 @@
-//! What must be there when a pool is opened afterwards.
+//! Verifies the pool at the opening after a cut or failure.
 
 use engine::{Pool, RepairState};
 use format::DriveState;
 use reactor::Buffer;
 
 use super::operation::{SECTOR, SIZE};
-use super::{Expected, Swept, repaired};
+use super::{ExpectedState, SweepOp, wait_for_repair};
 use crate::model::VolumeModel;
 use crate::run::Machine;
 
-/// What a volume or snapshot holds of what a model covers: the last so many bytes.
+/// Reads the last `bytes` bytes of a volume or snapshot, the part that the model covers.
 async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, String> {
     let volume = pool.open_volume(name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
     let buffer = Buffer::new(usize::try_from(bytes).unwrap_or(0));
@@ -20,26 +20,26 @@ async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, Strin
     Ok(buffer.as_slice().to_vec())
 }
 
-/// Compares snapshots and clones that may be there with what they hold.
+/// Compares the snapshots and clones with their expected content.
 async fn verify_snapshots(
-    operation: Swept,
+    operation: SweepOp,
     pool: &Pool,
     volumes: &[engine::VolumeInfo],
-    expected: &mut Expected,
+    expected: &mut ExpectedState,
 ) -> Result<(), String> {
-    let is_there = |name: &str| volumes.iter().any(|info| info.name == name && !info.deleting);
+    let exists = |name: &str| volumes.iter().any(|info| info.name == name && !info.deleting);
     let (done, must_be, may_be) = match operation {
-        Swept::Snapshot => (expected.done, "v@during", true),
-        Swept::Clone => (expected.done, "w", true),
-        Swept::DeleteSnapshot | Swept::MergeAtLimit | Swept::MergeAtLimitOnShards => {
+        SweepOp::Snapshot => (expected.done, "v@during", true),
+        SweepOp::Clone => (expected.done, "w", true),
+        SweepOp::DeleteSnapshot | SweepOp::MergeAtLimit | SweepOp::MergeAtLimitOnShards => {
             (false, "v@before", !expected.done)
         }
-        Swept::RollBack => (true, "v@before", true),
+        SweepOp::RollBack => (true, "v@before", true),
         _ => return Ok(()),
     };
-    match (is_there(must_be), done, may_be) {
-        (false, true, _) => return Err(format!("{must_be} is gone")),
-        (true, _, false) => return Err(format!("{must_be} was deleted and is there")),
+    match (exists(must_be), done, may_be) {
+        (false, true, _) => return Err(format!("{must_be} is missing")),
+        (true, _, false) => return Err(format!("{must_be} exists after its deletion")),
         (false, ..) => return Ok(()),
         (true, ..) => {}
     }
@@ -48,34 +48,34 @@ async fn verify_snapshots(
     model.adopt_after_crash(&bytes).map_err(|error| format!("{must_be}: {error}"))
 }
 
-/// Opens the pool again and compares it with what may be there.
+/// Opens the pool again and compares it with the allowed states.
 pub(super) async fn verify(
-    operation: Swept,
+    operation: SweepOp,
     machine: &Machine,
-    expected: &mut Expected,
+    expected: &mut ExpectedState,
 ) -> Result<(), String> {
     let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
     let volumes = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
     let find = |name: &str| volumes.iter().find(|info| info.name == name && !info.deleting);
-    if operation == Swept::CreateVolume && expected.done && find("w").is_none() {
-        return Err("a volume that was created is gone".into());
+    if operation == SweepOp::CreateVolume && expected.done && find("w").is_none() {
+        return Err("a created volume is missing".into());
     }
-    let deletes = matches!(operation, Swept::DeleteVolume | Swept::DeleteInUse);
-    if operation == Swept::DeleteInUse && find("w").is_some() {
+    let deletes = matches!(operation, SweepOp::DeleteVolume | SweepOp::DeleteInUse);
+    if operation == SweepOp::DeleteInUse && find("w").is_some() {
         let bytes = read_last(&pool, "w", SIZE).await?;
         VolumeModel::new(SIZE, SECTOR).adopt_after_crash(&bytes).map_err(|error| format!("w: {error}"))?;
     }
     let Some(info) = find("v") else {
-        return if deletes { Ok(()) } else { Err("the volume is gone".into()) };
+        return if deletes { Ok(()) } else { Err("the volume is missing".into()) };
     };
     if deletes && expected.done {
-        return Err("a volume that was deleted is there".into());
+        return Err("a deleted volume exists".into());
     }
     match (operation, info.size) {
-        (Swept::Resize, size) if size == SIZE && !expected.done => {}
-        (Swept::Resize, size) if size == 128 << 10 => expected.model.resize(size),
-        (_, size) if operation != Swept::Resize && size == operation.volume_bytes() => {}
-        (_, size) => return Err(format!("the volume has {size} bytes")),
+        (SweepOp::Resize, size) if size == SIZE && !expected.done => {}
+        (SweepOp::Resize, size) if size == 128 << 10 => expected.model.resize(size),
+        (_, size) if operation != SweepOp::Resize && size == operation.volume_bytes() => {}
+        (_, size) => return Err(format!("the volume has {size} bytes, an unexpected size")),
     }
     let bytes = read_last(&pool, "v", expected.model.size()).await?;
     let held = expected.model.adopt_after_crash(&bytes);
@@ -83,42 +83,43 @@ pub(super) async fn verify(
         (Err(error), Some(mut rollback)) => {
             let held = rollback.adopt_after_crash(&bytes);
             held.map_err(|other| {
-                format!("neither as before the rollback ({error}) nor as after it ({other})")
+                format!("content is neither from before the rollback ({error}) nor from after it ({other})")
             })?;
             expected.model = rollback;
         }
         (held, _) => held?,
     }
     verify_snapshots(operation, &pool, &volumes, expected).await?;
-    if operation == Swept::Rebuild {
+    if operation == SweepOp::Rebuild {
         check_rebuilt(&pool, expected.done).await?;
     }
-    if operation == Swept::Scrub {
+    if operation == SweepOp::Scrub {
         check_scrubbed(&pool, expected.done).await?;
     }
     pool.close().await.map_err(|error| format!("close: {error:?}"))
 }
 
-/// A scrub that was cut goes on; one that had ended has left nothing to be found. Afterwards nothing is damaged.
+/// Checks that an interrupted scrub continues, and that no damage is left after a complete scrub.
 async fn check_scrubbed(pool: &Pool, done: bool) -> Result<(), String> {
-    let error = |what: &str, error: engine::Error| format!("{what}: {error:?}");
+    let error = |operation: &str, error: engine::Error| format!("{operation}: {error:?}");
     pool.scrub_settled().await.map_err(|is| error("scrub", is))?;
     if !done {
         pool.start_scrub().await.map_err(|is| error("scrub", is))?;
         pool.scrub_settled().await.map_err(|is| error("scrub", is))?;
     }
-    let scrub = repaired(pool).await?.scrub;
+    let scrub = wait_for_repair(pool).await?.scrub;
     if scrub.running || scrub.unhealed > 0 || scrub.last.lost > 0 {
         return Err(format!("after a scrub: {scrub:?}"));
     }
     Ok(())
 }
 
-/// What a rebuild had not come to is done when the pool is opened again, and then the lost drive belongs to it no more.
+/// Checks that an interrupted rebuild completes at the next opening, and that the lost drive is
+/// then removed from the pool.
 async fn check_rebuilt(pool: &Pool, done: bool) -> Result<(), String> {
-    let status = repaired(pool).await?;
+    let status = wait_for_repair(pool).await?;
     let lost = status.drives.first().map(|drive| drive.state);
-    // It may have been cut before anybody knew that the drive was lost.
+    // The cut may have come before the engine recorded the loss of the drive.
     let known = done || lost != Some(DriveState::Online);
     if status.repair.state != RepairState::Whole || known && lost != Some(DriveState::Removed) {
         return Err(format!("the lost drive is {lost:?}, repair {:?}", status.repair));

@@ -27,7 +27,7 @@ use super::Pool;
 use super::create::check_name;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
-use crate::fair::Meter;
+use crate::fair::RateLimiter;
 use crate::shard::Shard;
 use crate::volume::{Slices, all};
 pub use contents::{Change, LostRange, VolumeUsage};
@@ -50,7 +50,7 @@ pub(crate) struct VolumeShared {
     /// The volume was deleted: handles fail.
     pub(crate) gone: AtomicBool,
     /// What it may take.
-    pub(crate) meter: Meter,
+    pub(crate) rate_limiter: RateLimiter,
 }
 
 struct Entry {
@@ -138,7 +138,7 @@ impl Catalogue {
     async fn introduce_all(&self) -> Result<()> {
         let known: Vec<_> = self
             .records()
-            .map(|record| (record.id, record.layer, record.parent, record.service.weight))
+            .map(|record| (record.id, record.layer, record.parent, record.qos.weight))
             .collect();
         for shard in self.shards.iter() {
             let known = known.clone();
@@ -153,7 +153,7 @@ impl Catalogue {
                 self.next_layer.set(self.next_layer.get().max(last.get() + 1));
             }
         }
-        for record in self.records().filter(VolumeRecord::keeps_room) {
+        for record in self.records().filter(VolumeRecord::reserves_space) {
             self.promise(&record).await?;
         }
         Ok(())
@@ -176,7 +176,7 @@ impl Catalogue {
             slices: self.slices(&record),
             size: AtomicU64::new(record.size),
             gone: AtomicBool::new(record.state == VolumeState::Deleting),
-            meter: Meter::new(volumes::limits_of(&record.service)),
+            rate_limiter: RateLimiter::new(volumes::rate_limits(&record.qos)),
         });
         self.entries.borrow_mut().insert(record.id, Entry { record, shared });
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use format::{EventKind, VolumeKind, VolumeRecord, VolumeService, VolumeState};
+use format::{EventKind, QosLimits, VolumeKind, VolumeRecord, VolumeState};
 
 use super::{AT, Catalogue, Pool, check_name, split_name};
 use crate::error::Result;
@@ -18,9 +18,9 @@ impl Catalogue {
         let volume = self.find(volume)?;
         self.check_free(&name)?;
         let id = self.free_id()?;
-        let service = VolumeService::default();
+        let qos = QosLimits::default();
         let kind = VolumeKind::Snapshot;
-        let frozen = VolumeRecord { id, name, kind, created: now, service, thick: false, ..volume.clone() };
+        let frozen = VolumeRecord { id, name, kind, created: now, qos, thick: false, ..volume.clone() };
         let moved = VolumeRecord { layer: self.new_layer(), parent: Some(frozen.layer), ..volume };
         self.keep_room(&moved, "a snapshot of it").await?;
         // Known before the first write goes to the new layer: a crash from here on finds it, empty or not.
@@ -35,7 +35,7 @@ impl Catalogue {
         self.introduce(&frozen).await?;
         // What was under way to the old layer when it was left, and what was acknowledged and not yet durable.
         self.flush_queued().await?;
-        self.events.say(EventKind::SnapshotTaken, 0, &frozen.name);
+        self.events.emit(EventKind::SnapshotTaken, 0, &frozen.name);
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Catalogue {
         };
         self.store(&[&record], None).await?;
         self.introduce(&record).await?;
-        self.events.say(EventKind::VolumeCloned, 0, &format!("{} of {snapshot}", record.name));
+        self.events.emit(EventKind::VolumeCloned, 0, &format!("{} of {snapshot}", record.name));
         self.insert(record);
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Catalogue {
         self.shared(left.id)?.gone.store(true, Ordering::Release);
         self.update(left);
         self.untidy.notify();
-        self.events.say(EventKind::VolumeRolledBack, 0, &snapshot);
+        self.events.emit(EventKind::VolumeRolledBack, 0, &snapshot);
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ impl Catalogue {
     /// Tells the shards how much room to keep for a volume; none if it is not thick.
     pub(super) async fn promise(&self, record: &VolumeRecord) -> Result<()> {
         let slices = self.slices(record);
-        let blocks = if record.keeps_room() { record.size.div_ceil(BLOCK as u64) } else { 0 };
+        let blocks = if record.reserves_space() { record.size.div_ceil(BLOCK as u64) } else { 0 };
         for (index, shard) in self.shards.iter().enumerate() {
             let (layer, share) = (record.layer, slices.local_bound(index, blocks));
             shard.call(move |shard: Rc<Shard>| async move { shard.promise(layer, share) }).await?;
@@ -29,11 +29,11 @@ impl Catalogue {
     /// # Errors
     /// `NoSpace` if there is not enough of it for `what`; nothing is kept for this layer then.
     pub(super) async fn keep_room(&self, record: &VolumeRecord, what: &str) -> Result<()> {
-        if !record.keeps_room() {
+        if !record.reserves_space() {
             return Ok(());
         }
         self.promise(record).await?;
-        if !self.shard.is_overpromised() {
+        if !self.shard.is_overcommitted() {
             return Ok(());
         }
         self.keep_no_room(record.layer).await?;

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use format::limits::{BLOCK, VOLUME_MAX};
-use format::{EventKind, VolumeKind, VolumeRecord, VolumeService, VolumeSpread, VolumeState};
+use format::{EventKind, QosLimits, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
 use reactor::Buffer;
 
 use super::{AT, Catalogue, Pool, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fair::Limits;
+use crate::fair::RateLimits;
 use crate::shard::Shard;
 
 /// A volume to be made.
@@ -50,7 +50,7 @@ pub struct VolumeInfo {
     /// Of a deleted snapshot that holds no more than what others were built on, clones among them: how many these are. Zero otherwise.
     pub kept_by: usize,
     /// What it may take, and its weight beside others.
-    pub service: VolumeService,
+    pub qos: QosLimits,
     /// Room is kept for all of it.
     pub thick: bool,
     /// The shards that hold its blocks, by number even if they are all.
@@ -86,7 +86,7 @@ impl Catalogue {
                 created: record.created,
                 deleting: record.state == VolumeState::Deleting,
                 kept_by: self.kept_by(record),
-                service: record.service,
+                qos: record.qos,
                 thick: record.thick,
                 spread: self.slices(record).spread(),
                 stuck: self.stuck.borrow().contains(&record.id),
@@ -113,7 +113,7 @@ impl Catalogue {
             layer: self.new_layer(),
             parent: None,
             created: now,
-            service: VolumeService::default(),
+            qos: QosLimits::default(),
             thick,
             spread: self.spread(shards)?,
         };
@@ -123,7 +123,7 @@ impl Catalogue {
             return Err(error);
         }
         self.introduce(&record).await?;
-        self.events.say(EventKind::VolumeCreated, size, &record.name);
+        self.events.emit(EventKind::VolumeCreated, size, &record.name);
         self.insert(record);
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Catalogue {
         if size < old {
             self.cut(&shared, size, old).await?;
         }
-        self.events.say(EventKind::VolumeResized, size, &name);
+        self.events.emit(EventKind::VolumeResized, size, &name);
         Ok(())
     }
 
@@ -196,16 +196,16 @@ impl Catalogue {
     }
 
     /// Changes what a volume may take, at once.
-    async fn set_service(&self, name: String, service: VolumeService) -> Result<()> {
+    async fn set_qos_limits(&self, name: String, limits: QosLimits) -> Result<()> {
         let _changing = self.changing.acquire().await;
         let mut record = self.find(&name)?;
         let shared = self.shared(record.id)?;
         if shared.is_snapshot {
             return Err(Error::new(ErrorKind::ReadOnly, "a snapshot has no limits: set those of the volume"));
         }
-        record.service = service;
+        record.qos = limits;
         self.store(&[&record], None).await?;
-        shared.meter.set(limits_of(&service));
+        shared.rate_limiter.set(rate_limits(&limits));
         self.tell_weight(&record).await?;
         self.update(record);
         Ok(())
@@ -213,7 +213,7 @@ impl Catalogue {
 
     /// Tells every shard what a volume gets beside others.
     pub(super) async fn tell_weight(&self, record: &VolumeRecord) -> Result<()> {
-        let (volume, weight) = (record.id, record.service.weight);
+        let (volume, weight) = (record.id, record.qos.weight);
         self.on_shards(move |shard| shard.set_weight(volume, weight)).await
     }
 
@@ -244,17 +244,17 @@ impl Catalogue {
         self.keep_no_room(record.layer).await?;
         self.update(record);
         self.untidy.notify();
-        self.events.say(EventKind::VolumeDeleted, 0, &name);
+        self.events.emit(EventKind::VolumeDeleted, 0, &name);
         Ok(())
     }
 }
 
-/// The limits of a service record.
-pub(super) fn limits_of(service: &VolumeService) -> Limits {
-    Limits {
-        operations: service.operations,
-        bytes: service.bytes,
-        burst: Duration::from_millis(service.burst_ms.into()),
+/// Returns the rate limits of a volume.
+pub(super) fn rate_limits(limits: &QosLimits) -> RateLimits {
+    RateLimits {
+        operations: limits.operations,
+        bytes: limits.bytes,
+        burst: Duration::from_millis(limits.burst_ms.into()),
     }
 }
 
@@ -316,9 +316,9 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`; `ReadOnly` for a snapshot.
-    pub async fn set_volume_service(&self, name: &str, service: VolumeService) -> Result<()> {
+    pub async fn set_qos_limits(&self, name: &str, limits: QosLimits) -> Result<()> {
         let name = name.to_owned();
-        let set = move |catalogue: Rc<Catalogue>| async move { catalogue.set_service(name, service).await };
+        let set = move |catalogue: Rc<Catalogue>| async move { catalogue.set_qos_limits(name, limits).await };
         self.catalogue().call(set).await?
     }
 

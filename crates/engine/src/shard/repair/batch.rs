@@ -15,7 +15,7 @@ use reactor::{Reactor, Semaphore};
 use smallvec::SmallVec;
 
 use super::Waiting;
-use crate::control::Spare;
+use crate::control::ZoneGrant;
 use crate::error::Result;
 use crate::repair::RepairState;
 use crate::segments::Incomplete;
@@ -45,14 +45,14 @@ impl Shard {
         let bytes_max = self.repair_limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
         while jobs.len() < BATCH_JOBS && bytes < bytes_max && !obstacles.contains(&RepairState::NeedsSpace) {
             let Some((id, incarnation)) = waiting.pop_front() else { break };
-            let standing = |drive| self.rows.drives.standing(drive);
-            let found = self.rows.segments.borrow().incomplete_still(id, incarnation, standing);
+            let standing = |drive| self.rows.drives.use_of(drive);
+            let found = self.rows.segments.borrow().recheck_incomplete(id, incarnation, standing);
             let Some(segment) = found else { continue };
             if segment.missing.len() > usize::from(segment.scheme.parity()) {
                 obstacles.insert(RepairState::Lost);
                 continue;
             }
-            if !segment.settled {
+            if !segment.stable {
                 obstacles.extend(self.why_open(&segment));
                 continue;
             }
@@ -75,7 +75,7 @@ impl Shard {
     /// Why a segment cannot be ended: its successor would be no better. `None` for one that only has to land and to be flushed.
     fn why_open(&self, segment: &Incomplete) -> Option<RepairState> {
         let is_open = self.rows.segments.borrow().is_open(segment.id);
-        if self.rows.drives.staying() < usize::from(segment.scheme.width()) {
+        if self.rows.drives.active_count() < usize::from(segment.scheme.width()) {
             is_open.then_some(RepairState::NeedsDrive)
         } else {
             (is_open && !self.log.can_replace_incomplete()).then_some(RepairState::NeedsSpace)
@@ -87,12 +87,12 @@ impl Shard {
         for column in job.segment.wanted() {
             let avoid = job.segment.avoid(column).chain(job.targets.iter().map(|target| target.zone.0));
             match self.link.allocate_one(avoid.collect()).await? {
-                Spare::Zone(zone) => {
+                ZoneGrant::Zone(zone) => {
                     self.repair.held.borrow_mut().insert(zone);
                     job.targets.push(Target { column, zone });
                 }
-                Spare::NoSpace => _ = obstacles.insert(RepairState::NeedsSpace),
-                Spare::NoDrive => _ = obstacles.insert(RepairState::NeedsDrive),
+                ZoneGrant::NoSpace => _ = obstacles.insert(RepairState::NeedsSpace),
+                ZoneGrant::NoDrive => _ = obstacles.insert(RepairState::NeedsDrive),
             }
         }
         Ok(())
@@ -161,7 +161,7 @@ impl Shard {
                 return Ok(false);
             }
             let goes_on = || self.repair_goes_on() && !self.is_paused();
-            let turn = self.repair.throttle.turn(&self.repair_limits, goes_on).await;
+            let turn = self.repair.throttle.acquire(&self.repair_limits, goes_on).await;
             let Some(turn) = turn else { continue };
             let in_memory = self.rows.drives.are_in_memory();
             let count = job.piece_rows(&turn, in_memory).min(job.segment.rows - row);
@@ -169,7 +169,7 @@ impl Shard {
             row += count;
             let bytes = u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES;
             self.wrote(bytes);
-            turn.did(bytes);
+            turn.finish(bytes);
         }
         self.report_gone().await;
         self.heal_what_was_met(job, &rebuild);

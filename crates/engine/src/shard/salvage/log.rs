@@ -7,7 +7,7 @@ use format::{Address, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 
 use super::{LostPart, Part};
 use crate::log::Identity;
-use crate::rows::{RowSpan, Rows};
+use crate::row_reader::{RowReader, RowSpan};
 use crate::shard::headers::{Found, HeaderReader};
 use crate::shard::position;
 use crate::shard::scan::{Examined, complete, cut_segments};
@@ -25,7 +25,7 @@ struct Scanned {
 /// Finds the log behind a shard's checkpoint, whose table blocks lie at `tables`, without writing anything. Appends to `lost` what cannot
 /// be read of it; nothing if the pool was closed in order (`clean`), since nothing is to be replayed then.
 pub(in crate::shard) async fn examine_left(
-    rows: &Rows,
+    rows: &RowReader,
     identity: &Identity,
     shard: &ShardRecord,
     clean: bool,
@@ -41,8 +41,8 @@ pub(in crate::shard) async fn examine_left(
         durable = durable.max(scanned.durable);
         missing.extend(scanned.lost);
     }
-    found.sort_by_key(|record| record.header.place.sequence);
-    let durable = found.iter().map(|record| record.header.place.durable).fold(durable, Ord::max);
+    found.sort_by_key(|record| record.header.location.sequence);
+    let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
     let behind = position::drives_behind(rows, &found, shard, durable).await;
     // All of a log that was closed in order had been promised: what is missing between its records is damage.
@@ -51,7 +51,7 @@ pub(in crate::shard) async fn examine_left(
     let mut last = shard.checkpointed;
     let mut older = 0;
     for record in found {
-        let sequence = record.header.place.sequence;
+        let sequence = record.header.location.sequence;
         if sequence <= last {
             older += usize::from(sequence <= shard.checkpointed);
             continue;
@@ -88,7 +88,13 @@ pub(in crate::shard) async fn examine_left(
     Examined { records, last, dropped, completed, failed: Vec::new(), behind }
 }
 
-async fn scan(rows: &Rows, identity: &Identity, id: SegmentId, from: Row, record: &SegmentRecord) -> Scanned {
+async fn scan(
+    rows: &RowReader,
+    identity: &Identity,
+    id: SegmentId,
+    from: Row,
+    record: &SegmentRecord,
+) -> Scanned {
     let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
     let (mut scanned, mut looked_behind) = (Scanned::default(), false);
     loop {
@@ -113,8 +119,8 @@ async fn scan(rows: &Rows, identity: &Identity, id: SegmentId, from: Row, record
 }
 
 /// True if fewer columns of a record can be read, whatever they hold, than its scheme needs.
-async fn lacks_columns(rows: &Rows, record: &Found) -> bool {
-    let place = &record.header.place;
+async fn lacks_columns(rows: &RowReader, record: &Found) -> bool {
+    let place = &record.header.location;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span =
         RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };

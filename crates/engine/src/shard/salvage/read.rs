@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use format::limits::BLOCK;
-use format::{Address, Column, LayerBlock, MapEntry, Slot};
+use format::{Address, Column, LayerBlock, MapEntry, Mapping};
 use reactor::{Buffer, Span};
 
 use super::{Chain, Purpose, SalvageShard, Shown, rest_of_leaf};
-use crate::error::{Error, ErrorKind, Place};
-use crate::map::{Load, Stretch};
-use crate::rows::Run;
+use crate::error::{Error, ErrorKind, ErrorLocation};
+use crate::map::{EntryRun, MissingNode};
+use crate::row_reader::BlockRun;
 
 /// Attempts to read a block: a failing drive may give a block at a later attempt.
 const READ_TRIES: u32 = 3;
@@ -94,17 +94,17 @@ impl SalvageShard {
             let run = run_of(shown.get(at..).unwrap_or(&[]));
             let target = into.slice(at * BLOCK..(at + run) * BLOCK);
             let place = block + at as u64;
-            match first.entry.slot() {
-                Slot::Absent | Slot::Zero => target.zero(),
-                Slot::Unknown => {
+            match first.entry.mapping() {
+                Mapping::Absent | Mapping::Zero => target.zero(),
+                Mapping::Unknown => {
                     target.zero();
                     note(lost, place, run as u64, self.why_unknown(chain, place));
                 }
-                Slot::Block { .. } if first.stale && !accept_stale => {
+                Mapping::Block { .. } if first.stale && !accept_stale => {
                     target.zero();
                     note(lost, place, run as u64, self.why_unknown(chain, place));
                 }
-                Slot::Block { address, .. } => {
+                Mapping::Block { address, .. } => {
                     let of = shown.get(at..at + run).unwrap_or(&[]);
                     self.read_run(chain, place, address, of, &target, lost).await;
                 }
@@ -124,13 +124,13 @@ impl SalvageShard {
         lost: &mut Vec<LostRun>,
     ) {
         let crcs: Vec<u32> = shown.iter().map(|shown| crc_of(shown.entry)).collect();
-        let whole = Run { address, count: u32::try_from(shown.len()).unwrap_or(u32::MAX) };
+        let whole = BlockRun { address, count: u32::try_from(shown.len()).unwrap_or(u32::MAX) };
         if self.read_cells(whole, &crcs, into).await.is_ok() {
             return;
         }
         for (at, (crc, shown)) in crcs.iter().zip(shown).enumerate() {
             let down = u32::try_from(at).unwrap_or(u32::MAX);
-            let one = Run { address: address.down(down), count: 1 };
+            let one = BlockRun { address: address.plus_rows(down), count: 1 };
             let target = into.slice(at * BLOCK..(at + 1) * BLOCK);
             if let Err(error) = self.read_cells(one, &[*crc], &target).await {
                 target.zero();
@@ -142,9 +142,14 @@ impl SalvageShard {
     }
 
     /// Reads and verifies cells.
-    pub(super) async fn read_cells(&self, run: Run, crcs: &[u32], into: &Span) -> crate::error::Result<()> {
+    pub(super) async fn read_cells(
+        &self,
+        run: BlockRun,
+        crcs: &[u32],
+        into: &Span,
+    ) -> crate::error::Result<()> {
         let id = run.address.segment();
-        let place = Place { address: Some(run.address), ..Place::default() };
+        let place = ErrorLocation { address: Some(run.address), ..ErrorLocation::default() };
         if !self.rows.segments.borrow().contains(id) {
             return Err(Error::corrupt("the block lies in a segment whose place is unknown", place, None));
         }
@@ -165,16 +170,16 @@ impl SalvageShard {
 
     /// Takes drives that are gone out of use, so that no read waits for them again. The verifier tries every block.
     pub(super) fn settle_reads(&self) {
-        let gone = std::mem::take(&mut *self.rows.gone.borrow_mut());
+        let gone = std::mem::take(&mut *self.rows.gone_drives.borrow_mut());
         for (drive, error) in gone.into_iter().filter(|_| self.purpose == Purpose::Read) {
             tracing::warn!(drive = %drive.index, %error, "a drive is gone");
-            self.rows.drives.lose(drive.index);
+            self.rows.drives.take_offline(drive.index);
         }
     }
 
     /// The state of blocks from `block` on, below `end`: of those of one leaf, or of more if all are alike.
     pub(crate) async fn states(&self, chain: &Chain, block: u64, end: u64, look: &Look) -> Vec<StateRun> {
-        if let Stretch::Same { until, entry } = self.stretch(chain, block).await {
+        if let EntryRun::Same { until, entry } = self.stretch(chain, block).await {
             let state = if entry.is_unknown() { BlockState::Lost } else { BlockState::Hole };
             return vec![StateRun { blocks: until.min(end) - block, state, stale: false }];
         }
@@ -194,11 +199,11 @@ impl SalvageShard {
         };
         let mut states: Vec<StateRun> = Vec::new();
         for (at, shown) in (block..).zip(shown) {
-            let state = match shown.entry.slot() {
-                Slot::Absent | Slot::Zero => BlockState::Hole,
-                Slot::Unknown => BlockState::Lost,
-                Slot::Block { address, .. } if is_lost(at, address) => BlockState::Lost,
-                Slot::Block { .. } => BlockState::Data,
+            let state = match shown.entry.mapping() {
+                Mapping::Absent | Mapping::Zero => BlockState::Hole,
+                Mapping::Unknown => BlockState::Lost,
+                Mapping::Block { address, .. } if is_lost(at, address) => BlockState::Lost,
+                Mapping::Block { .. } => BlockState::Data,
             };
             append(&mut states, state, shown.stale && state != BlockState::Lost);
         }
@@ -230,15 +235,15 @@ impl SalvageShard {
         let nodes = self.nodes.borrow();
         for layer in &chain.layers {
             let covering = (0..).map_while(|level| {
-                let node = Load::covering(*layer, block, level);
+                let node = MissingNode::covering(*layer, block, level);
                 (level < LEVELS).then_some(node)
             });
             for node in covering {
                 if let Some(lost) = nodes.get(&node) {
-                    let place = Place {
+                    let place = ErrorLocation {
                         address: lost.address(),
                         block: Some((*layer, LayerBlock::new(block))),
-                        ..Place::default()
+                        ..ErrorLocation::default()
                     };
                     return Error::corrupt("the map node that leads to a block cannot be read", place, None);
                 }
@@ -259,9 +264,9 @@ fn index(number: u64) -> usize {
 }
 
 fn crc_of(entry: MapEntry) -> u32 {
-    match entry.slot() {
-        Slot::Block { crc, .. } => crc,
-        Slot::Absent | Slot::Zero | Slot::Unknown => 0,
+    match entry.mapping() {
+        Mapping::Block { crc, .. } => crc,
+        Mapping::Absent | Mapping::Zero | Mapping::Unknown => 0,
     }
 }
 
@@ -270,7 +275,7 @@ fn run_of(shown: &[Shown]) -> usize {
     let Some(first) = shown.first() else { return 0 };
     let is_next = |(down, shown): &(u32, &Shown)| match (first.entry.address(), shown.entry.address()) {
         (Some(first_address), Some(address)) => {
-            address == first_address.down(*down) && shown.stale == first.stale
+            address == first_address.plus_rows(*down) && shown.stale == first.stale
         }
         (None, None) => shown.entry == first.entry,
         _ => false,

@@ -5,7 +5,7 @@
 
 use format::{Item, LayerBlock, LayerId, MapEntry, NODE_ENTRIES, UnmapMode};
 
-use super::{SalvageShard, Stretch};
+use super::{EntryRun, SalvageShard};
 use crate::ledger::Payload;
 use crate::map::{NodeRef, Pins};
 use crate::shard::LEAF_BLOCKS;
@@ -14,7 +14,7 @@ use crate::shard::headers::Found;
 impl SalvageShard {
     /// Applies a record to the map.
     pub(super) async fn replay(&self, record: &Found) {
-        let place = &record.header.place;
+        let place = &record.header.location;
         let header_blocks = u32::from(record.header.header_blocks);
         let mut first = header_blocks;
         for item in &record.header.items {
@@ -39,7 +39,7 @@ impl SalvageShard {
                 let leaves = self.pin_existing(layer, block.get(), count).await;
                 self.for_each(&leaves, block, payload, |index, entry| {
                     let crc = payload.crcs.get(index as usize).copied().unwrap_or(0);
-                    entry == MapEntry::block(from.down(index), crc)
+                    entry == MapEntry::block(from.plus_rows(index), crc)
                 });
                 self.ledger.unpin(&leaves);
             }
@@ -66,7 +66,7 @@ impl SalvageShard {
             let start = at - at % LEAF_BLOCKS;
             let Some(leaf) = leaves.iter().find(|leaf| map.leaf_start(**leaf) == start) else { continue };
             if is_meant(index, map.entry(*leaf, slot(at))) {
-                map.put(*leaf, slot(at), payload.entry(index));
+                map.put_uncounted(*leaf, slot(at), payload.entry(index));
             }
         }
     }
@@ -87,7 +87,7 @@ impl SalvageShard {
         for leaf in &leaves {
             let start = map.leaf_start(*leaf);
             for at in start.max(block.get())..(start + LEAF_BLOCKS).min(end) {
-                map.put(*leaf, slot(at), new);
+                map.put_uncounted(*leaf, slot(at), new);
             }
         }
         map.unpin(&leaves);
@@ -100,7 +100,7 @@ impl SalvageShard {
         while next < end {
             let start = next - next % LEAF_BLOCKS;
             match self.stretch_of(from, next).await {
-                Stretch::Same { until, entry } if !entry.is_unknown() => next = until,
+                EntryRun::Same { until, entry } if !entry.is_unknown() => next = until,
                 _ => {
                     self.merge_leaf(from, into, start).await;
                     next = start + LEAF_BLOCKS;
@@ -116,11 +116,11 @@ impl SalvageShard {
         let mut map = self.ledger.map.borrow_mut();
         for (slot, entry) in entries.into_iter().enumerate().filter(|(_, entry)| !entry.is_absent()) {
             for leaf in &source {
-                map.put(*leaf, slot, MapEntry::ABSENT);
+                map.put_uncounted(*leaf, slot, MapEntry::ABSENT);
             }
             for leaf in &target {
                 if map.entry(*leaf, slot).is_absent() {
-                    map.put(*leaf, slot, entry);
+                    map.put_uncounted(*leaf, slot, entry);
                 }
             }
         }

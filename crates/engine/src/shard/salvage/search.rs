@@ -6,9 +6,9 @@
 
 use format::{Item, LayerId, MapEntry, SegmentId, Sequence};
 
-use super::{SalvageShard, Stretch};
+use super::{EntryRun, SalvageShard};
 use crate::ledger::Payload;
-use crate::map::Load;
+use crate::map::MissingNode;
 use crate::shard::headers::{Found, HeaderReader};
 
 impl SalvageShard {
@@ -19,8 +19,8 @@ impl SalvageShard {
             let mut next = 0;
             while next < format::limits::LAYER_BLOCKS_MAX {
                 next = match self.stretch_of(layer, next).await {
-                    Stretch::Leaf => next + super::rest_of_leaf(next),
-                    Stretch::Same { until, .. } => until,
+                    EntryRun::Leaf => next + super::rest_of_leaf(next),
+                    EntryRun::Same { until, .. } => until,
                 };
             }
         }
@@ -59,7 +59,7 @@ impl SalvageShard {
     }
 
     fn take(&self, record: &Found, unmapped: &mut Vec<(Sequence, LayerId, std::ops::Range<u64>)>) {
-        let place = &record.header.place;
+        let place = &record.header.location;
         let header_blocks = u32::from(record.header.header_blocks);
         let mut first = header_blocks;
         for item in &record.header.items {
@@ -69,7 +69,7 @@ impl SalvageShard {
             first += item.payload();
             match *item {
                 Item::Write { layer, block, .. } | Item::Move { layer, block, .. } => {
-                    for layer in self.heirs(layer) {
+                    for layer in self.merged_into(layer) {
                         for (index, at) in (0..).zip(block.get()..).take(crcs.len()) {
                             self.offer(place.sequence, layer, at, payload.entry(index));
                         }
@@ -84,8 +84,8 @@ impl SalvageShard {
     }
 
     /// The layers in which a block may be that a header says is in `layer`.
-    fn heirs(&self, layer: LayerId) -> Vec<LayerId> {
-        let mut heirs: Vec<LayerId> = self.ledger.map.borrow().heirs(layer).to_vec();
+    fn merged_into(&self, layer: LayerId) -> Vec<LayerId> {
+        let mut heirs: Vec<LayerId> = self.ledger.map.borrow().merged_into(layer).to_vec();
         while let Some(last) = heirs.last()
             && let Some(into) = self.merged.borrow().get(last).copied()
             && !heirs.contains(&into)
@@ -108,7 +108,7 @@ impl SalvageShard {
 
     fn may_be_unknown(&self, layer: LayerId, block: u64) -> bool {
         let nodes = self.nodes.borrow();
-        let is_lost = |level| nodes.contains_key(&Load::covering(layer, block, level));
+        let is_lost = |level| nodes.contains_key(&MissingNode::covering(layer, block, level));
         let is_listed = || self.ledger.map.borrow().layer_ids().contains(&layer);
         (0..super::read::LEVELS).any(is_lost) || self.lacks_layers() && !is_listed()
     }

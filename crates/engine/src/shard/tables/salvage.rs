@@ -12,8 +12,8 @@ use format::{
 use reactor::Buffer;
 
 use super::{Known, Stored, StoredTables, count_all};
-use crate::error::{Error, Place, Result};
-use crate::rows::Rows;
+use crate::error::{Error, ErrorLocation, Result};
+use crate::row_reader::RowReader;
 use crate::shard::salvage::{LostPart, Part};
 use crate::shard::walk::read_entry;
 
@@ -30,7 +30,7 @@ impl StoredTables {
     /// Reads the tables behind `root_entry` as far as they can be read. `restore` is called for every stored segment before anything
     /// is read from it.
     pub(in crate::shard) async fn load_left(
-        rows: &Rows,
+        rows: &RowReader,
         root_entry: MapEntry,
         table_width: u8,
         mut restore: impl FnMut(SegmentId, SegmentRecord),
@@ -115,27 +115,28 @@ fn numbered(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
 
 /// Reads and decodes a table block. An error comes with the entry of the block that cannot be read.
 async fn table<T>(
-    rows: &Rows,
+    rows: &RowReader,
     pointer: Option<Pointer>,
     decode: impl FnOnce(&[u8]) -> std::result::Result<T, format::FormatError>,
 ) -> std::result::Result<T, (Option<MapEntry>, Error)> {
     match pointer {
         Some(Ok(entry)) => decoded(rows, entry, decode).await.map_err(|error| (Some(entry), error)),
         Some(Err((index, error))) => Err((Some(index), error)),
-        None => {
-            Err((None, Error::corrupt("a checkpoint has fewer pointers than tables", Place::default(), None)))
-        }
+        None => Err((
+            None,
+            Error::corrupt("a checkpoint has fewer pointers than tables", ErrorLocation::default(), None),
+        )),
     }
 }
 
 async fn decoded<T>(
-    rows: &Rows,
+    rows: &RowReader,
     entry: MapEntry,
     decode: impl FnOnce(&[u8]) -> std::result::Result<T, format::FormatError>,
 ) -> Result<T> {
     let block: Buffer = read_entry(rows, entry).await?;
     decode(block.as_slice()).map_err(|error| {
-        let place = Place { address: entry.address(), ..Place::default() };
+        let place = ErrorLocation { address: entry.address(), ..ErrorLocation::default() };
         Error::corrupt("a checkpoint table is damaged", place, Some(error))
     })
 }

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use api::types::{CreateVolume, Pool, Protocol};
-use api::{Error, ErrorKind, Size};
+use api::types::{CreateVolume, Export, Protocol};
+use api::{Error, ErrorKind, Size, VolumeName};
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
-use super::super::calls::Manner;
+use super::super::calls::ExportOptions;
 use super::Work;
-use crate::cli::{CreateVmArgs, DiskWords, VolumeName};
-use crate::client::segment;
+use crate::cli::{CreateVmArgs, DiskWords};
 use crate::failure::Usage;
 use crate::image::{Image, Interrupt};
 use crate::output;
@@ -29,7 +28,7 @@ struct Wanted {
 #[derive(Default)]
 struct Made {
     volumes: Vec<VolumeName>,
-    exports: Vec<VolumeName>,
+    exports: Vec<Export>,
 }
 
 impl Work<'_> {
@@ -67,7 +66,7 @@ impl Work<'_> {
     async fn plan(&self, wanted: &[Wanted]) -> Result<Vec<Disk>> {
         let mut disks = Vec::new();
         for Wanted { name, size, image: _, read_only } in wanted {
-            let there = self.setting.volume(name).await?;
+            let there = self.setting.client.find_volume(name).await?;
             let refusal = match (&there, size) {
                 (Some(_), Some(_)) => {
                     Error::new(ErrorKind::Exists, format!("there is a volume {name} already"))
@@ -95,7 +94,7 @@ impl Work<'_> {
             if let Some(size) = disk.size {
                 let shards = self.shards_for(machine, &disk.name.pool).await?;
                 let wanted = CreateVolume { shards, ..CreateVolume::new(&disk.name.volume, size) };
-                self.setting.create_volume(&disk.name.pool, &wanted).await?;
+                self.setting.client.create_volume(&disk.name.pool, &wanted).await?;
                 made.volumes.push(disk.name.clone());
             }
             if let Some(image) = &disk.image {
@@ -104,10 +103,11 @@ impl Work<'_> {
                 self.setting.fill(image, &disk.name, &mut interrupt).await?;
             }
         }
-        let exports = self.setting.exports().await?;
+        let exports = self.setting.client.list_exports().await?;
         for disk in wanted {
             let there = |pool: &str, volume: &str| pool == disk.name.pool && volume == disk.name.volume;
-            match exports.iter().find(|export| there(&export.pool, &export.volume)) {
+            let own = exports.iter().filter(|export| there(&export.pool, &export.volume));
+            match own.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections)) {
                 Some(export)
                     if export.protocol == Protocol::VhostUser && export.read_only == disk.read_only => {}
                 Some(export) => {
@@ -115,15 +115,14 @@ impl Work<'_> {
                     let message =
                         format!("volume {} is exported already, {how}by {}", disk.name, export.protocol);
                     return Err(Error::new(ErrorKind::Busy, message)
-                        .hint(format!("'gabion export delete {}' ends that", disk.name))
+                        .hint(format!("'gabion export delete {} --id {}' removes it", disk.name, export.id))
                         .into());
                 }
                 None => {
                     let reactors = machine.reactors.clone();
-                    let manner =
-                        Manner { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    self.setting.export(&disk.name, manner).await?;
-                    made.exports.push(disk.name.clone());
+                    let options =
+                        ExportOptions { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
+                    made.exports.push(self.setting.export(&disk.name, options).await?);
                 }
             }
         }
@@ -137,16 +136,16 @@ impl Work<'_> {
             // Its queues are where they were asked for, wherever the shards may be.
             return Ok(None);
         }
-        let pool: Pool = self.setting.client.get(&format!("/v1/pools/{}", segment(pool))).await?;
+        let pool = self.setting.client.get_pool(pool).await?;
         let fewer = pool.shards.filter(|shards| *shards > u64::from(machine.cpus.count()));
         Ok(fewer.and_then(|_| u16::try_from(machine.cpus.count()).ok()))
     }
 
     /// Takes back what was made. What cannot be is named, and is no reason to stop.
     async fn take_back(&self, made: Made) {
-        for name in made.exports.iter().rev() {
-            // One that is not there any more is as it should be.
-            let _ = self.setting.end_export(name).await;
+        for export in made.exports.iter().rev() {
+            // The export may be gone already.
+            let _ = self.setting.end_export(export).await;
         }
         for name in made.volumes.iter().rev() {
             if let Err(error) = self.setting.delete_volume(name).await {

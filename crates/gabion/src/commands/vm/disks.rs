@@ -7,7 +7,7 @@ use api::types::{Export, ExportState, Protocol};
 use api::{Error, ErrorKind};
 use vm::Machine;
 
-use super::super::calls::Manner;
+use super::super::calls::ExportOptions;
 use super::Work;
 use api::VolumeName;
 
@@ -17,21 +17,21 @@ impl Work<'_> {
     /// # Errors
     /// When a disk cannot be served, or is somebody else's.
     pub(super) async fn sockets(&self, machine: &Machine, to_start: bool) -> Result<Vec<PathBuf>> {
-        let exports = self.setting.exports().await?;
+        let exports = self.setting.client.list_exports().await?;
         let mut sockets = Vec::new();
         for disk in &machine.disks {
-            let name: VolumeName =
-                disk.volume.parse().map_err(|error| Error::new(ErrorKind::Invalid, error))?;
-            let found =
-                exports.iter().find(|export| export.pool == name.pool && export.volume == name.volume);
+            let name: VolumeName = parse_volume(&disk.volume)?;
+            let own =
+                exports.iter().filter(|export| export.pool == name.pool && export.volume == name.volume);
+            let found = own.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections));
             let made;
             let export = match found {
                 Some(export) => export,
                 None => {
                     let reactors = machine.reactors.clone();
-                    let manner =
-                        Manner { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    made = self.setting.export(&name, manner).await?;
+                    let options =
+                        ExportOptions { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
+                    made = self.setting.export(&name, options).await?;
                     &made
                 }
             };
@@ -40,6 +40,12 @@ impl Work<'_> {
         }
         Ok(sockets)
     }
+}
+
+/// Parses the name of a disk's volume.
+pub(super) fn parse_volume(name: &str) -> Result<VolumeName, Error> {
+    name.parse()
+        .map_err(|error| Error::new(ErrorKind::Invalid, format!("invalid volume name '{name}': {error}")))
 }
 
 fn check(export: &Export, name: &VolumeName, to_start: bool) -> Result<(), Error> {

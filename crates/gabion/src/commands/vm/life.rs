@@ -9,8 +9,9 @@ use vm::{Ended, Machine, Pin, Start};
 
 use super::super::confirm;
 use super::Work;
-use api::VolumeName;
+use super::disks::parse_volume;
 use crate::output;
+use api::VolumeName;
 
 impl Work<'_> {
     /// Starts a machine.
@@ -22,7 +23,7 @@ impl Work<'_> {
             return Err(Error::new(ErrorKind::Busy, message).into());
         }
         let disks = self.sockets(&kept, true).await?;
-        let daemon: types::DaemonStatus = self.setting.client.get("/v1/daemon").await?;
+        let daemon = self.setting.client.get_daemon().await?;
         let asked = Machine { pin: pin.unwrap_or_else(|| kept.pin.clone()), ..kept.clone() };
         let placement = self.placement(&asked, &daemon)?;
         vm::start(&self.store, Start { machine: &kept, disks, placement, environment: Vec::new() })?;
@@ -95,20 +96,19 @@ impl Work<'_> {
         if !made.is_empty() {
             confirm(yes, &format!("Machine '{name}' and all that is in {} will be lost.", made.join(", ")))?;
         }
-        let exports = self.setting.exports().await?;
+        let exports = self.setting.client.list_exports().await?;
         for disk in &machine.disks {
-            let name: VolumeName =
-                disk.volume.parse().map_err(|error| Error::new(ErrorKind::Invalid, error))?;
-            let ours = exports.iter().any(|export| {
+            let name: VolumeName = parse_volume(&disk.volume)?;
+            let own = exports.iter().filter(|export| {
                 export.protocol == types::Protocol::VhostUser
                     && export.pool == name.pool
                     && export.volume == name.volume
             });
-            if ours {
-                self.setting.end_export(&name).await?;
+            if let Some(export) = own.min_by_key(|export| export.connections) {
+                self.setting.end_export(export).await?;
             }
             // One that somebody has deleted already is as it should be.
-            if volumes && disk.made && self.setting.volume(&name).await?.is_some() {
+            if volumes && disk.made && self.setting.client.find_volume(&name).await?.is_some() {
                 self.setting.delete_volume(&name).await?;
             }
         }

@@ -1,0 +1,75 @@
+//! Where each cell lies: the read path's view of the segments' columns, in one flat table.
+//!
+//! Always true: it says what the segments' records say. Must not know: why columns move.
+
+use format::{Address, Column, DriveIndex, Row, SegmentId};
+
+use super::{Segments, slot};
+
+/// Where a cell lies on a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CellLocation {
+    /// The drive.
+    pub(crate) drive: DriveIndex,
+    /// Byte on the drive.
+    pub(crate) offset: u64,
+}
+
+/// A column as the read path wants it.
+#[derive(Clone, Copy)]
+pub(super) struct ColumnLocation {
+    base: u64,
+    missing_from: u32,
+    drive: DriveIndex,
+}
+
+impl ColumnLocation {
+    /// Of a column that was never written.
+    pub(super) const UNWRITTEN: Self = Self { base: 0, missing_from: 0, drive: DriveIndex::new(0) };
+}
+
+impl Segments {
+    /// A segment that was just opened is never written on drives that are not in use.
+    pub(crate) fn mark_unwritten(&mut self, id: SegmentId, in_use: impl Fn(DriveIndex) -> bool) {
+        let columns = self.get_mut(id).record.columns.iter_mut();
+        for column in columns.filter(|column| column.zone.is_some_and(|(drive, _)| !in_use(drive))) {
+            column.missing_from = Row::new(0);
+        }
+        self.update_locations(id);
+    }
+
+    pub(super) fn width(&self) -> usize {
+        usize::from(self.geometry.table_width)
+    }
+
+    /// Brings the read path's view of a segment's columns up to date.
+    pub(super) fn update_locations(&mut self, id: SegmentId) {
+        let (width, geometry) = (self.width(), self.geometry);
+        let Some(Some(segment)) = self.slots.get(slot(id)) else { return };
+        let places = self.places.iter_mut().skip(slot(id) * width);
+        for (place, column) in places.zip(&segment.record.columns) {
+            *place = match column.zone {
+                Some((drive, zone)) => {
+                    let base = geometry.zone_offset(zone);
+                    ColumnLocation { base, missing_from: column.missing_from.get(), drive }
+                }
+                None => ColumnLocation::UNWRITTEN,
+            };
+        }
+    }
+
+    /// Where a block's cell lies, if it was written there.
+    pub(crate) fn cell(&self, address: Address) -> Option<CellLocation> {
+        self.cell_at(address.segment(), address.column(), address.row())
+    }
+
+    /// Where the cell of `column` and `row` lies, if it was written.
+    pub(crate) fn cell_at(&self, id: SegmentId, column: Column, row: Row) -> Option<CellLocation> {
+        let place = self.places.get(slot(id) * self.width() + column.index())?;
+        if row.get() >= place.missing_from {
+            return None;
+        }
+        let offset = place.base + u64::from(row.get()) * format::limits::BLOCK_BYTES;
+        Some(CellLocation { drive: place.drive, offset })
+    }
+}
