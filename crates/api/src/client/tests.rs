@@ -20,7 +20,10 @@ fn queries_are_encoded_without_absent_fields() {
     assert_eq!(query_string(&()).unwrap(), "");
     let events = EventQuery { after: 3, last: None };
     assert_eq!(query_string(&events).unwrap(), "?after=3");
-    assert_eq!(query_string(&DeleteExportQuery { force: true }).unwrap(), "?force=true");
+    assert_eq!(
+        query_string(&DeleteExportQuery { force: true, ..Default::default() }).unwrap(),
+        "?force=true"
+    );
     let diff = DiffQuery { from: "a b&c".into(), offset: 0 };
     let encoded = query_string(&diff).unwrap();
     assert!(encoded == "?from=a%20b%26c&offset=0" || encoded == "?offset=0&from=a%20b%26c", "{encoded}");

@@ -256,9 +256,7 @@ fn repair_of(status: &PoolStatus, lost: &[u16]) -> String {
             format!("wait: it is being written to other drives, {left} of {all} are left")
         }
         RepairState::Paused => {
-            format!(
-                "'gabion pool repair {name} --resume': repair is paused with {left} to be written to other drives"
-            )
+            format!("'gabion pool rebuild {name} --resume': the rebuild is paused with {left} remaining")
         }
         RepairState::NeedsSpace => format!(
             "delete or trim data, or add a drive ('gabion drive add {name} DRIVE'): the others have no room for {left}"
