@@ -7,7 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use reactor::{IoError, IoErrorKind, order_device};
+use reactor::{IoError, IoErrorKind, run_long_command};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -67,7 +67,7 @@ impl ControlDevice {
         let encoded = uapi::control_command(id, length, address, data);
         // SAFETY: the kernel gets the length of `bytes`, which are borrowed until the command is
         // complete, and accesses no more.
-        unsafe { order_device(&self.device, command as u32, encoded) }.map(drop)
+        unsafe { run_long_command(&self.device, command as u32, encoded) }.map(drop)
     }
 
     /// Adds a device, which has no server yet.

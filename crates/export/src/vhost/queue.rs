@@ -223,7 +223,7 @@ impl<V: Volume + 'static> VirtQueue<V> {
             if let Some(place) = tickets.peek().and_then(PendingRequest::start)
                 && place.reads
             {
-                self.volume.expect_read(place.offset);
+                self.volume.prefetch_hint(place.offset);
             }
             self.begin(ticket, dispatcher);
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use reactor::{Instant, IoError, Notify, Patience, Platform, Reactor, Thrift};
+use reactor::{AdaptivePoll, Coalescer, Instant, IoError, Notify, Platform, Reactor};
 use rustix::io::Errno;
 
 use super::queue::{Dispatcher, VirtQueue};
@@ -79,14 +79,14 @@ pub(super) async fn run<V: Volume + 'static>(
 ) {
     let reactor = Reactor::current();
     let dispatcher = Dispatcher::new(VirtQueue::execute_request);
-    let mut patience = Patience::new(poll);
-    let mut thrift = Thrift::new(gather.min(poll), reactor.now());
+    let mut adaptive_poll = AdaptivePoll::new(poll);
+    let mut coalescer = Coalescer::new(gather.min(poll), reactor.now());
     let mut idle: Option<IdleTime> = None;
     let mut waiting: Option<Waiting> = None;
     loop {
         if queue.process(&dispatcher) {
             if let Some(idle) = idle.take() {
-                thrift.idled(idle.length());
+                coalescer.record_idle(idle.length());
             }
             reactor.yield_now().await;
             continue;
@@ -94,12 +94,12 @@ pub(super) async fn run<V: Volume + 'static>(
         if queue.has_stopped() {
             return;
         }
-        if !patience.is_off() {
+        if !adaptive_poll.is_disabled() {
             let now = reactor.now();
             let idle = idle.get_or_insert(IdleTime { since: now, until: now });
             idle.until = now;
-            if idle.length() < patience.length() {
-                match thrift.rest(now, queue.taken()) {
+            if idle.length() < adaptive_poll.poll_time() {
+                match coalescer.delay(now, queue.taken()) {
                     None => reactor.yield_now().await,
                     Some(length) => {
                         wait_coalescing(&queue, &reactor, length).await;
@@ -114,8 +114,8 @@ pub(super) async fn run<V: Volume + 'static>(
         queue.disarm();
         if slept && let Some(mut idle) = idle.take() {
             idle.until = reactor.now();
-            patience.slept_through(idle.length());
-            thrift.idled(idle.length());
+            adaptive_poll.record_pause(idle.length());
+            coalescer.record_idle(idle.length());
         }
     }
 }
@@ -136,9 +136,9 @@ impl IdleTime {
 /// Lets requests accumulate for a while. Requests that complete meanwhile end the wait.
 async fn wait_coalescing<V: Volume + 'static>(queue: &VirtQueue<V>, reactor: &Reactor, length: Duration) {
     let mut changed = pin!(queue.changed.notified());
-    let mut rest = pin!(reactor.rest(length));
+    let mut pause = pin!(reactor.sleep_unpolled(length));
     poll_fn(|context| {
-        if changed.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { rest.as_mut().poll(context) }
+        if changed.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { pause.as_mut().poll(context) }
     })
     .await;
 }
