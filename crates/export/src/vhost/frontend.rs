@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_channel::oneshot;
-use reactor::{Home, Platform, Reactor, Remote, Task};
+use reactor::{Handle, Platform, Reactor, Remote, Task};
 
-use super::disk::Disk;
+use super::disk::VhostDisk;
 use super::limits::QUEUES_MAX;
-use super::server::Server;
+use super::server::VhostServer;
 use crate::context::{call_object, check_queue_count};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
@@ -110,9 +110,12 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
                 let label = ListenLabel { protocol: "vhost-user", setting: "--vhost-directory" };
                 let listener = listen_unix(&disk.platform(), &bound, access, label).await?;
                 let reactor = Reactor::current();
-                let server = Server::new(Arc::new(disk));
+                let server = VhostServer::new(Arc::new(disk));
                 let listening = reactor.spawn(server.clone().listen(listener));
-                Ok::<_, ExportError>(Home::settle(&reactor, Rc::new(ListeningServer { server, listening })))
+                Ok::<_, ExportError>(Handle::register(
+                    &reactor,
+                    Rc::new(ListeningServer { server, listening }),
+                ))
             };
             let home = first.call(start).await??;
             Ok(Arc::new(VhostExport { name: name.clone(), path, home, connections })
@@ -127,7 +130,7 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
 
 /// The server of a disk, on the reactor that accepts its connections.
 struct ListeningServer<S: VolumeSource> {
-    server: Rc<Server<ExportedDisk<S>>>,
+    server: Rc<VhostServer<ExportedDisk<S>>>,
     listening: Task<()>,
 }
 
@@ -143,7 +146,7 @@ struct ExportedDisk<S> {
     platform: fn() -> Rc<Platform>,
 }
 
-impl<S: VolumeSource> Disk for ExportedDisk<S> {
+impl<S: VolumeSource> VhostDisk for ExportedDisk<S> {
     type Volume = ExportedVolume<S::Volume>;
 
     fn name(&self) -> String {
@@ -199,7 +202,7 @@ impl<S: VolumeSource> Disk for ExportedDisk<S> {
 struct VhostExport<S: VolumeSource> {
     name: ExportName,
     path: PathBuf,
-    home: Home<ListeningServer<S>>,
+    home: Handle<ListeningServer<S>>,
     connections: Arc<AtomicU64>,
 }
 
@@ -228,7 +231,7 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
                 let reactor = Reactor::current();
                 let finish = async move {
                     running.server.shut_down().await;
-                    home.evict();
+                    home.unregister();
                     // From here on nothing holds the volume.
                     if let Ok(ListeningServer { listening, .. }) = Rc::try_unwrap(running).map_err(drop) {
                         listening.await;
