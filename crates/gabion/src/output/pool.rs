@@ -54,7 +54,7 @@ pub(crate) fn pool_statuses(list: &[Pool]) -> String {
 fn pool_status(pool: &Pool) -> String {
     let mut text = format!("pool '{}': {}\n", pool.name, state(pool));
     for problem in &pool.problems {
-        text.push_str(&format!("  ! {}\n    to do: {}\n", problem.message, problem.action));
+        text.push_str(&format!("  ! {}\n    action: {}\n", problem.message, problem.action));
     }
     text.push('\n');
     let mut line = |title: &str, value: String| text.push_str(&format!("{title:<12}{value}\n"));
@@ -167,9 +167,9 @@ pub(crate) fn rebuild_settings(rebuild: &Rebuild) -> String {
 /// Formats the failures that a scheme tolerates.
 fn protection(scheme: &str) -> String {
     match scheme.split_once('+') {
-        Some((_, "0")) => format!("{scheme}, none: the loss of any drive loses data"),
-        Some((_, "1")) => format!("{scheme}, bears the loss of any one drive"),
-        Some((_, parity)) => format!("{scheme}, bears the loss of any {parity} drives"),
+        Some((_, "0")) => format!("{scheme}, none: the failure of any drive loses data"),
+        Some((_, "1")) => format!("{scheme}, tolerates the failure of any one drive"),
+        Some((_, parity)) => format!("{scheme}, tolerates the failure of any {parity} drives"),
         None => scheme.to_owned(),
     }
 }
