@@ -29,7 +29,7 @@ use reactor::{Drive, Home, Notify, Semaphore, WaitList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::geometry::{Geometry, SuperblockSlot};
-use crate::pool::StateMemory;
+use crate::pool::PoolStateStore;
 use crate::scrub::Scrub;
 use crate::segments::AllocPriority;
 use crate::shard::Shard;
@@ -56,7 +56,7 @@ pub(crate) struct Control {
     /// Where is said what happens to drives.
     events: Arc<Events>,
     /// Keeps the newest state beside the drives.
-    memory: Option<Arc<dyn StateMemory>>,
+    memory: Option<Arc<dyn PoolStateStore>>,
     changed: Notify,
     published: WaitList,
     /// This opening has begun to write superblocks.
@@ -127,7 +127,7 @@ impl Control {
         drives: Vec<Option<Rc<dyn Drive>>>,
         slots: Vec<SuperblockSlot>,
         reserve: Reserve,
-        (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn StateMemory>>),
+        (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn PoolStateStore>>),
         (retire_after, scrub): (u32, Arc<Scrub>),
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);

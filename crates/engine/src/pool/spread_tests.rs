@@ -1,4 +1,5 @@
-//! Volumes that lie on some of a pool's shards: where they come to lie, what is there, and what becomes of them.
+//! Volumes that lie on some of a pool's shards: where they come to lie, what is there, and what
+//! becomes of them.
 
 use reactor::Buffer;
 

@@ -134,7 +134,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
     let problems = problems_of(&status, &open.report, &space, warn_at, super::volumes::now());
     let health = if status.failure.is_some() {
         Health::Failed
-    } else if !status.lost.is_empty() || status.lost_more > 0 {
+    } else if !status.lost.is_empty() || status.lost_unlisted > 0 {
         Health::DataLost
     } else if !misses_something(&status) {
         if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
@@ -156,7 +156,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         space: Some(space),
         repair: Some(repair_shown(&status.repair, limits)),
         scrub: Some(scrub::shown(&status.scrub, scrub_limits)),
-        users: status.users.map(users_shown),
+        users: status.client_latency.map(users_shown),
         drives: drives_of(&status),
         lost: status.lost.iter().map(lost_shown).collect(),
         opened: Some(open.report.clone()),
