@@ -24,7 +24,7 @@ use format::{
     DriveIndex, DriveState, EventKind, Generation, Incarnation, Scheme, SegmentClass, SegmentRecord,
     SegmentState, StateStamp, Superblock, ZoneIndex,
 };
-use reactor::{Drive, Home, Notify, Semaphore, WaitList};
+use reactor::{Drive, Handle, Notify, Semaphore, WaitList};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
@@ -48,7 +48,7 @@ pub(crate) struct Control {
     drives: RefCell<Vec<Option<Rc<dyn Drive>>>>,
     /// The slot that holds each drive's last superblock.
     slots: RefCell<Vec<SuperblockSlot>>,
-    shards: RefCell<Vec<Home<Shard>>>,
+    shards: RefCell<Vec<Handle<Shard>>>,
     /// Free segments that only the pool's own records may use.
     reserve: Cell<Reserve>,
     /// How full the pool is, for the shards.

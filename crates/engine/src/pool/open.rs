@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
 use format::{DriveIndex, DriveState, EventKind, Generation, PoolOpening, ShardIndex, Superblock};
-use reactor::{Home, Reactor, Remote};
+use reactor::{Handle, Reactor, Remote};
 
 use super::catalogue::Catalogue;
 use super::create::short_path;
@@ -331,29 +331,29 @@ enum OpenOutcome {
 /// The parts of a pool that are already running on their reactors.
 #[derive(Default)]
 struct StartedParts {
-    candidates: Vec<Home<Candidate>>,
-    shards: Vec<Home<Shard>>,
-    control: Option<(Rc<Control>, Home<Control>)>,
+    candidates: Vec<Handle<Candidate>>,
+    shards: Vec<Handle<Shard>>,
+    control: Option<(Rc<Control>, Handle<Control>)>,
 }
 
 impl StartedParts {
     /// Stops all parts.
     async fn dismiss(self) {
         for candidate in self.candidates {
-            let home = candidate.clone();
-            let _ = candidate.call(move |_| async move { home.evict() }).await;
+            let handle = candidate.clone();
+            let _ = candidate.call(move |_| async move { handle.unregister() }).await;
         }
         for shard in self.shards {
-            let home = shard.clone();
+            let handle = shard.clone();
             let stop = move |shard: Rc<Shard>| async move {
                 let _ = shard.stop(false).await;
-                home.evict();
+                handle.unregister();
             };
             let _ = shard.call(stop).await;
         }
-        if let Some((control, home)) = self.control {
+        if let Some((control, handle)) = self.control {
             control.stop().await;
-            home.evict();
+            handle.unregister();
         }
     }
 }
@@ -431,11 +431,11 @@ async fn open_parts(
     let control = Control::new(superblock.clone(), zones, opened, slots, reserve, services, scrubbing);
     Reactor::current().spawn(control.clone().run()).detach();
     Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
-    let home = Home::settle(&Reactor::current(), control.clone());
-    started.control = Some((control.clone(), home.clone()));
+    let handle = Handle::register(&Reactor::current(), control.clone());
+    started.control = Some((control.clone(), handle.clone()));
     control.publish(|_| ()).await?;
-    resume_all(&control, &home, started).await?;
-    let shards: Arc<[Home<Shard>]> = started.shards.clone().into();
+    resume_all(&control, &handle, started).await?;
+    let shards: Arc<[Handle<Shard>]> = started.shards.clone().into();
     let (catalogue, journal) = start_catalogue(&shards, &events).await?;
     match report.clean {
         true => events.emit(EventKind::Opened, 0, ""),
@@ -453,7 +453,7 @@ async fn open_parts(
         scheme: superblock.scheme,
         zone_bytes: superblock.zone_bytes,
         atomic_blocks: Geometry::of(&superblock).atomic_blocks(),
-        control: home,
+        control: handle,
         catalogue,
         journal,
         shards,
@@ -584,9 +584,9 @@ pub(crate) fn plan_shard(
     }
 }
 
-async fn examine_locally(plan: ShardPlan) -> Result<(Home<Candidate>, Examination)> {
+async fn examine_locally(plan: ShardPlan) -> Result<(Handle<Candidate>, Examination)> {
     let (candidate, examination) = Candidate::examine(plan, false).await?;
-    Ok((Home::settle(&Reactor::current(), candidate), examination))
+    Ok((Handle::register(&Reactor::current(), candidate), examination))
 }
 
 /// Applies a shard's examination to the superblock and the free zones.
@@ -611,11 +611,15 @@ pub(crate) fn apply_examination(
     Ok(())
 }
 
-async fn resume_all(control: &Rc<Control>, home: &Home<Control>, started: &mut StartedParts) -> Result<()> {
+async fn resume_all(
+    control: &Rc<Control>,
+    handle: &Handle<Control>,
+    started: &mut StartedParts,
+) -> Result<()> {
     for candidate in started.candidates.clone() {
-        let home = home.clone();
+        let handle = handle.clone();
         let start = move |candidate: Rc<Candidate>| async move {
-            candidate.start(home).map(|shard| Home::settle(&Reactor::current(), shard))
+            candidate.start(handle).map(|shard| Handle::register(&Reactor::current(), shard))
         };
         let shard = candidate.call(start).await??;
         started.shards.push(shard.clone());
@@ -631,7 +635,7 @@ async fn resume_all(control: &Rc<Control>, home: &Home<Control>, started: &mut S
                 ));
             };
             candidate.resume(&shard).await?;
-            handle.evict();
+            handle.unregister();
             Ok(())
         };
         candidate.call(resume).await??;
@@ -641,9 +645,9 @@ async fn resume_all(control: &Rc<Control>, home: &Home<Control>, started: &mut S
 
 /// Starts the catalogue and the journal on the reactor of shard 0.
 async fn start_catalogue(
-    shards: &Arc<[Home<Shard>]>,
+    shards: &Arc<[Handle<Shard>]>,
     events: &Arc<Events>,
-) -> Result<(Home<Catalogue>, Home<Journal>)> {
+) -> Result<(Handle<Catalogue>, Handle<Journal>)> {
     let Some(first) = shards.first() else {
         return Err(Error::new(ErrorKind::NotAPool, "a pool without shards"));
     };
@@ -652,7 +656,7 @@ async fn start_catalogue(
         let journal = Journal::load(shard.clone(), events.clone()).await?;
         let catalogue = Catalogue::load(shard, shards, events).await?;
         let reactor = Reactor::current();
-        Ok::<_, Error>((Home::settle(&reactor, catalogue), Home::settle(&reactor, journal)))
+        Ok::<_, Error>((Handle::register(&reactor, catalogue), Handle::register(&reactor, journal)))
     };
     first.call(start).await?
 }
