@@ -82,7 +82,7 @@ pub(crate) struct Control {
     /// Reservations and discards of backing space exclude each other.
     reserving: Cell<bool>,
     /// Number of waiting reservations, which have priority over discards.
-    to_reserve: Cell<usize>,
+    waiting_reservations: Cell<usize>,
     discarding: Cell<bool>,
     idle: WaitList,
 }
@@ -172,7 +172,7 @@ impl Control {
             errors,
             scrubbing: scrub::ScrubControl::new(scrub),
             reserving: Cell::default(),
-            to_reserve: Cell::default(),
+            waiting_reservations: Cell::default(),
             discarding: Cell::default(),
             idle: WaitList::default(),
         });
