@@ -31,7 +31,7 @@ pub struct MergedRecord {
     pub layer: LayerId,
     /// The layer that received its blocks.
     pub into: LayerId,
-    /// The newest segment whose records may contain the layer's number; `None` while the merge is
+    /// The newest segment with records that may contain the layer's number; `None` while the merge is
     /// in progress.
     pub until: Option<Incarnation>,
 }
