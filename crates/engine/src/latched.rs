@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use reactor::{
-    Drive, DriveProperties, Io, IoError, IoErrorKind, IoResult, Reactor, Span, Window, Writable, completion,
+    Drive, DriveProperties, Io, IoError, IoErrorKind, IoResult, Reactor, ReadWindow, Span, WriteWindow,
+    completion,
 };
 
 use crate::pool::DriveSource;
@@ -85,16 +86,16 @@ impl Drive for LatchedDrive {
         self.drive.discard(offset, length)
     }
 
-    fn expect_read(&self, offset: u64, length: usize) {
-        self.drive.expect_read(offset, length);
+    fn prefetch_hint(&self, offset: u64, length: usize) {
+        self.drive.prefetch_hint(offset, length);
     }
 
-    fn window(&self, offset: u64, length: usize) -> Option<Window<'_>> {
-        self.drive.window(offset, length)
+    fn read_window(&self, offset: u64, length: usize) -> Option<ReadWindow<'_>> {
+        self.drive.read_window(offset, length)
     }
 
-    fn writable(&self, offset: u64, length: usize) -> Option<Writable<'_>> {
-        self.drive.writable(offset, length)
+    fn write_window(&self, offset: u64, length: usize) -> Option<WriteWindow<'_>> {
+        self.drive.write_window(offset, length)
     }
 
     fn reserve(&self, offset: u64, length: u64) -> Io {

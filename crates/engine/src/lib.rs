@@ -40,8 +40,8 @@ pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{
     Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, LostRange, Member, NewVolume, OpenOptions,
-    OpenReport, Pool, PoolOnDrive, PoolStatus, StateMemory, StateStamp, Tuning, VolumeInfo, VolumeUsage,
-    check_name, create, erase, identify, open,
+    OpenReport, Pool, PoolOnDrive, PoolStatus, StateMemory, StateStamp, Tuning, VolumeInfo, VolumeTotals,
+    VolumeUsage, check_name, create, erase, identify, open,
 };
 pub use repair::{RecentLatency, RepairLimits, RepairState, RepairStatus};
 pub use salvage::{

@@ -6,7 +6,7 @@ use format::{
     DriveIndex, Incarnation, Scheme, SegmentClass, SegmentRecord, ShardIndex, ShardRecord, Superblock,
     ZoneIndex,
 };
-use reactor::{Home, IoError};
+use reactor::{Handle, IoError};
 
 use super::{Control, ZoneGrant};
 use crate::bad_reads::BadRead;
@@ -17,7 +17,7 @@ use crate::segments::AllocPriority;
 /// A shard's way to the pool's control.
 #[derive(Clone)]
 pub(crate) struct ControlLink {
-    pub(crate) control: Home<Control>,
+    pub(crate) control: Handle<Control>,
     pub(crate) shard: ShardIndex,
 }
 

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use format::{DriveIndex, DriveState, EventKind};
-use reactor::{Home, IoError, IoErrorKind, Reactor};
+use reactor::{Handle, IoError, IoErrorKind, Reactor};
 
 use super::Control;
 use crate::error::{Error, ErrorKind, Result};
@@ -143,7 +143,7 @@ impl Control {
     ///
     /// # Errors
     /// When the pool has failed.
-    pub(crate) async fn add_shard(&self, shard: Home<Shard>) -> Result<()> {
+    pub(crate) async fn add_shard(&self, shard: Handle<Shard>) -> Result<()> {
         self.shards.borrow_mut().push(shard.clone());
         let drives = self.state.borrow().superblock.drives.clone();
         for (index, _) in drives.iter().enumerate().filter(|(_, drive)| !drive.state.is_in_use()) {

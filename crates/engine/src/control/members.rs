@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use format::limits::DRIVES_MAX;
 use format::{DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, EventKind, StateStamp, Superblock};
-use reactor::{Drive, Home, IoErrorKind, Permit};
+use reactor::{Drive, Handle, IoErrorKind, Permit};
 
 use super::publish::encoded;
 use super::{Control, State};
@@ -254,7 +254,7 @@ impl Control {
         (has_room && fits).then_some(reserve)
     }
 
-    fn all_shards(&self) -> Vec<Home<Shard>> {
+    fn all_shards(&self) -> Vec<Handle<Shard>> {
         self.shards.borrow().clone()
     }
 

@@ -24,7 +24,7 @@ use format::{
     DriveIndex, DriveState, EventKind, Generation, Incarnation, Scheme, SegmentClass, SegmentRecord,
     SegmentState, StateStamp, Superblock, ZoneIndex,
 };
-use reactor::{Drive, Home, Notify, Semaphore, WaitList};
+use reactor::{Drive, Handle, Notify, Semaphore, WaitList};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
@@ -34,7 +34,7 @@ use crate::scrub::Scrub;
 use crate::segments::AllocPriority;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
-use crate::volume::all;
+use crate::volume::join_all;
 use crate::zones::{AllocatedZones, Zones};
 pub(crate) use link::ControlLink;
 use members::JoiningDrive;
@@ -48,7 +48,7 @@ pub(crate) struct Control {
     drives: RefCell<Vec<Option<Rc<dyn Drive>>>>,
     /// The slot that holds each drive's last superblock.
     slots: RefCell<Vec<SuperblockSlot>>,
-    shards: RefCell<Vec<Home<Shard>>>,
+    shards: RefCell<Vec<Handle<Shard>>>,
     /// Free segments that only the pool's own records may use.
     reserve: Cell<Reserve>,
     /// How full the pool is, for the shards.
@@ -233,7 +233,7 @@ impl Control {
             gained.set(clean.await.unwrap_or(false) || gained.get());
             Ok(())
         });
-        all(clean).await.is_ok() && gained.get()
+        join_all(clean).await.is_ok() && gained.get()
     }
 
     /// Free zones of each drive.

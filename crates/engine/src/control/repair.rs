@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use format::{DriveIndex, DriveState, EventKind, Superblock, ZoneIndex};
-use reactor::{Home, Reactor};
+use reactor::{Handle, Reactor};
 
 use super::Control;
 use crate::error::{ErrorKind, Result};
@@ -179,7 +179,7 @@ impl Control {
     }
 
     /// Lets go of drives that belong to the pool no more.
-    async fn forget(&self, drives: &[DriveIndex], shards: &[Home<Shard>]) {
+    async fn forget(&self, drives: &[DriveIndex], shards: &[Handle<Shard>]) {
         for drive in drives.iter().copied() {
             for shard in shards {
                 let _ = shard.call(move |shard| async move { shard.remove_drive(drive) }).await;

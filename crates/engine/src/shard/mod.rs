@@ -58,7 +58,7 @@ use crate::repair::{BackgroundLimiter, UserOp};
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
-use crate::volume::Stored;
+use crate::volume::ShardExtents;
 
 /// Blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;
@@ -256,7 +256,7 @@ impl Shard {
         volume: VolumeId,
         (block, blocks): (u64, u64),
         end: u64,
-    ) -> Result<Stored> {
+    ) -> Result<ShardExtents> {
         let layer = self.layer_of(volume)?;
         let mut entries = SmallVec::new();
         let count = usize::try_from(blocks).unwrap_or(usize::MAX);
@@ -270,7 +270,7 @@ impl Shard {
             }
         }
         let next = self.next_leaf_through(layer, block + blocks, end).await?;
-        Ok(Stored { extents, next })
+        Ok(ShardExtents { extents, next })
     }
 
     /// What it counted.

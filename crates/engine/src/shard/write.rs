@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use codec::is_zero;
 use format::limits::BLOCK;
-use format::{Item, LayerBlock, LayerId, UnmapMode, VolumeId};
+use format::{Item, LayerBlock, LayerId, MapEntry, UnmapMode, VolumeId};
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
@@ -311,7 +311,7 @@ impl Shard {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         // The leaves are pinned, so they are in memory.
         let known = self.ledger.map.borrow_mut().lookup(layer, block, count, &mut entries);
-        if known.is_ok() && entries.iter().all(|entry| entry.address().is_some()) {
+        if known.is_ok() && takes_no_room(block, &entries, &request.items) {
             return Ok(request);
         }
         if let Effect::Leaves(pins) = &request.effect {
@@ -413,6 +413,21 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, unmap_mode
         start += length;
     }
     request
+}
+
+/// Returns true if a request stores no more blocks and map leaves than its range holds already.
+/// `entries` are those of the range, which begins at `block`. Zeros over a hole store nothing where
+/// the leaf exists, and it does where the request replaces a block of the same leaf.
+fn takes_no_room(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
+    let leaf = |block: u64| block / format::NODE_ENTRIES as u64;
+    let stored = || (block..).zip(entries).filter(|(_, entry)| entry.address().is_some());
+    let replaces = |block: u64| stored().any(|(other, _)| other == block);
+    let has_leaf = |block: u64| stored().any(|(other, _)| leaf(other) == leaf(block));
+    items.iter().all(|item| match item {
+        Item::Write { block, count, .. } => (block.get()..block.get() + u64::from(*count)).all(replaces),
+        Item::Unmap { block, count, .. } => (block.get()..block.get() + count).all(has_leaf),
+        _ => false,
+    })
 }
 
 /// Which blocks are zero. Mostly the first bytes tell, which whoever has written them may still have in his caches: several are

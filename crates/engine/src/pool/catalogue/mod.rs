@@ -6,6 +6,7 @@
 //! Must not know: how shards store anything.
 
 mod contents;
+mod entries;
 mod retired;
 mod snapshots;
 mod spread;
@@ -17,11 +18,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use format::limits::{BLOCK, NAME_MAX, VOLUMES_MAX};
 use format::{FormatError, LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
-use reactor::{Buffer, Home, Notify, Reactor, Semaphore, WaitList};
+use reactor::{Buffer, Handle, Notify, Reactor, Semaphore, WaitList};
 
 use super::Pool;
 use super::create::check_name;
@@ -29,10 +30,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::fair::RateLimiter;
 use crate::shard::Shard;
-use crate::volume::{Slices, all};
+use crate::volume::{Slices, join_all};
 pub use contents::{Change, LostRange, VolumeUsage};
+use entries::VolumeTable;
 use retired::RetiredIds;
-pub use volumes::{NewVolume, VolumeInfo};
+pub use volumes::{NewVolume, VolumeInfo, VolumeTotals};
 
 /// Between a volume's name and its snapshot's.
 const AT: char = '@';
@@ -53,17 +55,12 @@ pub(crate) struct VolumeShared {
     pub(crate) rate_limiter: RateLimiter,
 }
 
-struct Entry {
-    record: VolumeRecord,
-    shared: Arc<VolumeShared>,
-}
-
 /// See the module.
 pub(crate) struct Catalogue {
     shard: Rc<Shard>,
-    shards: Arc<[Home<Shard>]>,
+    shards: Arc<[Handle<Shard>]>,
     events: Arc<Events>,
-    entries: RefCell<BTreeMap<VolumeId, Entry>>,
+    entries: RefCell<VolumeTable>,
     /// Numbers of deleted volumes that handles may still name, and where the search for a free number goes on.
     retired: RefCell<RetiredIds>,
     next_layer: Cell<u32>,
@@ -88,7 +85,7 @@ impl Catalogue {
     /// When a record cannot be read.
     pub(crate) async fn load(
         shard: Rc<Shard>,
-        shards: Arc<[Home<Shard>]>,
+        shards: Arc<[Handle<Shard>]>,
         events: Arc<Events>,
     ) -> Result<Rc<Self>> {
         let catalogue = Rc::new(Self {
@@ -178,7 +175,7 @@ impl Catalogue {
             gone: AtomicBool::new(record.state == VolumeState::Deleting),
             rate_limiter: RateLimiter::new(volumes::rate_limits(&record.qos)),
         });
-        self.entries.borrow_mut().insert(record.id, Entry { record, shared });
+        self.entries.borrow_mut().insert(record, shared);
     }
 
     /// Where a volume's blocks are.
@@ -188,24 +185,22 @@ impl Catalogue {
 
     /// Takes a changed record in, in place of the one before.
     fn update(&self, record: VolumeRecord) {
-        if let Some(entry) = self.entries.borrow_mut().get_mut(&record.id) {
-            entry.record = record;
-        }
+        self.entries.borrow_mut().replace(record);
     }
 
     /// Every record, those of what is being deleted included.
     fn records(&self) -> impl Iterator<Item = VolumeRecord> {
-        let records: Vec<_> = self.entries.borrow().values().map(|entry| entry.record.clone()).collect();
+        let records: Vec<_> = self.entries.borrow().records().cloned().collect();
         records.into_iter()
     }
 
     /// The record of what is called `name` and in use.
     fn find(&self, name: &str) -> Result<VolumeRecord> {
-        let named = || self.records().filter(|record| record.name == name);
+        let entries = self.entries.borrow();
         let what = if name.contains(AT) { "snapshot" } else { "volume" };
-        match named().find(|record| record.state == VolumeState::Ready) {
-            Some(record) => Ok(record),
-            None if named().next().is_some() => {
+        match entries.named(name).find(|record| record.state == VolumeState::Ready) {
+            Some(record) => Ok(record.clone()),
+            None if entries.named(name).next().is_some() => {
                 Err(Error::new(ErrorKind::Busy, format!("{what} '{name}' is being deleted")))
             }
             None => Err(Error::new(ErrorKind::NotFound, format!("no {what} '{name}'"))),
@@ -219,41 +214,37 @@ impl Catalogue {
     }
 
     fn shared(&self, id: VolumeId) -> Result<Arc<VolumeShared>> {
-        match self.entries.borrow().get(&id) {
-            Some(entry) if entry.shared.gone.load(Ordering::Acquire) => {
-                Err(Error::new(ErrorKind::Busy, format!("'{}' is being deleted", entry.shared.name)))
+        let entries = self.entries.borrow();
+        match entries.shared(id) {
+            Some(shared) if entries.is_gone(id) => {
+                Err(Error::new(ErrorKind::Busy, format!("'{}' is being deleted", shared.name)))
             }
-            Some(entry) => Ok(entry.shared.clone()),
+            Some(shared) => Ok(shared.clone()),
             None => Err(Error::new(ErrorKind::NotFound, format!("no volume {id}"))),
         }
     }
 
     /// Handles on a volume that is open.
     fn handles(&self, id: VolumeId) -> usize {
-        self.entries.borrow().get(&id).map_or(0, |entry| Arc::strong_count(&entry.shared) - 1)
+        self.entries.borrow().shared(id).map_or(0, |shared| Arc::strong_count(shared) - 1)
     }
 
     /// Refuses a name that is taken by something in use, and one that a volume is being deleted by.
     fn check_free(&self, name: &str) -> Result<()> {
         let taken = |record: &VolumeRecord| {
             let going = record.state == VolumeState::Deleting && record.kind == VolumeKind::Snapshot;
-            record.name == name && !going
+            !going
         };
-        if self.records().any(|record| taken(&record)) {
+        if self.entries.borrow().named(name).any(taken) {
             let what = if name.contains(AT) { "snapshot" } else { "volume" };
             return Err(Error::new(ErrorKind::Exists, format!("there is a {what} '{name}' already")));
         }
         Ok(())
     }
 
-    /// The layers directly above one.
-    fn layers_above(&self, layer: LayerId) -> Vec<LayerId> {
-        self.records().filter(|record| record.parent == Some(layer)).map(|record| record.layer).collect()
-    }
-
     fn free_id(&self) -> Result<VolumeId> {
         let entries = self.entries.borrow();
-        let free = self.retired.borrow_mut().next_free(|id| entries.contains_key(&id));
+        let free = self.retired.borrow_mut().next_free(|id| entries.contains(id));
         free.ok_or_else(|| {
             let message = format!("a pool has at most {VOLUMES_MAX} volumes and snapshots");
             Error::new(ErrorKind::NoSpace, message)
@@ -274,7 +265,7 @@ impl Catalogue {
 
     /// Does the same on all shards, side by side.
     async fn on_shards(&self, change: impl Fn(&Shard) + Clone + Send + 'static) -> Result<()> {
-        all(self.shards.iter().map(|shard| {
+        join_all(self.shards.iter().map(|shard| {
             let change = change.clone();
             async move { Ok(shard.call(move |shard: Rc<Shard>| async move { change(&shard) }).await?) }
         }))
@@ -283,7 +274,7 @@ impl Catalogue {
 
     async fn flush(&self) -> Result<()> {
         let flush = |shard: Rc<Shard>| async move { shard.flush().await };
-        all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
+        join_all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
     }
 
     /// Writes records and takes one away, in one step and durably.
