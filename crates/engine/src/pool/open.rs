@@ -386,7 +386,7 @@ async fn open_parts(
     let geometry = Geometry::of(&superblock);
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
     let repair = Arc::new(BackgroundLimiter::new(options.tuning.repair, superblock.shards.len()));
-    let scrub = Scrub::beside(&repair);
+    let scrub = Scrub::new(&repair);
     let shared = Shared { space: space.clone(), repair: repair.clone(), scrub: scrub.clone() };
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.accepts_segments())));

@@ -173,7 +173,7 @@ fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
         daemon.ok(&["drive", "fail", "fast", drive, "--yes"]);
     }
     let refusal = daemon.refused(&["drive", "fail", "fast", "5", "--yes"]);
-    assert!(refusal.contains("cannot bear the loss"), "{refusal}");
+    assert!(refusal.contains("cannot tolerate the loss"), "{refusal}");
     assert_everything_is_there(&home, 5);
     daemon.kill();
     let mut check = vec!["check"];
