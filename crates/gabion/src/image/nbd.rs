@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::extents::Extent;
 use super::filled::Filled;
-use crate::client::segment;
+use api::paths::encode_segment;
 
 /// `NBD_OPT_*`.
 mod option {
@@ -103,10 +103,11 @@ impl Place {
 
     /// As other programs are told it.
     pub(super) fn uri(&self) -> String {
-        let export = self.export().split('/').map(segment).collect::<Vec<_>>().join("/");
+        let export = self.export().split('/').map(encode_segment).collect::<Vec<_>>().join("/");
         match self {
             Self::Socket { path, .. } => {
-                let path = path.to_string_lossy().split('/').map(segment).collect::<Vec<_>>().join("/");
+                let path =
+                    path.to_string_lossy().split('/').map(encode_segment).collect::<Vec<_>>().join("/");
                 format!("nbd+unix:///{export}?socket={path}")
             }
             Self::Address { address, .. } => format!("nbd://{address}/{export}"),
