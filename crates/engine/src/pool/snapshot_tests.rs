@@ -1,4 +1,5 @@
-//! Snapshots and clones without faults: what they show, what they hold, where they differ. Faults are the simulator's.
+//! Snapshots and clones without faults: what they show, what they hold, where they differ. Faults
+//! are the simulator's.
 
 use super::tests::{create_options, drives, open_options, pattern, read, run};
 use super::*;
@@ -107,7 +108,8 @@ fn deleting_frees_what_was_held_alone_whatever_the_order() {
                 let name = names[index];
                 let (_, alone) = usage(&pool, name).await;
                 pool.delete_volume(name).await.unwrap();
-                // One with clones stays until it has one heir: what is not shown is freed nevertheless.
+                // One with clones stays until it has one heir: what is not shown is freed
+                // nevertheless.
                 let left = stored(&pool).await;
                 assert_eq!(left, before - alone, "{name} of {order:?}");
                 before = left;
@@ -166,7 +168,8 @@ fn a_chain_of_250_is_read_with_little_memory_for_the_map() {
     });
 }
 
-/// A pool that fails while a snapshot holds a volume's writes back refuses them. Writers would try again for ever otherwise.
+/// A pool that fails while a snapshot holds a volume's writes back refuses them. Writers would try
+/// again for ever otherwise.
 #[test]
 fn writes_that_are_held_back_fail_with_the_pool() {
     let drives = drives(5, 64 << 20);

@@ -1,4 +1,5 @@
-//! Volumes that lie on some of a pool's shards: where they come to lie, what is there, and what becomes of them.
+//! Volumes that lie on some of a pool's shards: where they come to lie, what is there, and what
+//! becomes of them.
 
 use reactor::Buffer;
 
@@ -26,12 +27,12 @@ async fn places(pool: &Pool) -> Vec<(String, (u16, u16))> {
 /// Bytes of data in each shard.
 async fn stored(pool: &Pool) -> Vec<u64> {
     let mut stored = Vec::new();
-    for home in pool.shards().iter() {
+    for handle in pool.shards().iter() {
         let count = |shard: std::rc::Rc<crate::shard::Shard>| async move {
             let layers = (16..40).map(format::LayerId::new);
             layers.map(|layer| shard.stored(layer) * 4096).sum::<u64>()
         };
-        stored.push(home.call(count).await.unwrap());
+        stored.push(handle.call(count).await.unwrap());
     }
     stored
 }

@@ -15,7 +15,8 @@ async fn attach(pool: &Pool, name: &str) -> AttachedVolume {
     pool.open_volume(name).await.unwrap().attach()
 }
 
-/// Writes to a volume from its start until it is written or there is no room; gives how far that went.
+/// Writes to a volume from its start until it is written or there is no room; gives how far that
+/// went.
 async fn fill(pool: &Pool, name: &str, bytes: u64) -> u64 {
     let volume = attach(pool, name).await;
     let data = pattern(bytes ^ 77, PIECE as usize);

@@ -40,7 +40,7 @@ async fn create_pool(reactors: Vec<Remote>) -> engine::Result<engine::Pool> {
         reactors,
         nonce: 5,
         now: Arc::new(|| 1_700_000_000),
-        memory: None,
+        state_store: None,
         accept_stale: false,
     };
     Ok(engine::open(&drives, &options).await?.0)
