@@ -39,7 +39,7 @@ pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{
-    Change, CreateOptions, DriveContents, DriveSource, DriveStatus, LostRange, MemberDrive, NewVolume,
+    ChangedRange, CreateOptions, DriveContents, DriveSource, DriveStatus, LostRange, MemberDrive, NewVolume,
     OpenOptions, OpenReport, Pool, PoolLabel, PoolStateStore, PoolStatus, StateStamp, Tuning, VolumeInfo,
     VolumeTotals, VolumeUsage, check_name, create, erase, identify, open,
 };

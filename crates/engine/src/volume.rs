@@ -359,7 +359,7 @@ impl AttachedVolume {
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<()> {
-        if self.shared.gone.load(Ordering::Acquire) {
+        if self.shared.deleted.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "the volume was deleted"));
         }
         let size = self.size();

@@ -49,10 +49,10 @@ fn what_is_kept_for_a_thick_volume_others_do_not_get() {
         create(&drives, &create_options("4+1")).await.unwrap();
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
         pool.create_volume("thin", 1 << 30, 4096, 0).await.unwrap();
-        pool.create_volume_as("thick", thick(THICK)).await.unwrap();
+        pool.create_volume_with("thick", thick(THICK)).await.unwrap();
         let filled = fill(&pool, "thin", 1 << 30).await;
         assert!(filled < capacity(&pool).await - THICK, "{filled}");
-        let error = pool.create_volume_as("more", thick(1 << 20)).await.unwrap_err();
+        let error = pool.create_volume_with("more", thick(1 << 20)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         let error = pool.resize_volume("thick", THICK + (1 << 20), false).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
