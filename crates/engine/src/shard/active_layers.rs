@@ -69,7 +69,7 @@ impl Shard {
     }
 
     /// Reserves space for `blocks` blocks of a layer; 0 ends the reservation.
-    pub(crate) fn promise(&self, layer: LayerId, blocks: u64) {
+    pub(crate) fn reserve_layer(&self, layer: LayerId, blocks: u64) {
         let promised = {
             let mut map = self.ledger.map.borrow_mut();
             map.set_reservation(layer, blocks);

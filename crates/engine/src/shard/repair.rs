@@ -259,7 +259,7 @@ impl Shard {
         }
         if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.stable) {
             // Let the records in flight be applied and become durable.
-            self.log.settle().await;
+            self.log.wait_for_queued().await;
             self.log.flush().await.ok()?;
             self.rows.segments.borrow_mut().free_emptied();
             incomplete = check();
@@ -310,7 +310,7 @@ impl Shard {
 
     /// Waits until no operation uses a failed drive any more: then it may return.
     pub(crate) async fn wait_until_unused(&self, drive: DriveIndex) {
-        self.log.settle().await;
+        self.log.wait_for_queued().await;
         let holds = || self.repair.held.borrow().iter().any(|(on, _)| *on == drive);
         self.repair.changed.until(|| (!holds()).then_some(())).await;
     }
