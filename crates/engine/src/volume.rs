@@ -4,8 +4,11 @@
 //! the pieces run side by side. A write that touches up to [`Pool::atomic_write_bytes`] of blocks within one slice is there
 //! whole after a crash, or not at all, wherever in its blocks it begins and ends.
 
+mod compare;
+mod copy;
 mod extents;
 mod slices;
+mod uid;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,10 +25,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::REQUEST_BLOCKS_MAX;
 use crate::pool::{Pool, VolumeShared};
 use crate::shard::Shard;
+pub use compare::Comparison;
 pub use extents::Extent;
 pub(crate) use extents::Stored;
 use slices::Piece;
 pub(crate) use slices::Slices;
+pub use uid::VolumeUid;
 
 /// Bytes of the largest piece that goes to a shard at once.
 const PIECE: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
@@ -45,6 +50,11 @@ impl Volume {
     /// Name.
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// The stable identity within the pool.
+    pub fn uid(&self) -> VolumeUid {
+        self.shared.uid
     }
 
     /// Size in bytes, now.
@@ -86,7 +96,7 @@ impl Volume {
             Some(shard) => ShardAccess::Here(shard),
             None => ShardAccess::There(home.clone()),
         });
-        AttachedVolume { shared: self.shared.clone(), shards: shards.collect(), _pool: self.pool.clone() }
+        AttachedVolume { shared: self.shared.clone(), shards: shards.collect(), pool: self.pool.clone() }
     }
 }
 
@@ -99,7 +109,7 @@ enum ShardAccess {
 pub struct AttachedVolume {
     shared: Arc<VolumeShared>,
     shards: Vec<ShardAccess>,
-    _pool: Pool,
+    pool: Pool,
 }
 
 impl AttachedVolume {

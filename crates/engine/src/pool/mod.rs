@@ -326,6 +326,8 @@ impl Pool {
 }
 
 #[cfg(test)]
+mod atomic_tests;
+#[cfg(test)]
 mod extents_tests;
 #[cfg(test)]
 mod journal_tests;

@@ -1,5 +1,7 @@
 //! Writing, zeroing and trimming blocks: prepare what can fail, queue, wait for the record to land.
 
+mod compare;
+
 use std::ops::Range;
 use std::rc::Rc;
 

@@ -183,6 +183,7 @@ async fn list(pool: &Arc<OpenPool>) -> Result<Vec<VolumeInfo>> {
 
 fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
     Volume {
+        id: info.uid.to_string(),
         pool: pool.to_owned(),
         name: info.name,
         snapshot: info.snapshot,

@@ -6,6 +6,9 @@ use utoipa::ToSchema;
 /// A volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
+    /// Its stable identity within the pool: no other volume or snapshot gets it, even after it is deleted.
+    #[serde(default)]
+    pub id: String,
     /// Its pool.
     pub pool: String,
     /// Its name within the pool; of a snapshot, `volume@snapshot`.

@@ -29,7 +29,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::fair::RateLimiter;
 use crate::shard::Shard;
-use crate::volume::{Slices, all};
+use crate::volume::{Slices, VolumeUid, all};
 pub use contents::{Change, LostRange, VolumeUsage};
 use retired::RetiredIds;
 pub use volumes::{NewVolume, VolumeInfo};
@@ -41,6 +41,7 @@ const AT: char = '@';
 #[derive(Debug)]
 pub(crate) struct VolumeShared {
     pub(crate) id: VolumeId,
+    pub(crate) uid: VolumeUid,
     pub(crate) name: String,
     pub(crate) sector: u32,
     pub(crate) is_snapshot: bool,
@@ -170,6 +171,7 @@ impl Catalogue {
         self.next_layer.set(self.next_layer.get().max(record.layer.get() + 1));
         let shared = Arc::new(VolumeShared {
             id: record.id,
+            uid: VolumeUid::new(record.created, record.id),
             name: record.name.clone(),
             sector: record.sector,
             is_snapshot: record.kind == VolumeKind::Snapshot,

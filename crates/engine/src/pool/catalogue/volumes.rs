@@ -12,6 +12,7 @@ use super::{AT, Catalogue, Pool, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::RateLimits;
 use crate::shard::Shard;
+use crate::volume::VolumeUid;
 
 /// A volume to be made.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub struct NewVolume {
 /// A volume or snapshot, for lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
+    /// Its stable identity within the pool.
+    pub uid: VolumeUid,
     /// Name; of a snapshot, `volume@snapshot`.
     pub name: String,
     /// True if it is a snapshot.
@@ -77,6 +80,7 @@ impl Catalogue {
                 |origin: &String| origin.split_once(AT).is_some_and(|(volume, _)| volume == record.name);
             let is_clone = record.kind == VolumeKind::Volume;
             infos.push(VolumeInfo {
+                uid: VolumeUid::new(record.created, record.id),
                 name: record.name.clone(),
                 snapshot: record.kind == VolumeKind::Snapshot,
                 origin: origin.filter(|origin| is_clone && !own(origin)),
