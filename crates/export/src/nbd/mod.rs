@@ -12,6 +12,7 @@
 
 mod admission;
 mod budget;
+pub mod client;
 mod end;
 mod execute;
 mod frontend;
