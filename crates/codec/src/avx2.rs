@@ -1,14 +1,15 @@
-//! AVX2: any x86-64 server of the last ten years.
+//! AVX2: x86-64 servers since about 2015.
 //!
-//! Owns the list of features its kernel may use: `Implementation` hands it out only where all of them are there.
-//! Must give bit for bit what `scalar` gives. Checksums are crc-fast's here.
+//! Owns the list of CPU features that its kernel may use: `Implementation` uses this module only if
+//! all of them are available. Must produce the same bytes as `scalar`. Checksums are computed by
+//! crc-fast.
 
 mod combine;
 mod nibbles;
 
 pub(crate) use combine::combine;
 
-/// Whether this machine has every feature that the kernel of this module is compiled for.
+/// Returns true if this machine has every feature that the kernel of this module is compiled for.
 pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("avx2")
 }

@@ -1,7 +1,7 @@
 //! AVX-512 with GFNI and VPCLMULQDQ: Ice Lake and Zen 4 onwards.
 //!
-//! Owns the list of features its kernels may use: `Implementation` hands these functions out only where all of
-//! them are there. Must give bit for bit what `scalar` gives.
+//! Owns the list of CPU features that its kernels may use: `Implementation` uses this module only
+//! if all of them are available. Must produce the same bytes as `scalar`.
 
 mod affine;
 mod combine;
@@ -13,7 +13,7 @@ pub(crate) use combine::combine;
 pub(crate) use crc::{copy_crc32c, crc32c_append, crc32c_blocks, stream_crc32c_blocks};
 pub(crate) use zero::is_zero;
 
-/// Whether this machine has every feature that the kernels of this module are compiled for.
+/// Returns true if this machine has every feature that the kernels of this module are compiled for.
 pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")

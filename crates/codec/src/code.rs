@@ -1,7 +1,7 @@
-//! The erasure code k+m: what is stored, and how parities are made from data.
+//! The erasure code k+m: its definition, and the encoding of parities.
 //!
-//! Owns `Code`. Any k of its k+m columns give back all the others, always. Must not know where columns lie or how
-//! long they live; decoding is the `Decoder`'s.
+//! Owns `Code`. Always true: any k of the k+m columns determine all others. Must not know where
+//! columns are stored or how long they live; decoding belongs to `Decoder`.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,26 +10,29 @@ use crate::implementation::Implementation;
 use crate::matrix::{Matrix, coefficient};
 use crate::{CodeError, ColumnSet, Decoder, MAX_COLUMNS};
 
-/// A systematic maximum-distance-separable code with k data and m parity columns over GF(2^8), polynomial 0x11D.
+/// A systematic maximum-distance-separable code with k data and m parity columns over GF(2^8),
+/// polynomial 0x11D.
 ///
-/// Columns are numbered from 0: data columns `0..k`, parity columns `k..k+m`. Byte i of each column forms a
-/// codeword of its own, so that columns may be cut anywhere and encoded in parts. The factor of data column j in
-/// parity i depends on i and j only (never on k and m): a column of zeros may be added or taken away without
-/// changing any parity, and k+m and k+(m+1) have their first m parities in common.
+/// Columns are numbered from 0: data columns `0..k`, parity columns `k..k+m`. Byte i of each column
+/// forms a separate codeword, so columns may be cut anywhere and encoded in parts. The coefficient
+/// of data column j in parity i depends only on i and j, not on k and m: adding or removing a
+/// column of zeros changes no parity, and the first m parities of k+m and k+(m+1) are the same.
 ///
 /// # Why any k columns suffice
-/// The parity part is a Cauchy matrix, 1 / (x_i + y_j) with all x_i and y_j different, whose rows and columns have
-/// been multiplied by non-zero constants so that its first row and first column are all ones. Every square
-/// submatrix of a Cauchy matrix is a Cauchy matrix, and its determinant is the product of all (x_i + x_j)(y_i +
-/// y_j), i < j, over the product of all (x_i + y_j): never zero. Multiplying rows or columns by non-zero constants
-/// multiplies the determinant by them. So every square submatrix is invertible, which is what a systematic code
-/// needs: with e data columns missing and e parities in their place, the e unknowns have an e x e submatrix.
-/// (Bloemer et al., "An XOR-Based Erasure-Resilient Coding Scheme", 1995; the scaling as in Plank and Xu,
-/// "Optimizing Cauchy Reed-Solomon Codes for Fault-Tolerant Network Storage Applications", 2006.)
+/// The parity part is a Cauchy matrix, 1 / (x_i + y_j) with all x_i and y_j different, with rows
+/// and columns multiplied by non-zero constants so that its first row and first column are all
+/// ones. Every square submatrix of a Cauchy matrix is a Cauchy matrix, and its determinant is the
+/// product of all (x_i + x_j)(y_i + y_j), i < j, over the product of all (x_i + y_j), which is
+/// never zero. Multiplying rows or columns by non-zero constants multiplies the determinant by
+/// them. So every square submatrix is invertible, which is the requirement of a systematic code:
+/// with e data columns missing and e parities in their place, the coefficients of the e unknowns
+/// are an e x e submatrix. (Bloemer et al., "An XOR-Based Erasure-Resilient Coding Scheme", 1995;
+/// the scaling as in Plank and Xu, "Optimizing Cauchy Reed-Solomon Codes for Fault-Tolerant Network
+/// Storage Applications", 2006.)
 ///
-/// The first row makes parity 0 the XOR of the data (RAID 5); the first column makes 1+m a plain mirror. The
-/// points are chosen so that parity 1 is the sum of 2^j times data column j: the first two parities are the P and
-/// Q of RAID 6 (Anvin, "The Mathematics of RAID-6").
+/// The first row makes parity 0 the XOR of the data (RAID 5); the first column makes 1+m a plain
+/// mirror. With the chosen points, parity 1 is the sum of 2^j times data column j: the first two
+/// parities are P and Q of RAID 6 (Anvin, "The Mathematics of RAID-6").
 #[derive(Clone)]
 pub struct Code {
     generator: Matrix,
@@ -37,18 +40,20 @@ pub struct Code {
 }
 
 impl Code {
-    /// The code with `data` (k) data and `parity` (m) parity columns, computed with the best this machine has.
+    /// Returns the code with `data` (k) data and `parity` (m) parity columns, with the fastest
+    /// implementation.
     ///
     /// # Errors
-    /// [`CodeError::NoData`] if k is 0, [`CodeError::TooManyColumns`] if k + m is above [`MAX_COLUMNS`].
+    /// [`CodeError::NoData`] if k is 0, [`CodeError::TooManyColumns`] if k + m exceeds
+    /// [`MAX_COLUMNS`].
     pub fn new(data: u8, parity: u8) -> Result<Self, CodeError> {
         Self::with_implementation(data, parity, Implementation::best())
     }
 
-    /// As [`Code::new`], computed in a given way: for tests and comparisons.
+    /// Returns the code with a given implementation, for tests and benchmarks.
     ///
     /// # Errors
-    /// As [`Code::new`].
+    /// The errors of [`Code::new`].
     pub fn with_implementation(
         data: u8,
         parity: u8,
@@ -63,60 +68,63 @@ impl Code {
         Ok(Self { generator: Matrix::new(parity, data, coefficient), implementation })
     }
 
-    /// k, the number of data columns.
+    /// Returns k, the number of data columns.
     #[must_use]
     pub fn data_columns(&self) -> u8 {
         self.generator.columns() as u8
     }
 
-    /// m, the number of parity columns: as many columns may be lost.
+    /// Returns m, the number of parity columns and of columns that may be lost.
     #[must_use]
     pub fn parity_columns(&self) -> u8 {
         self.generator.rows() as u8
     }
 
-    /// k + m, the number of columns.
+    /// Returns k + m, the number of columns.
     #[must_use]
     pub fn columns(&self) -> u8 {
         self.data_columns() + self.parity_columns()
     }
 
-    /// How this code is computed.
+    /// Returns the implementation of this code.
     #[must_use]
     pub fn implementation(&self) -> Implementation {
         self.implementation
     }
 
-    /// Computes all m parity columns from the k data columns, in one pass over the data. Every byte of the parity
-    /// columns is written, none is read. Any length goes, multiples of 64 bytes go fastest.
+    /// Computes all m parity columns from the k data columns, in one pass over the data. Every byte
+    /// of the parity columns is written, none is read. Any length is possible; multiples of 64
+    /// bytes are fastest.
     ///
     /// # Panics
-    /// If there are not k data and m parity columns, or not all of one length.
+    /// If there are not k data and m parity columns, or the lengths differ.
     pub fn encode(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) {
         let length = data.first().map_or(0, |column| column.len());
         self.encode_part(data, parity, 0..length);
     }
 
-    /// As [`Code::encode`] for some bytes of each column, which must be there.
+    /// Does the same as [`Code::encode`] for a part of each column, which must be in range.
     pub(crate) fn encode_part(&self, data: &[&[u8]], parity: &mut [&mut [u8]], part: Range<usize>) {
         self.implementation.combine(&self.generator, data, parity, part);
     }
 
-    /// Plans how to compute the columns `wanted` from k columns of `present`: from the lowest k, which is all of
-    /// them if the caller wants to choose. Cheap enough to be done for every degraded read, and without a heap.
+    /// Plans the computation of the columns `wanted` from the lowest k columns of `present`. To
+    /// choose the sources, pass exactly k columns. Cheap enough for every degraded read, without
+    /// heap allocation.
     ///
-    /// `wanted` may name data and parity columns in any order, at most m. One that is present is copied or
-    /// recomputed.
+    /// `wanted` may contain up to m data and parity columns in any order. A present column is
+    /// copied or recomputed.
     ///
     /// # Errors
-    /// [`CodeError::TooFewColumns`] if fewer than k columns are present, [`CodeError::TooManyWanted`] if more than
-    /// m are wanted, [`CodeError::NoSuchColumn`] if a number is not below k + m.
+    /// [`CodeError::TooFewColumns`] if fewer than k columns are present,
+    /// [`CodeError::TooManyWanted`] if more than m are wanted, [`CodeError::NoSuchColumn`] if a
+    /// column number is k + m or above.
     pub fn decoder(&self, present: ColumnSet, wanted: &[u8]) -> Result<Decoder, CodeError> {
         Decoder::plan(self, present, wanted)
     }
 }
 
-/// As `4+1`.
+/// Displays the scheme, for example `4+1`.
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{}", self.data_columns(), self.parity_columns())

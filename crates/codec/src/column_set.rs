@@ -1,52 +1,54 @@
-//! A set of a code's columns, as one word.
+//! A set of a code's columns, in one word.
 //!
-//! Owns `ColumnSet`. Columns are numbered from 0: the k data columns first, then the m parity columns; a set holds
-//! numbers below `MAX_COLUMNS` only. Must not know which columns are data and which are parity.
+//! Owns `ColumnSet`. Columns are numbered from 0: the k data columns first, then the m parity
+//! columns; all numbers in a set are below `MAX_COLUMNS`. Must not know which columns are data and
+//! which are parity.
 
 use std::fmt;
 
 use crate::MAX_COLUMNS;
 
-/// A set of column numbers, each below [`MAX_COLUMNS`]. Small, `Copy`, and iterated in ascending order.
+/// A set of column numbers, each below [`MAX_COLUMNS`]. `Copy`, and iterated in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ColumnSet(u32);
 
 impl ColumnSet {
-    /// The set without columns.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The columns `0..count`.
+    /// Returns the columns `0..count`.
     ///
     /// # Panics
-    /// If `count` is more than [`MAX_COLUMNS`].
+    /// If `count` exceeds [`MAX_COLUMNS`].
     #[must_use]
     pub const fn first(count: u8) -> Self {
         assert!(count as usize <= MAX_COLUMNS, "a set holds at most MAX_COLUMNS columns");
         Self(((1u64 << count) - 1) as u32)
     }
 
-    /// The set with column c where bit c of `bits` is one.
+    /// Returns the set that contains column c if bit c of `bits` is one.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// Bit c is one where column c is in the set.
+    /// Returns the set as bits: bit c is one if column c is in the set.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether `column` is in the set. A number of [`MAX_COLUMNS`] or more never is.
+    /// Returns true if `column` is in the set, and false for any number of [`MAX_COLUMNS`] or
+    /// above.
     #[must_use]
     pub const fn contains(self, column: u8) -> bool {
         (column as usize) < MAX_COLUMNS && self.0 >> column & 1 == 1
     }
 
-    /// Adds `column`; true if it was not there before.
+    /// Adds `column`; returns true if it was not in the set before.
     ///
     /// # Panics
-    /// If `column` is [`MAX_COLUMNS`] or more.
+    /// If `column` is [`MAX_COLUMNS`] or above.
     pub const fn insert(&mut self, column: u8) -> bool {
         assert!((column as usize) < MAX_COLUMNS, "column numbers are below MAX_COLUMNS");
         let added = !self.contains(column);
@@ -54,53 +56,53 @@ impl ColumnSet {
         added
     }
 
-    /// Takes `column` out; true if it was there.
+    /// Removes `column`; returns true if it was in the set.
     pub const fn remove(&mut self, column: u8) -> bool {
-        let there = self.contains(column);
-        if there {
+        let contained = self.contains(column);
+        if contained {
             self.0 &= !(1 << column);
         }
-        there
+        contained
     }
 
-    /// How many columns there are in the set.
+    /// Returns the number of columns in the set.
     #[must_use]
     pub const fn len(self) -> u8 {
         self.0.count_ones() as u8
     }
 
-    /// Whether there are none.
+    /// Returns true if the set has no columns.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The columns in either set.
+    /// Returns the columns that are in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The columns in both sets.
+    /// Returns the columns that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The columns of this set that are not in `other`.
+    /// Returns the columns of this set that are not in `other`.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The columns in ascending order.
+    /// Iterates over the columns in ascending order.
     #[must_use]
     pub const fn iter(self) -> Columns {
         Columns(self.0)
     }
 }
 
-/// The columns of a [`ColumnSet`] in ascending order.
+/// Iterator over the columns of a [`ColumnSet`] in ascending order.
 #[derive(Clone, Debug)]
 pub struct Columns(u32);
 
@@ -109,7 +111,7 @@ impl Iterator for Columns {
 
     fn next(&mut self) -> Option<u8> {
         let column = self.0.trailing_zeros() as u8;
-        // Clears the lowest one; of an empty set nothing.
+        // Clears the lowest bit that is one, if any.
         self.0 &= self.0.wrapping_sub(1);
         ((column as usize) < MAX_COLUMNS).then_some(column)
     }
@@ -132,7 +134,7 @@ impl IntoIterator for ColumnSet {
 }
 
 /// # Panics
-/// If a column is [`MAX_COLUMNS`] or more.
+/// If a column is [`MAX_COLUMNS`] or above.
 impl FromIterator<u8> for ColumnSet {
     fn from_iter<I: IntoIterator<Item = u8>>(columns: I) -> Self {
         let mut set = Self::EMPTY;
@@ -142,7 +144,7 @@ impl FromIterator<u8> for ColumnSet {
 }
 
 /// # Panics
-/// If a column is [`MAX_COLUMNS`] or more.
+/// If a column is [`MAX_COLUMNS`] or above.
 impl Extend<u8> for ColumnSet {
     fn extend<I: IntoIterator<Item = u8>>(&mut self, columns: I) {
         for column in columns {
@@ -151,7 +153,7 @@ impl Extend<u8> for ColumnSet {
     }
 }
 
-/// As `{0,1,4}`.
+/// Displays the columns, for example `{0,1,4}`.
 impl fmt::Display for ColumnSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;

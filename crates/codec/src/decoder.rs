@@ -1,7 +1,8 @@
-//! Computing lost columns from k that are left.
+//! Reconstruction of lost columns from k others.
 //!
-//! Owns `Decoder`, a plan made once for a pattern of losses and applied to any number of columns. Must not know
-//! why a column is wanted (lost drive, bad checksum, rebuild) or where the others come from.
+//! Owns `Decoder`, a plan that is computed once for a pattern of losses and applied to any number
+//! of columns. Must not know why a column is needed (lost drive, bad checksum, rebuild) or how the
+//! other columns are read.
 #![allow(
     clippy::indexing_slicing,
     reason = "column numbers were checked against k + m, loop bounds against k"
@@ -14,10 +15,10 @@ use crate::implementation::Implementation;
 use crate::matrix::{Matrix, Square, coefficient};
 use crate::{Code, CodeError, ColumnSet, MAX_COLUMNS};
 
-/// A plan to compute the wanted columns from exactly k others. Made by [`Code::decoder`].
+/// A plan to compute the wanted columns from exactly k other columns. Created by [`Code::decoder`].
 #[derive(Clone)]
 pub struct Decoder {
-    /// Row r gives wanted column r from the sources.
+    /// Row r computes wanted column r from the sources.
     matrix: Matrix,
     sources: [u8; MAX_COLUMNS],
     wanted: [u8; MAX_COLUMNS],
@@ -38,23 +39,24 @@ impl Decoder {
         Ok(Self { matrix, sources, wanted: columns, implementation: code.implementation() })
     }
 
-    /// The k columns to hand to [`Decoder::apply`], in this order (ascending).
+    /// Returns the k input columns of [`Decoder::apply`], in the required order (ascending).
     #[must_use]
     pub fn sources(&self) -> &[u8] {
         &self.sources[..self.matrix.columns()]
     }
 
-    /// The columns that [`Decoder::apply`] computes, in the order they were asked for.
+    /// Returns the columns that [`Decoder::apply`] computes, in the order of the request.
     #[must_use]
     pub fn wanted(&self) -> &[u8] {
         &self.wanted[..self.matrix.rows()]
     }
 
-    /// Computes the wanted columns: `inputs` are those of [`Decoder::sources`], `outputs` become those of
-    /// [`Decoder::wanted`]. Columns may be any equal part of the stored ones, say one row's cells.
+    /// Computes the wanted columns: `inputs` are the columns of [`Decoder::sources`], `outputs`
+    /// receive the columns of [`Decoder::wanted`]. Columns may be any equal part of the stored
+    /// ones, for example the cells of one row.
     ///
     /// # Panics
-    /// If there are not as many of each, or not all of one length.
+    /// If the number of inputs or outputs is wrong, or the lengths differ.
     pub fn apply(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
         let length = inputs.first().map_or(0, |column| column.len());
         self.implementation.combine(&self.matrix, inputs, outputs, 0..length);
@@ -77,16 +79,17 @@ fn check(code: &Code, present: ColumnSet, wanted: &[u8]) -> Result<(), CodeError
     Ok(())
 }
 
-/// The matrix that makes the columns `wanted` of the `sources` (k of them, ascending). Most often one column of a
-/// RAID 5 is lost and it is a row of ones.
+/// Returns the matrix that computes the columns `wanted` from the `sources` (k of them, ascending).
+/// For a RAID 5 with one lost column it is a row of ones.
 ///
-/// The data columns missing among the sources are unknowns, and each parity among them is an equation: parity p
-/// less the data that is there is the sum of coefficient(p, u) times the unknown u. Solving these few equations
-/// instead of inverting k x k keeps the plan small: e x e for e missing data columns.
+/// The data columns missing from the sources are unknowns, and each parity among the sources is an
+/// equation: parity p minus the known data is the sum of coefficient(p, u) times unknown u. Solving
+/// only these equations instead of inverting a k x k matrix keeps the plan small: e x e for e
+/// missing data columns.
 fn plan_matrix(k: u8, sources: &[u8], wanted: &[u8]) -> Matrix {
     let data = sources.iter().take_while(|&&c| c < k).count();
     let (data, parities) = sources.split_at(data);
-    if is_sum(k, sources, wanted) {
+    if is_xor_of_sources(k, sources, wanted) {
         return Matrix::new(1, k, |_, _| 1);
     }
     let unknowns = missing(k, data);
@@ -104,38 +107,40 @@ fn plan_matrix(k: u8, sources: &[u8], wanted: &[u8]) -> Matrix {
             return weights[source - data.len()];
         }
         let through = parities.iter().zip(weights);
-        through.fold(direct(k, column, data[source]), |sum, (&parity, &weight)| {
+        through.fold(data_coefficient(k, column, data[source]), |sum, (&parity, &weight)| {
             sum ^ multiply(weight, coefficient(parity - k, data[source]))
         })
     })
 }
 
-/// Whether one column of the first k+1 is wanted and the others are the sources, whose XOR it is.
-fn is_sum(k: u8, sources: &[u8], wanted: &[u8]) -> bool {
+/// Returns true if the only wanted column is one of the first k+1 and all sources are the others,
+/// so that it is their XOR.
+fn is_xor_of_sources(k: u8, sources: &[u8], wanted: &[u8]) -> bool {
     matches!(wanted, &[column] if column <= k && sources.iter().all(|&c| c <= k && c != column))
 }
 
-/// The factor of data column `data` in column `column`.
-fn direct(k: u8, column: u8, data: u8) -> u8 {
+/// Returns the coefficient of data column `data` in column `column`.
+fn data_coefficient(k: u8, column: u8, data: u8) -> u8 {
     if column < k { u8::from(column == data) } else { coefficient(column - k, data) }
 }
 
-/// The data columns that are not among `data` (ascending), at most as many as there are parities.
+/// Returns the data columns that are not in `data` (ascending). Their number is at most that of the
+/// parities.
 fn missing(k: u8, data: &[u8]) -> [u8; MAX_COLUMNS / 2] {
-    let there: ColumnSet = data.iter().copied().collect();
+    let known: ColumnSet = data.iter().copied().collect();
     let mut columns = [0u8; MAX_COLUMNS / 2];
-    for (slot, column) in columns.iter_mut().zip(ColumnSet::first(k).difference(there)) {
+    for (slot, column) in columns.iter_mut().zip(ColumnSet::first(k).difference(known)) {
         *slot = column;
     }
     columns
 }
 
-/// The factor of each parity among the sources in `column`: the column's factors of the unknowns times the
-/// solution.
+/// Returns the coefficient of each parity among the sources in `column`: the column's coefficients
+/// of the unknowns times the solution.
 fn parity_weights(k: u8, column: u8, unknowns: &[u8], solved: &Square) -> [u8; MAX_COLUMNS / 2] {
     let mut weights = [0u8; MAX_COLUMNS / 2];
     for (u, &unknown) in unknowns.iter().enumerate().take(solved.size()) {
-        let factor = direct(k, column, unknown);
+        let factor = data_coefficient(k, column, unknown);
         for (p, weight) in weights.iter_mut().enumerate().take(solved.size()) {
             *weight ^= multiply(factor, solved.get(u, p));
         }

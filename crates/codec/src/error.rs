@@ -1,22 +1,23 @@
-//! What can be wrong with a code or a decoder that a caller asks for.
+//! Errors of creating a code or a decoder.
 //!
-//! Owns `CodeError`. Every kind here can come from what a user or a drive says (a scheme in a configuration or a
-//! superblock, the drives that are left); shapes only our own code can get wrong are asserts where they are used.
+//! Owns `CodeError`. Every kind can be caused by a user or a drive (a scheme in a configuration or
+//! a superblock, the remaining drives); invalid shapes, which only this program's own code can
+//! pass, are assertions.
 
 use crate::{ColumnSet, MAX_COLUMNS};
 
-/// Why a [`Code`](crate::Code) or a [`Decoder`](crate::Decoder) cannot be made.
+/// The reason why a [`Code`](crate::Code) or a [`Decoder`](crate::Decoder) cannot be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
-    /// A code needs at least one data column.
+    /// The number of data columns is 0.
     #[error("an erasure code needs at least one data column")]
     NoData,
-    /// k + m is above [`MAX_COLUMNS`].
+    /// k + m exceeds [`MAX_COLUMNS`].
     #[error("{data}+{parity} has more than {MAX_COLUMNS} columns")]
     TooManyColumns {
-        /// k, as asked for.
+        /// The requested k.
         data: u8,
-        /// m, as asked for.
+        /// The requested m.
         parity: u8,
     },
     /// A column number is k + m or above.
@@ -29,8 +30,8 @@ pub enum CodeError {
         /// m of the code.
         parity: u8,
     },
-    /// Fewer than k columns are left: what was in the others is lost.
-    #[error("columns {present} are left of {data}+{parity}, and {data} are needed")]
+    /// Fewer than k columns are left: the contents of the others are lost.
+    #[error("only columns {present} of {data}+{parity} are left, but {data} columns are needed")]
     TooFewColumns {
         /// The columns that are left.
         present: ColumnSet,
@@ -39,10 +40,10 @@ pub enum CodeError {
         /// m of the code.
         parity: u8,
     },
-    /// More columns are wanted at once than the code can lose.
-    #[error("{wanted} columns wanted at once of {data}+{parity}, which makes at most {parity}")]
+    /// More columns were requested at once than the code can reconstruct.
+    #[error("cannot reconstruct {wanted} columns of {data}+{parity} at once; the maximum is {parity}")]
     TooManyWanted {
-        /// How many were asked for.
+        /// The number of requested columns.
         wanted: usize,
         /// k of the code.
         data: u8,

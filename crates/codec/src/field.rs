@@ -1,20 +1,22 @@
-//! Arithmetic in GF(2^8) = GF(2)\[x\] / (x^8 + x^4 + x^3 + x^2 + 1), polynomial 0x11D, one element at a time.
+//! Arithmetic in GF(2^8) = GF(2)\[x\] / (x^8 + x^4 + x^3 + x^2 + 1), polynomial 0x11D, one element
+//! at a time.
 //!
-//! Owns the field. Addition is XOR and has no function here.
-//! The polynomial is part of what is on the drives: changing it makes every stored parity wrong.
-//! Must not know about columns, codes or instruction sets.
+//! Owns the field. Addition is XOR and needs no function. The polynomial is part of the on-disk
+//! format: changing it would invalidate every stored parity. Must not know about columns, codes or
+//! instruction sets.
 #![allow(
     clippy::indexing_slicing,
     reason = "every index is a u8 into a table of 256, or a loop bound beside it"
 )]
 
-/// The field polynomial, as RAID 6, ISA-L and most storage codes use it. 2 is a generator of its 255 non-zero
-/// elements.
+/// The field polynomial, also used by RAID 6, ISA-L and most storage codes. 2 is a generator of the
+/// 255 non-zero elements.
 const POLYNOMIAL: u16 = 0x11D;
 
-/// `EXP[i]` is 2^i for i in 0..510, written twice so that a sum of two logarithms needs no reduction.
+/// `EXP[i]` is 2^i for i in 0..510, stored twice so that a sum of two logarithms needs no
+/// reduction.
 const EXP: [u8; 510] = exponentials();
-/// `LOG[a]` is the i in 0..255 with 2^i = a; `LOG[0]` is meaningless.
+/// `LOG[a]` is the i in 0..255 with 2^i = a; `LOG[0]` is unused.
 const LOG: [u8; 256] = logarithms();
 
 const fn exponentials() -> [u8; 510] {
@@ -43,18 +45,18 @@ const fn logarithms() -> [u8; 256] {
     table
 }
 
-/// The product of two elements.
+/// Returns the product of two elements.
 pub(crate) const fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 { 0 } else { EXP[LOG[a as usize] as usize + LOG[b as usize] as usize] }
 }
 
-/// The element whose product with `a` is one. Panics on zero, which has none.
+/// Returns the multiplicative inverse of `a`. Panics if `a` is zero.
 pub(crate) const fn inverse(a: u8) -> u8 {
     assert!(a != 0, "zero has no inverse");
     EXP[255 - LOG[a as usize] as usize]
 }
 
-/// 2^exponent, for exponents below 510.
+/// Returns 2^exponent. The exponent must be below 510.
 pub(crate) const fn power_of_two(exponent: u16) -> u8 {
     EXP[exponent as usize]
 }

@@ -1,7 +1,8 @@
-//! Which of the compiled ways of computing is used: found once, at run time.
+//! Selection of the implementation at run time.
 //!
-//! Owns `Implementation` and the dispatch to the kernels. A value of it is the proof that this machine has the
-//! instructions the kernels need, so it can only be had from this module. Must not know what is computed for whom.
+//! Owns `Implementation` and the dispatch to the kernels. A value of `Implementation` is proof that
+//! this machine supports the instructions of the kernels, so only this module can create one. Must
+//! not know the purpose of a computation.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -13,18 +14,19 @@ use crate::scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::{avx2, avx512};
 
-/// From so many bytes on what is copied is written past the caches: below, it is likely to be read again soon.
+/// Minimum number of bytes of a copy with streaming stores: a smaller copy is likely to be read
+/// again soon.
 #[cfg(target_arch = "x86_64")]
-const PAST_CACHES_MIN: usize = 32 << 10;
-/// What the destination of such a copy is aligned to.
+const STREAMING_MIN: usize = 32 << 10;
+/// Alignment of the destination of a copy with streaming stores.
 #[cfg(target_arch = "x86_64")]
-const VECTOR_BYTES: usize = 64;
-/// What its blocks are multiples of.
+const STREAMING_ALIGNMENT: usize = 64;
+/// The block size of such a copy is a multiple of this.
 #[cfg(target_arch = "x86_64")]
-const LANES_BYTES: usize = 256;
+const STREAMING_UNIT: usize = 256;
 
-/// A way to compute parities and checksums. All give the same results. Having one means that this machine can run
-/// it.
+/// An implementation of parities and checksums that this machine supports. All implementations
+/// produce the same results.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Implementation(Kind);
 
@@ -38,39 +40,40 @@ enum Kind {
     Avx512,
 }
 
-/// What this machine can run, fastest first. The last is always [`Implementation::SCALAR`].
+/// Returns the implementations that this machine supports, fastest first. The last is always
+/// [`Implementation::SCALAR`].
 #[must_use]
 pub fn implementations() -> &'static [Implementation] {
-    static FOUND: OnceLock<Vec<Implementation>> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        let mut found = Vec::new();
+    static AVAILABLE: OnceLock<Vec<Implementation>> = OnceLock::new();
+    AVAILABLE.get_or_init(|| {
+        let mut available = Vec::new();
         #[cfg(target_arch = "x86_64")]
         if avx512::is_available() {
-            found.push(Implementation(Kind::Avx512));
+            available.push(Implementation(Kind::Avx512));
         }
         #[cfg(target_arch = "x86_64")]
         if avx2::is_available() {
-            found.push(Implementation(Kind::Avx2));
+            available.push(Implementation(Kind::Avx2));
         }
-        found.extend([Implementation::PORTABLE, Implementation::SCALAR]);
-        found
+        available.extend([Implementation::PORTABLE, Implementation::SCALAR]);
+        available
     })
 }
 
 impl Implementation {
-    /// Plain loops over bytes, on any machine: the oracle the others are tested against.
+    /// Plain loops over bytes, for any machine: the oracle of the tests.
     pub const SCALAR: Self = Self(Kind::Scalar);
-    /// Plain loops over bytes for parities and crc-fast's best for checksums, on any machine.
+    /// Plain loops over bytes for parities and crc-fast for checksums, for any machine.
     pub const PORTABLE: Self = Self(Kind::Portable);
 
-    /// The fastest this machine can run.
+    /// Returns the fastest implementation that this machine supports.
     #[must_use]
     pub fn best() -> Self {
         static BEST: OnceLock<Implementation> = OnceLock::new();
         *BEST.get_or_init(|| implementations().first().copied().unwrap_or(Self::SCALAR))
     }
 
-    /// A short name: `avx512` (with GFNI and VPCLMULQDQ), `avx2`, `portable` or `scalar`.
+    /// Returns a short name: `avx512` (with GFNI and VPCLMULQDQ), `avx2`, `portable` or `scalar`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -83,23 +86,24 @@ impl Implementation {
         }
     }
 
-    /// As [`crc32c_append`](crate::crc32c_append), computed this way.
+    /// Does the same as [`crc32c_append`](crate::crc32c_append), with this implementation.
     #[must_use]
     pub fn crc32c_append(self, crc: u32, data: &[u8]) -> u32 {
         match self.0 {
             Kind::Scalar => scalar::crc32c_append(crc, data),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a value of this kind is made only where avx512::is_available().
+            // SAFETY: this kind is created only if avx512::is_available() returned true.
             Kind::Avx512 => unsafe { avx512::crc32c_append(crc, data) },
             _ => crc_fast_append(crc, data),
         }
     }
 
-    /// CRC-32C of each `size` bytes, not 0, of which `data` has as many as there are sums.
+    /// Computes the CRC-32C of each `size` bytes. `size` is not 0, and `data` is `crcs.len()`
+    /// blocks long.
     pub(crate) fn crc32c_blocks(self, data: &[u8], size: usize, crcs: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
         if self.0 == Kind::Avx512 {
-            // SAFETY: a value of this kind is made only where avx512::is_available().
+            // SAFETY: this kind is created only if avx512::is_available() returned true.
             return unsafe { avx512::crc32c_blocks(data, size, crcs) };
         }
         for (crc, block) in crcs.iter_mut().zip(data.chunks_exact(size)) {
@@ -107,24 +111,24 @@ impl Implementation {
         }
     }
 
-    /// As [`is_zero`](crate::is_zero), computed this way.
+    /// Does the same as [`is_zero`](crate::is_zero), with this implementation.
     #[must_use]
     pub fn is_zero(self, data: &[u8]) -> bool {
         match self.0 {
             Kind::Scalar => scalar::is_zero(data),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a value of this kind is made only where avx512::is_available().
+            // SAFETY: this kind is created only if avx512::is_available() returned true.
             Kind::Avx512 => unsafe { avx512::is_zero(data) },
             _ => crate::zero::is_zero_by_words(data),
         }
     }
 
-    /// Copies `length` bytes and gives the CRC-32C of the copy. `next` is where the next copy will be made from,
-    /// or anything else: it may be fetched into the caches.
+    /// Copies `length` bytes and returns the CRC-32C of the copy. `next` is the source of the next
+    /// copy, or any other address: it may be prefetched.
     ///
     /// # Safety
-    /// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. Others
-    /// may be writing to the source.
+    /// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not
+    /// overlap. The source may change concurrently.
     pub(crate) unsafe fn copy_crc32c(
         self,
         source: *const u8,
@@ -134,11 +138,13 @@ impl Implementation {
     ) -> u32 {
         #[cfg(target_arch = "x86_64")]
         if self.0 == Kind::Avx512 {
-            // SAFETY: the kind is made only where avx512::is_available(); the rest is the caller's contract.
+            // SAFETY: this kind is created only if avx512::is_available() returned true; the rest is
+            // the caller's contract.
             return unsafe { avx512::copy_crc32c(source, destination, length, next) };
         }
         let _ = next;
-        // SAFETY: the caller's contract. From here on only the copy is looked at, whatever the source does.
+        // SAFETY: the caller's contract. From here on only the copy is read, since the source may
+        // change.
         let copy = unsafe {
             source.copy_to_nonoverlapping(destination, length);
             std::slice::from_raw_parts(destination, length)
@@ -146,10 +152,11 @@ impl Implementation {
         self.crc32c_append(0, copy)
     }
 
-    /// Copies blocks of `size` bytes, not 0, as many as there are sums, and gives the CRC-32C of each copy.
+    /// Copies blocks of `size` bytes, which is not 0, and returns the CRC-32C of each copy in
+    /// `crcs`.
     ///
     /// # Safety
-    /// As [`Implementation::copy_crc32c`], for all of them together.
+    /// The contract of [`Implementation::copy_crc32c`], for all blocks together.
     pub(crate) unsafe fn copy_crc32c_blocks(
         self,
         source: *const u8,
@@ -159,16 +166,17 @@ impl Implementation {
     ) {
         #[cfg(target_arch = "x86_64")]
         if self.0 == Kind::Avx512
-            && size * crcs.len() >= PAST_CACHES_MIN
-            && size.is_multiple_of(LANES_BYTES)
-            && destination.addr().is_multiple_of(VECTOR_BYTES)
+            && size * crcs.len() >= STREAMING_MIN
+            && size.is_multiple_of(STREAMING_UNIT)
+            && destination.addr().is_multiple_of(STREAMING_ALIGNMENT)
         {
-            // SAFETY: the kind is made only where avx512::is_available(); the rest is the caller's contract, and checked.
+            // SAFETY: this kind is created only if avx512::is_available() returned true; the rest is
+            // the caller's contract and checked above.
             return unsafe { avx512::stream_crc32c_blocks(source, destination, size, crcs) };
         }
         let last = crcs.len().saturating_sub(1) * size;
         for (crc, at) in crcs.iter_mut().zip((0..).step_by(size)) {
-            // SAFETY: there are as many blocks as sums.
+            // SAFETY: the number of blocks is that of the checksums.
             *crc = unsafe {
                 let next = source.add(last.min(at + size));
                 self.copy_crc32c(source.add(at), destination.add(at), size, next)
@@ -176,10 +184,11 @@ impl Implementation {
         }
     }
 
-    /// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
+    /// Computes output r = the sum over c of matrix(r, c) * input c, for a part of each column.
     ///
     /// # Panics
-    /// If the columns are not as many as the matrix says, or not all of one length, or the part is not in them.
+    /// If the number of columns is not that of the matrix, the lengths differ, or the part is out
+    /// of range.
     pub(crate) fn combine(
         self,
         matrix: &Matrix,
@@ -189,10 +198,10 @@ impl Implementation {
     ) {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a value of this kind is made only where avx512::is_available().
+            // SAFETY: this kind is created only if avx512::is_available() returned true.
             Kind::Avx512 => unsafe { avx512::combine(matrix, inputs, outputs, part) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a value of this kind is made only where avx2::is_available().
+            // SAFETY: this kind is created only if avx2::is_available() returned true.
             Kind::Avx2 => unsafe { avx2::combine(matrix, inputs, outputs, part) },
             Kind::Scalar | Kind::Portable => scalar::combine(matrix, inputs, outputs, part),
         }

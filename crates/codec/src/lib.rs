@@ -1,31 +1,34 @@
 //! Erasure code over GF(2^8) and checksums, scalar and SIMD.
 //!
-//! Owns the code k+m (what a parity byte is), CRC-32C, and the fastest ways this machine has to compute both.
-//! Always true: every implementation gives bit for bit what the scalar one gives. Must not know about I/O, drives,
-//! pools or the layout of records: it sees slices of bytes.
+//! Owns the k+m code (the definition of the parity bytes), CRC-32C, and the fastest available
+//! implementations of both. Always true: every implementation produces the same bytes as the scalar
+//! one. Must not know about I/O, drives, pools or the layout of records: its input and output are
+//! slices of bytes.
 //!
-//! # Ways to compute
-//! [`implementations`] lists what the machine can do; the fastest is used unless another is asked for.
-//! - `avx512`: AVX-512 with GFNI for products and VPCLMULQDQ for checksums (Ice Lake, Zen 4 and later).
-//! - `avx2`: look-ups of nibbles for products; checksums by crc-fast.
-//! - `portable`: plain loops; checksums by crc-fast, which has its own instructions on other processors.
+//! # Implementations
+//! [`implementations`] lists the implementations that the machine supports; the fastest one is used
+//! unless another one is requested.
+//! - `avx512`: AVX-512 with GFNI for products and VPCLMULQDQ for checksums (Ice Lake, Zen 4 and
+//!   later).
+//! - `avx2`: look-up of nibbles for products; checksums by crc-fast.
+//! - `portable`: plain loops; checksums by crc-fast, which has SIMD code for other processors.
 //! - `scalar`: plain loops for everything, the oracle of the tests.
 //!
-//! # The write path, fused or not
-//! A write copies blocks, checksums each and computes parities. Measured on Zen 5 (comparison/README.md has the
-//! figures):
-//! - [`Code::encode_record_copy`] is 1.2 to 1.4 times as fast as separate steps where everything is in the second-level
-//!   cache, 1.3 to 1.8 times where the sources come from memory, and 1.1 to 1.3 times where what is written goes there.
-//!   It copies and checksums a block in one pass, fetching the next source meanwhile, and encodes a row while it is in
-//!   the cache.
-//! - Fetching ahead is what counts: without it a fused pass from memory is hardly faster than separate ones. It is
-//!   why a whole record in one call beats a call for each row, and [`crc32c_blocks`] beats [`crc32c`] on each
-//!   block.
-//! - Putting the parities into the same pass too was faster only if all of a row was in the first-level cache
-//!   already. From anywhere else it was slower: 2k + m streams at the same offset of a page are too many for a
-//!   12-way cache whose ways are 4096 bytes, and for the prefetchers.
-//! - Writing past the caches pays for parities of long columns ([`Code::encode`] does it beyond 1 MiB a call),
-//!   never for rows of blocks, whose buffers are used again soon.
+//! # The write path, fused and separate
+//! A write copies blocks, computes the checksum of each, and computes parities. Measured on Zen 5
+//! (figures in comparison/README.md):
+//! - [`Code::encode_record_copy`] is 1.2 to 1.4 times as fast as separate steps if everything is in
+//!   the L2 cache, 1.3 to 1.8 times if the sources are in memory, and 1.1 to 1.3 times if the
+//!   destination is in memory. It copies and checksums a block in one pass while it prefetches the
+//!   next source, and encodes a row while it is in the cache.
+//! - Prefetching makes the difference: without it, a fused pass from memory is hardly faster than
+//!   separate passes. Therefore one call for a record is faster than one call per row, and
+//!   [`crc32c_blocks`] is faster than [`crc32c`] on each block.
+//! - Computing the parities in the same pass as well was faster only if the whole row was in the L1
+//!   cache. Otherwise it was slower: 2k + m streams at the same page offset are too many for the
+//!   prefetchers and for a 12-way cache with ways of 4096 bytes.
+//! - Streaming stores are faster for parities of long columns ([`Code::encode`] uses them beyond 1
+//!   MiB per call), but not for rows of blocks, because their buffers are reused soon.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -56,5 +59,5 @@ pub use implementation::{Implementation, implementations};
 pub use record::Source;
 pub use zero::is_zero;
 
-/// The most columns a code can have: k + m.
+/// The maximum number of columns of a code: k + m.
 pub const MAX_COLUMNS: usize = 32;

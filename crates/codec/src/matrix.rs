@@ -1,8 +1,9 @@
-//! The generator's coefficients, and small matrices of field elements.
+//! The coefficients of the generator matrix, and small matrices of field elements.
 //!
-//! Owns which coefficient a data column has in a parity column (part of what is on the drives: a known-answer test
-//! holds it), and the solving of the small systems a decoder needs. A `Matrix` has at most k * m <= 256 elements,
-//! since k + m <= 32, so it lives without a heap. Must not know how a matrix is multiplied with columns of bytes.
+//! Owns the coefficient of each data column in each parity column (part of the on-disk format,
+//! checked by a known-answer test) and the solution of a decoder's systems of equations. A `Matrix`
+//! has up to k * m <= 256 elements, since k + m <= 32, so it needs no heap allocation. Must not
+//! know how a matrix is multiplied with columns of bytes.
 #![allow(
     clippy::indexing_slicing,
     reason = "loop bounds beside each index, all below the array's fixed size"
@@ -13,22 +14,24 @@ use std::ops::Range;
 use crate::MAX_COLUMNS;
 use crate::field::{inverse, multiply, power_of_two};
 
-/// The largest r * c with r + c <= `MAX_COLUMNS`.
+/// The maximum of r * c with r + c <= `MAX_COLUMNS`.
 const MAX_ELEMENTS: usize = MAX_COLUMNS * MAX_COLUMNS / 4;
-/// The largest number of data columns that can be missing at once: min(k, m).
+/// The maximum number of data columns that can be missing at once: min(k, m).
 const MAX_MISSING: usize = MAX_COLUMNS / 2;
 
-/// The factor of data column `data` in parity column `parity` (counted from 0 within the parities).
+/// Returns the coefficient of data column `data` in parity column `parity` (counted from 0 within
+/// the parities).
 pub(crate) fn coefficient(parity: u8, data: u8) -> u8 {
     COEFFICIENTS[usize::from(parity)][usize::from(data)]
 }
 
-/// All factors, by parity and data column; those of k+m are the upper left corner.
+/// All coefficients, by parity and data column; those of k+m are the upper left corner.
 ///
-/// A Cauchy matrix 1 / (x_i + y_j), each column divided by its first element and then each row by its first, so
-/// that row 0 and column 0 are all ones. With u(a) = a / (1 + a) the points are x_0 = 0, x_1 = 1, x_i = u(2^(256 -
-/// i)) and y_j = u(2^(j + 1)): all different, since u is one to one, is 0 for 0 only and never 1, and 2 has order
-/// 255. They are chosen so that row 1 is 2^j: (x_0 + y) / (x_1 + y) = u(a) / (1 + u(a)) = a.
+/// A Cauchy matrix 1 / (x_i + y_j), each column divided by its first element and then each row by
+/// its first, so that row 0 and column 0 are all ones. With u(a) = a / (1 + a), the points are x_0
+/// = 0, x_1 = 1, x_i = u(2^(256 - i)) and y_j = u(2^(j + 1)). They are all different, since u is
+/// injective, is 0 only for 0 and never 1, and 2 has order 255. With these points, row 1 is 2^j:
+/// (x_0 + y) / (x_1 + y) = u(a) / (1 + u(a)) = a.
 static COEFFICIENTS: [[u8; MAX_COLUMNS]; MAX_COLUMNS - 1] = coefficients();
 
 const fn coefficients() -> [[u8; MAX_COLUMNS]; MAX_COLUMNS - 1] {
@@ -55,7 +58,7 @@ const fn data_point(data: u8) -> u8 {
     fraction(power_of_two(data as u16 + 1))
 }
 
-/// a / (1 + a).
+/// Returns a / (1 + a).
 const fn fraction(a: u8) -> u8 {
     multiply(a, inverse(1 ^ a))
 }
@@ -65,12 +68,12 @@ const fn fraction(a: u8) -> u8 {
 pub(crate) struct Matrix {
     rows: u8,
     columns: u8,
-    sums_first: bool,
+    first_row_is_xor: bool,
     elements: [u8; MAX_ELEMENTS],
 }
 
 impl Matrix {
-    /// Makes a matrix of `rows` x `columns` from its elements by (row, column).
+    /// Returns a matrix of `rows` x `columns` with the given elements by (row, column).
     pub(crate) fn new(rows: u8, columns: u8, element: impl Fn(u8, u8) -> u8) -> Self {
         assert!(usize::from(rows) * usize::from(columns) <= MAX_ELEMENTS, "k + m is at most MAX_COLUMNS");
         let mut elements = [0u8; MAX_ELEMENTS];
@@ -80,8 +83,8 @@ impl Matrix {
                     element(row, column);
             }
         }
-        let sums_first = rows > 0 && elements[..usize::from(columns)].iter().all(|&e| e == 1);
-        Self { rows, columns, sums_first, elements }
+        let first_row_is_xor = rows > 0 && elements[..usize::from(columns)].iter().all(|&e| e == 1);
+        Self { rows, columns, first_row_is_xor, elements }
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -92,40 +95,41 @@ impl Matrix {
         usize::from(self.columns)
     }
 
-    /// Whether row 0 is all ones, so that it is a plain XOR.
+    /// Returns true if row 0 is all ones, so that its output is a plain XOR.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for the SIMD kernels"))]
-    pub(crate) fn sums_first(&self) -> bool {
-        self.sums_first
+    pub(crate) fn first_row_is_xor(&self) -> bool {
+        self.first_row_is_xor
     }
 
-    /// Checks the shapes of what is to be multiplied.
+    /// Checks the shapes of the operands of a multiplication.
     ///
     /// # Panics
-    /// If there are not as many columns as the matrix has, or not all of one length, or the part is not in them.
+    /// If the number of columns is not that of the matrix, the lengths differ, or the part is out
+    /// of range.
     pub(crate) fn check(&self, inputs: &[&[u8]], outputs: &[&mut [u8]], part: &Range<usize>) {
-        assert_eq!(inputs.len(), self.columns(), "as many input columns as the code says");
-        assert_eq!(outputs.len(), self.rows(), "as many output columns as the code says");
+        assert_eq!(inputs.len(), self.columns(), "number of input columns");
+        assert_eq!(outputs.len(), self.rows(), "number of output columns");
         let length = inputs.first().map_or(0, |input| input.len());
         let equal = inputs.iter().all(|i| i.len() == length) && outputs.iter().all(|o| o.len() == length);
-        assert!(equal, "all columns are of one length");
-        assert!(part.start <= part.end && part.end <= length, "the part is within the columns");
+        assert!(equal, "all columns must have the same length");
+        assert!(part.start <= part.end && part.end <= length, "the part must be within the columns");
     }
 
-    /// The elements of one row.
+    /// Returns the elements of one row.
     pub(crate) fn row(&self, row: usize) -> &[u8] {
         &self.elements[row * self.columns()..][..self.columns()]
     }
 }
 
-/// A square matrix of at most 16 x 16, the part of the generator that says how the missing data is in the parities
-/// read.
+/// A square matrix of up to 16 x 16: the coefficients of the missing data columns in the parities
+/// that are read.
 pub(crate) struct Square {
     size: usize,
     elements: [[u8; MAX_MISSING]; MAX_MISSING],
 }
 
 impl Square {
-    /// Makes a matrix of `size` x `size` from its elements by (row, column).
+    /// Returns a matrix of `size` x `size` with the given elements by (row, column).
     pub(crate) fn new(size: usize, element: impl Fn(usize, usize) -> u8) -> Self {
         assert!(size <= MAX_MISSING, "min(k, m) is at most half of MAX_COLUMNS");
         let mut elements = [[0u8; MAX_MISSING]; MAX_MISSING];
@@ -145,7 +149,7 @@ impl Square {
         self.elements[row][column]
     }
 
-    /// The inverse, or `None` of a singular matrix (Gauss-Jordan elimination, in place).
+    /// Returns the inverse, or `None` for a singular matrix (Gauss-Jordan elimination, in place).
     pub(crate) fn inverted(mut self) -> Option<Self> {
         let n = self.size;
         let mut swaps = [0usize; MAX_MISSING];
@@ -155,7 +159,7 @@ impl Square {
             self.elements.swap(pivot, found);
             self.clear_column(pivot);
         }
-        // Rows swapped on the way in are columns swapped on the way out.
+        // Row swaps of the elimination become column swaps of the inverse, in reverse order.
         for pivot in (0..n).rev() {
             for row in self.elements.iter_mut().take(n) {
                 row.swap(pivot, swaps[pivot]);
@@ -164,7 +168,7 @@ impl Square {
         Some(self)
     }
 
-    /// One step of the elimination: makes the pivot's column that of the inverse so far.
+    /// Performs one step of the elimination: replaces the pivot's column by that of the inverse.
     fn clear_column(&mut self, pivot: usize) {
         let n = self.size;
         let scale = inverse(self.elements[pivot][pivot]);

@@ -1,7 +1,6 @@
-//! Everything in plain loops over bytes: the oracle that the other implementations are held to.
+//! Every function in plain loops over bytes: the oracle for the other implementations.
 //!
-//! Owns no method worth reading twice: where clear and fast disagree, this file is clear. Always compiled, runs
-//! anywhere.
+//! Favours clarity over speed. Always compiled, runs on any machine.
 #![allow(clippy::indexing_slicing, reason = "the tables' indices are bytes, and the part was checked")]
 
 use std::ops::Range;
@@ -10,7 +9,7 @@ use crate::checksum::times_x;
 use crate::field::multiply;
 use crate::matrix::Matrix;
 
-/// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
+/// Computes output r = the sum over c of matrix(r, c) * input c, for a part of each column.
 pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]], part: Range<usize>) {
     matrix.check(inputs, outputs, &part);
     for (row, output) in outputs.iter_mut().enumerate() {
@@ -22,8 +21,8 @@ pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8
     }
 }
 
-/// Adds `factor` times the input to the output. The sums of RAID 5 are worth their own loop, which compilers
-/// vectorise.
+/// Adds `factor` times the input to the output. Factor 1 (the parity of RAID 5) has a loop that
+/// compilers vectorise.
 fn add_product(factor: u8, input: &[u8], output: &mut [u8]) {
     if factor == 1 {
         for (out, &byte) in output.iter_mut().zip(input) {
@@ -37,7 +36,7 @@ fn add_product(factor: u8, input: &[u8], output: &mut [u8]) {
     }
 }
 
-/// What eight zero bits make of a register that holds this byte.
+/// Effect of eight zero bits on a register with this byte.
 static CRC_TABLE: [u32; 256] = crc_table();
 
 const fn crc_table() -> [u32; 256] {
@@ -56,12 +55,12 @@ const fn crc_table() -> [u32; 256] {
     table
 }
 
-/// CRC-32C of what gave `crc` followed by `data`.
+/// Continues the CRC-32C `crc` with `data`.
 pub(crate) fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
     !data.iter().fold(!crc, |crc, &byte| crc >> 8 ^ CRC_TABLE[usize::from(crc as u8 ^ byte)])
 }
 
-/// Whether every byte is zero.
+/// Returns true if every byte is zero.
 pub(crate) fn is_zero(data: &[u8]) -> bool {
     data.iter().all(|&byte| byte == 0)
 }

@@ -1,6 +1,6 @@
-//! What the tests of several modules need: reproducible bytes at any alignment.
+//! Test helpers: reproducible bytes at any alignment.
 
-/// Reproducible noise (xorshift64*).
+/// Returns reproducible noise (xorshift64*).
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed | 1;
     std::iter::repeat_with(|| {
@@ -13,16 +13,17 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     .collect()
 }
 
-/// `count` columns of noise of `length` bytes, each starting at another alignment, with guard bytes around them.
-pub(crate) struct Columns {
+/// `count` columns of noise of `length` bytes, each at a different alignment and surrounded by
+/// guard bytes.
+pub(crate) struct NoiseColumns {
     bytes: Vec<Vec<u8>>,
     length: usize,
 }
 
-/// Bytes before a column, at most, and after it.
+/// Maximum number of guard bytes before a column, and the minimum after it.
 const GUARD: usize = 70;
 
-impl Columns {
+impl NoiseColumns {
     pub(crate) fn noise(seed: u64, count: usize, length: usize) -> Self {
         let column = |i| noise(seed.wrapping_mul(31).wrapping_add(i), length + 2 * GUARD);
         Self { bytes: (0..count as u64).map(column).collect(), length }
@@ -46,7 +47,7 @@ impl Columns {
         columns.map(|(bytes, start)| &mut bytes[start..][..self.length]).collect()
     }
 
-    /// The bytes around the columns, to see that nothing wrote there.
+    /// Returns the guard bytes, to check that they were not overwritten.
     pub(crate) fn guards(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let guard = |column: usize| {
             let (before, rest) = self.bytes[column].split_at(self.start(column));

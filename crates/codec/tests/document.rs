@@ -1,11 +1,11 @@
-//! The factors of the code as docs/format.md gives them, against what the code computes.
+//! Compares the coefficients in docs/format.md with those of the code.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 use std::path::Path;
 
 use codec::Code;
 
-/// The rows of the page's table of factors: parity, then c(i, 0), c(i, 1) ...
+/// Returns the rows of the page's table of coefficients: parity, then c(i, 0), c(i, 1) ...
 fn rows() -> Vec<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -15,13 +15,13 @@ fn rows() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn the_page_has_the_factors_of_the_code() {
+fn the_page_has_the_coefficients_of_the_code() {
     let rows = rows();
     assert!(rows.len() >= 4 && rows.iter().all(|row| row.len() == 9), "{rows:?}");
     let data = 8;
     let code = Code::new(data, u8::try_from(rows.len()).unwrap()).unwrap();
     for column in 0..usize::from(data) {
-        // One byte of data is 1 and all others are 0: each parity is its factor.
+        // One byte of data is 1 and all others are 0: each parity is its coefficient.
         let columns: Vec<[u8; 1]> = (0..usize::from(data)).map(|other| [u8::from(other == column)]).collect();
         let inputs: Vec<&[u8]> = columns.iter().map(|cell| &cell[..]).collect();
         let mut parities = vec![[0u8; 1]; rows.len()];

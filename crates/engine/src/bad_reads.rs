@@ -1,7 +1,8 @@
-//! Reads that drives did not answer as they should: noted by whoever read, counted by drive, and when it is too many.
+//! Failed and corrupt reads: recorded by the reader, counted per drive, compared with a limit.
 //!
-//! What counts against a drive is in how many of its zones it erred within a day: one bad place that is read a thousand times is
-//! one zone. Must not know: what becomes of a drive that errs too often, how it is told.
+//! Only the number of distinct zones with errors within one day counts against a drive: a bad
+//! sector that is read a thousand times counts as one zone. Must not know: the consequences for a
+//! failing drive, and the wording of events.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,30 +10,30 @@ use std::collections::BTreeSet;
 use format::{DriveErrors, DriveIndex, ZoneIndex};
 use reactor::Notify;
 
-/// Noted and not yet counted at most: more at once say nothing new.
+/// Maximum number of recorded, uncounted reads; further ones are dropped.
 const PENDING_MAX: usize = 1024;
-/// Seconds within which zones are counted: a day.
+/// Window in which zones with errors are counted, in seconds (one day).
 const WINDOW: u64 = 86_400;
-/// Seconds after which errors are said again: an hour.
+/// Minimum interval between two reports of a drive's errors, in seconds (one hour).
 const REPORT_EVERY: u64 = 3600;
-/// Of a small drive, one zone in so many is too many.
+/// A small drive fails when 1/4 of its zones have errors.
 const SMALL_DRIVE_SHARE: u32 = 4;
 
-/// A read that a drive did not answer as it should.
+/// A read that a drive failed or answered with corrupt data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadRead {
     pub(crate) drive: DriveIndex,
-    /// Where on the drive, if that is known still.
+    /// Byte offset on the drive, if still known.
     pub(crate) offset: Option<u64>,
-    /// It gave other bytes than were written; else it gave none.
+    /// The data was corrupt; if false, the drive returned an error.
     pub(crate) wrong: bool,
 }
 
-/// Those that nobody has counted yet.
+/// Recorded reads that are not counted yet.
 #[derive(Default)]
 pub(crate) struct BadReads {
     pending: RefCell<Vec<BadRead>>,
-    /// There are some, or [`BadReads::wake`].
+    /// Signalled by [`BadReads::note`] and [`BadReads::wake`].
     signal: Notify,
 }
 
@@ -45,41 +46,42 @@ impl BadReads {
         self.signal.notify();
     }
 
-    /// Waits until some are noted, and takes them; none if it was woken for something else.
+    /// Waits for recorded reads and takes them; empty after [`BadReads::wake`].
     pub(crate) async fn take_pending(&self) -> Vec<BadRead> {
         self.signal.notified().await;
         self.pending.take()
     }
 
-    /// Ends a wait.
+    /// Ends a wait in [`BadReads::take_pending`].
     pub(crate) fn wake(&self) {
         self.signal.notify();
     }
 }
 
-/// What is known of a drive's errors beside what the superblock says: it is forgotten when the pool is closed.
+/// Error state of a drive in addition to the superblock's counters; lost when the pool is closed.
 #[derive(Debug, Default)]
 pub(crate) struct DriveErrorLog {
-    /// The zones that are counted.
+    /// Zones already counted.
     zones: BTreeSet<ZoneIndex>,
-    /// When errors were said last, and how many there were then.
+    /// Time of the last report, and the error count at that time.
     reported: Option<(u64, u64)>,
-    /// It was said that the drive fails.
+    /// The drive was reported as failing.
     pub(crate) failure_reported: bool,
 }
 
-/// In how many zones a drive with so many may err before it is to go; `None` for any number.
+/// Number of zones with errors at which a drive with `zones` zones fails; `None` for no limit.
 pub(crate) fn zone_error_limit(retire_after: u32, zones: u32) -> Option<u32> {
     (retire_after > 0).then(|| retire_after.min((zones / SMALL_DRIVE_SHARE).max(1)))
 }
 
-/// True if a drive errs in so many zones that it is to go.
+/// Returns true if the number of zones with errors has reached the limit.
 pub(crate) fn is_failing(errors: &DriveErrors, limit: Option<u32>) -> bool {
     limit.is_some_and(|limit| errors.zones >= limit)
 }
 
 impl DriveErrorLog {
-    /// Counts a read at `now`, which was in `zone` if that is known. True if that zone counts against the drive anew.
+    /// Counts a bad read at time `now` in `zone`, if known. Returns true if the zone was not
+    /// counted before.
     pub(crate) fn count(
         &mut self,
         errors: &mut DriveErrors,
@@ -90,7 +92,7 @@ impl DriveErrorLog {
         let kind = if wrong { &mut errors.wrong } else { &mut errors.unreadable };
         *kind += 1;
         errors.last = now;
-        // What has failed does not become sound by waiting.
+        // A drive that has reached the limit stays failing after the window ends.
         let over = now.saturating_sub(errors.counting_since) >= WINDOW && !is_failing(errors, limit);
         if over {
             (errors.counting_since, errors.zones) = (now, 0);
@@ -101,7 +103,8 @@ impl DriveErrorLog {
         counts
     }
 
-    /// How many errors there are to be said at `now`, if it is time.
+    /// Returns the number of unreported errors if a report is due at `now`, and marks them as
+    /// reported.
     pub(crate) fn take_unreported(&mut self, errors: &DriveErrors, now: u64) -> Option<u64> {
         let all = errors.unreadable + errors.wrong;
         let (at, before) = self.reported.unwrap_or((0, 0));
@@ -113,13 +116,14 @@ impl DriveErrorLog {
         Some(all - before)
     }
 
-    /// What was counted before the pool was opened has been said.
+    /// Starts from the superblock's counters; errors from before the pool was opened count as
+    /// reported.
     pub(crate) fn of(errors: &DriveErrors) -> Self {
         let all = errors.unreadable + errors.wrong;
         Self { reported: (all > 0).then_some((errors.last, all)), ..Self::default() }
     }
 
-    /// Nothing counts against the drive any more; the zones that are known do not count again.
+    /// Resets the count of zones with errors. Zones that were counted before do not count again.
     pub(crate) fn clear(&mut self, errors: &mut DriveErrors, now: u64) {
         (errors.counting_since, errors.zones) = (now, 0);
         self.failure_reported = false;

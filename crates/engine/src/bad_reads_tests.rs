@@ -1,4 +1,4 @@
-//! What counts against a drive, and when it is said.
+//! Counting of zones with errors, and intervals between reports.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The offline verifier: a whole pool, read-only, every invariant that its bytes can show.
+//! The offline verifier: checks every invariant of a pool that its bytes can show, read-only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,34 +9,34 @@ use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 use crate::error::Result;
 use crate::pool::{DriveFindings, DriveSource, LostRange, Shared, Tuning, Wanted, gather, plan_shard};
 use crate::salvage::{SalvageCatalogue, describe, describe_catalogue, survey};
-use crate::shard::{Candidate, Look, LostCells, SalvageShard, verify_shard};
+use crate::shard::{Candidate, LostCells, Probe, SalvageShard, verify_shard};
 use crate::space::Space;
 
-/// Ranges of bytes that one finding names at most.
+/// The most byte ranges that a finding lists.
 const RANGES_MAX: usize = 256;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// Bytes on a drive are not what they should be, and the rest of their row gives them back.
+    /// Bytes on a drive are damaged and can be reconstructed from the rest of their row.
     Damaged,
-    /// A block cannot be had any more.
+    /// A block cannot be read or reconstructed.
     Lost,
-    /// The pool's own structures contradict one another. No hardware fault does that: it is a bug.
+    /// The pool's structures contradict each other. No hardware fault causes this: it is a bug.
     Inconsistent,
 }
 
-/// Something that is not as it should be.
+/// A problem found in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad.
+    /// The severity.
     pub kind: FindingKind,
-    /// The drive, where one is to blame.
+    /// The drive, if a single one is at fault.
     pub drive: Option<u16>,
-    /// What and where.
+    /// The problem and its location.
     pub message: String,
-    /// Bytes of volumes that are lost with it, as far as it tells: the first of them if they are many. Snapshots and clones show them
-    /// too; [`CheckReport::lost`] has all.
+    /// The lost byte ranges of the volume that owns the blocks, up to 256 of them. The loss also
+    /// affects snapshots and clones that share the blocks; [`CheckReport::lost`] lists all ranges.
     pub lost: Vec<LostRange>,
 }
 
@@ -46,18 +46,18 @@ impl Finding {
     }
 }
 
-/// What the verifier saw.
+/// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// The pool.
+    /// The pool's identity.
     pub pool: PoolId,
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// True if it was closed in order.
+    /// True if the pool was closed cleanly.
     pub clean: bool,
-    /// Drives that are missing or out of use, by path.
+    /// Paths of the drives that are missing or failed.
     pub missing: Vec<String>,
-    /// Volumes.
+    /// Number of volume records.
     pub volumes: u64,
     /// Data blocks of volumes, all verified.
     pub data_blocks: u64,
@@ -65,36 +65,36 @@ pub struct CheckReport {
     pub meta_blocks: u64,
     /// Segments in use.
     pub segments: u64,
-    /// Those of them in which nothing lives: they are written just now, or the next checkpoints let them go.
+    /// Segments without live blocks: being written, or freed by the next checkpoints.
     pub empty_segments: u64,
-    /// Rows whose code was verified.
+    /// Rows whose parity was verified.
     pub rows: u64,
-    /// Records behind the checkpoints, that an opening would replay.
+    /// Log records after the checkpoints, which the next open replays.
     pub records: u64,
-    /// Cells of the last rows that a crash left unwritten and an opening would complete.
+    /// Cells of the last rows that a crash left unwritten; the next open completes them.
     pub incomplete: u64,
-    /// Drives of which one copy of the superblock is damaged, by path: a power cut while it was written leaves that, and the next
-    /// opening rewrites it.
+    /// Paths of the drives with one damaged superblock copy. A power cut during a superblock write
+    /// leaves such a copy, and the next open rewrites it.
     pub damaged_superblocks: Vec<String>,
-    /// What is wrong; empty for a sound pool.
+    /// The problems; empty for an intact pool.
     pub findings: Vec<Finding>,
-    /// Bytes of volumes and snapshots that cannot be read, by name.
+    /// Unreadable byte ranges of volumes and snapshots.
     pub lost: Vec<LostRange>,
-    /// True if records of the log are lost: every block may be older than the newest write of it.
+    /// True if records of the log are lost: every block may be older than its newest write.
     pub stale: bool,
 }
 
-/// Verifies the pool on `drives`, which nobody has open, without writing a byte. Parts that cannot be read are findings, and all
-/// others are verified. Runs on a reactor.
+/// Verifies the pool on `drives`, which must not be open, without writing a byte. Unreadable parts
+/// become findings; all other parts are verified. Runs on a reactor.
 ///
 /// # Errors
-/// When there is no pool, or its drives contradict one another.
+/// When the drives hold no pool, or have diverged (split brain).
 pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     let mut behind = BTreeSet::new();
     loop {
         match check_without(drives, &behind).await? {
             Ok(report) => return Ok(report),
-            // Grows each time.
+            // Terminates, because `behind` grows each time.
             Err(more) => behind.extend(more),
         }
     }
@@ -104,13 +104,14 @@ pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
 #[derive(Default)]
 struct Verified {
     shards: Vec<Rc<SalvageShard>>,
-    /// How it is known of each shard which blocks can be read.
-    looks: Vec<Look>,
+    /// The method of finding unreadable blocks, for each shard.
+    probes: Vec<Probe>,
     layers: BTreeMap<LayerId, u64>,
     lost: Vec<(usize, LostCells)>,
 }
 
-/// Verifies the pool without the drives that are known to be behind; gives others that are.
+/// Verifies the pool without the drives known to have missed writes. Returns further such drives,
+/// if any are found.
 async fn check_without(
     drives: &[Arc<dyn DriveSource>],
     behind: &BTreeSet<DriveIndex>,
@@ -131,7 +132,7 @@ async fn check_without(
     }
     let mut zones = BTreeMap::new();
     let mut verified = Verified::default();
-    // Nobody decides by it: nothing is written.
+    // Unused, because nothing is written.
     let space = Arc::new(Space::new(superblock.shards.len(), 0));
     let shared = Shared { space, repair: Arc::default(), scrub: Arc::default() };
     for index in 0..superblock.shards.len() {
@@ -143,28 +144,32 @@ async fn check_without(
         report.incomplete += examination.completed;
         for (drive, zone) in examination.zones {
             if let Some(other) = zones.insert((drive, zone), index) {
-                let message =
-                    format!("Z1: zone {zone} of drive {drive} is in segments of shards {index} and {other}");
+                let message = format!(
+                    "Z1: zone {zone} of drive {drive} belongs to segments of shards {index} and {other}"
+                );
                 report.findings.push(Finding::new(FindingKind::Inconsistent, Some(drive), message));
             }
         }
-        let Some((found, shard)) = verify_shard(&candidate).await else { continue };
-        found.layers.iter().for_each(|(layer, blocks)| *verified.layers.entry(*layer).or_default() += blocks);
-        report.meta_blocks += found.meta_blocks;
-        report.segments += found.segments;
-        report.empty_segments += found.empty_segments;
-        report.rows += found.rows;
-        report.records += found.records;
-        report.findings.extend(found.findings);
-        verified.lost.extend(found.lost.into_iter().map(|lost| (index, lost)));
-        verified.looks.push(Look::Known(found.lost_cells));
+        let Some((verdict, shard)) = verify_shard(&candidate).await else { continue };
+        verdict
+            .layers
+            .iter()
+            .for_each(|(layer, blocks)| *verified.layers.entry(*layer).or_default() += blocks);
+        report.meta_blocks += verdict.meta_blocks;
+        report.segments += verdict.segments;
+        report.empty_segments += verdict.empty_segments;
+        report.rows += verdict.rows;
+        report.records += verdict.records;
+        report.findings.extend(verdict.findings);
+        verified.lost.extend(verdict.lost.into_iter().map(|lost| (index, lost)));
+        verified.probes.push(Probe::Known(verdict.lost_cells));
         verified.shards.push(Rc::new(shard));
     }
     report_contents(&mut report, verified).await;
     Ok(Ok(report))
 }
 
-/// Reports what of volumes there is, and what of them is lost.
+/// Reports the contents of the volumes and their lost ranges.
 async fn report_contents(report: &mut CheckReport, verified: Verified) {
     let shards: Rc<[Rc<SalvageShard>]> = verified.shards.into();
     let catalogue = SalvageCatalogue::read(&shards).await;
@@ -178,7 +183,7 @@ async fn report_contents(report: &mut CheckReport, verified: Verified) {
         }
         report.data_blocks += blocks;
         if !owned.contains(&layer) && catalogue.lost.is_empty() && !report.stale {
-            let message = format!("layer {layer} with {blocks} blocks belongs to no volume");
+            let message = format!("layer {layer} with {blocks} blocks is owned by no volume");
             report.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
         }
     }
@@ -194,10 +199,10 @@ async fn report_contents(report: &mut CheckReport, verified: Verified) {
     if report.findings.iter().all(|finding| finding.kind != FindingKind::Lost) {
         return;
     }
-    let looks: Rc<[Look]> = verified.looks.into();
+    let probes: Rc<[Probe]> = verified.probes.into();
     for volume in &catalogue.volumes {
-        let found = survey(&shards, volume, &looks, |_| ()).await;
-        report.lost.extend(found.lost_ranges.into_iter().map(|range| LostRange {
+        let surveyed = survey(&shards, volume, &probes, |_| ()).await;
+        report.lost.extend(surveyed.lost_ranges.into_iter().map(|range| LostRange {
             volume: volume.name.clone(),
             offset: range.offset,
             length: range.length,
@@ -206,17 +211,17 @@ async fn report_contents(report: &mut CheckReport, verified: Verified) {
 }
 
 impl DriveFindings {
-    /// What superblocks and sizes of drives tell.
+    /// Returns the findings that follow from superblocks and drive sizes.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let damaged = |message: String| Finding::new(FindingKind::Damaged, None, message);
         let stale = self.stale.iter().map(|path| {
             damaged(format!(
-                "{path} holds an old copy of itself: an opening takes it as missing and rebuilds it"
+                "{path} is an outdated copy of the drive: the next open treats it as missing and rebuilds it"
             ))
         });
         let shrunk = self.shrunk.iter().map(|drive| {
             damaged(format!(
-                "{drive} is smaller than when it joined the pool: an opening takes it as missing"
+                "{drive} is smaller than when it joined the pool: the next open treats it as missing"
             ))
         });
         let copies =
@@ -227,6 +232,6 @@ impl DriveFindings {
 
 fn missing(superblock: &Superblock, sources: &[Option<Arc<dyn DriveSource>>]) -> Vec<String> {
     let drives = superblock.drives.iter().zip(sources);
-    let gone = drives.filter(|(record, source)| source.is_none() && record.state != DriveState::Removed);
-    gone.map(|(record, _)| record.path.clone()).collect()
+    let missing = drives.filter(|(record, source)| source.is_none() && record.state != DriveState::Removed);
+    missing.map(|(record, _)| record.path.clone()).collect()
 }

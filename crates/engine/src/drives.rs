@@ -1,6 +1,6 @@
-//! The pool's drives as one shard uses them: which may be used, and which hold writes that are not durable yet.
+//! The pool's drives as seen by one shard: tracks online drives and drives with unflushed writes.
 //!
-//! Always true (D1): a drive that is lost is never written or believed again until it joins anew.
+//! Always true (D1): a failed drive is neither written nor read until it joins the pool again.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,36 +13,36 @@ use smallvec::SmallVec;
 use crate::bad_reads::BadReads;
 use crate::in_flight::InFlight;
 
-/// What becomes of what lies on a drive.
+/// Whether data on a drive can stay there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DriveUse {
-    /// It is there to stay.
+    /// Online; data stays on this drive.
     Active,
-    /// It is there, and to be moved elsewhere.
+    /// Online, but all data must move to other drives.
     Draining,
-    /// It is not to be had.
+    /// Offline; data on this drive cannot be read.
     Failed,
 }
 
-/// A drive in one of its terms in the pool: lost and back again, it has another.
+/// A drive together with its join epoch. The epoch changes each time the drive joins the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DriveEpoch {
     pub(crate) index: DriveIndex,
     epoch: u32,
 }
 
-/// One drive.
+/// The state of one drive.
 struct DriveSlot {
-    /// `None` if it is not in use.
+    /// `None` if the drive is not in use.
     drive: Option<Rc<dyn Drive>>,
-    /// How often it has joined.
+    /// Number of times a drive has joined in this slot.
     epoch: u32,
     online: Cell<bool>,
     draining: Cell<bool>,
-    /// Written since its last flush began.
+    /// Written since the last flush started.
     dirty: Cell<bool>,
     volatile: bool,
-    /// What is on it is memory of this process, which whoever reads and writes moves himself.
+    /// The drive is memory of this process, so reads and writes can copy directly.
     in_memory: bool,
 }
 
@@ -66,21 +66,22 @@ impl DriveSlot {
     }
 }
 
-/// The drives, by index.
+/// The pool's drives, by index.
 pub(crate) struct Drives {
     slots: RefCell<Vec<DriveSlot>>,
-    /// Reads that they did not answer as they should.
+    /// Failed and corrupt reads of these drives.
     pub(crate) bad_reads: BadReads,
 }
 
 impl Drives {
-    /// Drives as opened on this reactor; `None` for one that may not be used.
+    /// Creates the table from drives opened on this reactor; `None` for a drive that must not be
+    /// used.
     pub(crate) fn new(drives: Vec<Option<Rc<dyn Drive>>>) -> Self {
         let slots = RefCell::new(drives.into_iter().map(DriveSlot::new).collect());
         Self { slots, bad_reads: BadReads::default() }
     }
 
-    /// A drive joins the pool, with a number that no other has.
+    /// Adds a drive to the pool under an unused index.
     pub(crate) fn join(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
         let mut slots = self.slots.borrow_mut();
         let count = slots.len().max(index.index() + 1);
@@ -92,51 +93,51 @@ impl Drives {
         }
     }
 
-    /// What `what` gives of a drive that may be used.
-    fn with<T>(&self, index: DriveIndex, what: impl FnOnce(&DriveSlot, &dyn Drive) -> T) -> Option<T> {
+    /// Calls `access` with a drive; `None` if the drive is offline.
+    fn with<T>(&self, index: DriveIndex, access: impl FnOnce(&DriveSlot, &dyn Drive) -> T) -> Option<T> {
         let slots = self.slots.borrow();
         let slot = slots.get(index.index())?;
-        slot.usable().map(|drive| what(slot, drive))
+        slot.usable().map(|drive| access(slot, drive))
     }
 
-    /// True if the drive may be used.
+    /// Returns true if the drive is online.
     pub(crate) fn is_online(&self, index: DriveIndex) -> bool {
         self.with(index, |_, _| ()).is_some()
     }
 
-    /// What becomes of what lies on a drive.
+    /// Returns whether data on a drive can stay there.
     pub(crate) fn use_of(&self, index: DriveIndex) -> DriveUse {
         let leaves = self.with(index, |slot, _| slot.draining.get());
         leaves.map_or(DriveUse::Failed, |leaves| if leaves { DriveUse::Draining } else { DriveUse::Active })
     }
 
-    /// Drives that are there to stay.
+    /// Number of online drives that are not draining.
     pub(crate) fn active_count(&self) -> usize {
         let stays = |slot: &&DriveSlot| slot.usable().is_some() && !slot.draining.get();
         self.slots.borrow().iter().filter(stays).count()
     }
 
-    /// True if all that may be used are memory of this process.
+    /// Returns true if all online drives are memory of this process.
     pub(crate) fn are_in_memory(&self) -> bool {
         self.slots.borrow().iter().all(|slot| slot.in_memory || slot.usable().is_none())
     }
 
-    /// These drives, and no others, are to be emptied.
+    /// Marks exactly these drives as draining.
     pub(crate) fn set_draining(&self, draining: &[DriveIndex]) {
         for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
             slot.draining.set(draining.contains(&index));
         }
     }
 
-    /// Starts a flush of one drive, whatever was written to it; `None` if it may not be used. Done at once where completed writes
-    /// are durable.
+    /// Starts a flush of one drive, even if it has no unflushed writes; `None` if the drive is
+    /// offline. Completes immediately if the drive has no volatile cache.
     pub(crate) fn flush(&self, index: DriveIndex) -> Option<InFlight> {
         self.with(index, |slot, drive| {
             InFlight::new(if slot.volatile { drive.flush() } else { Io::ready(Ok(0)) })
         })
     }
 
-    /// Starts a read; `None` if the drive may not be used.
+    /// Starts a read; `None` if the drive is offline.
     pub(crate) fn read(
         &self,
         index: DriveIndex,
@@ -148,12 +149,14 @@ impl Drives {
         })
     }
 
-    /// True if the drive is in use, in this term: what an I/O of an earlier one ended with says nothing of it.
+    /// Returns true if the drive is online in the same epoch. The result of an I/O from an earlier
+    /// epoch must be ignored.
     pub(crate) fn is_current(&self, drive: DriveEpoch) -> bool {
         self.with(drive.index, |slot, _| slot.epoch == drive.epoch).unwrap_or(false)
     }
 
-    /// What `look` makes of bytes that lie in this process's memory; `None` if they do not, or if the drive may not be used.
+    /// Calls `read` with a window into a drive that is memory of this process; `None` if the drive
+    /// is not memory or is offline.
     pub(crate) fn with_window<T>(
         &self,
         index: DriveIndex,
@@ -164,8 +167,8 @@ impl Drives {
         self.with(index, |_, drive| drive.window(offset, length).map(look)).flatten()
     }
 
-    /// Has `length` bytes from each of these offsets written where they lie, if all of them are memory of this process, on drives that
-    /// may be used. `None` if they are not.
+    /// Calls `fill` with writable windows of `length` bytes at these offsets, if all of the drives
+    /// are online and memory of this process; `None` otherwise.
     pub(crate) fn write_in_place<T>(
         &self,
         places: impl Iterator<Item = (DriveIndex, u64)>,
@@ -183,12 +186,12 @@ impl Drives {
         all.map(|mut all| fill(&mut all))
     }
 
-    /// A read is about to begin.
+    /// Announces a read, so that the drive can prefetch.
     pub(crate) fn prefetch_hint(&self, index: DriveIndex, offset: u64, length: usize) {
         self.with(index, |_, drive| drive.expect_read(offset, length));
     }
 
-    /// Starts a write; `None` if the drive may not be used.
+    /// Starts a write; `None` if the drive is offline.
     pub(crate) fn write(&self, index: DriveIndex, offset: u64, from: &[Span]) -> Option<InFlight> {
         self.with(index, |slot, drive| {
             slot.dirty.set(true);
@@ -196,7 +199,7 @@ impl Drives {
         })
     }
 
-    /// Starts a flush of every drive that was written since its last one and forgets on power loss.
+    /// Starts a flush of every drive that has a volatile cache and unflushed writes.
     pub(crate) fn flush_dirty(&self) -> Vec<(DriveIndex, InFlight)> {
         let mut flushes = Vec::new();
         for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
@@ -208,7 +211,7 @@ impl Drives {
         flushes
     }
 
-    /// True if no drive in use loses completed writes at a power cut: completion is durability.
+    /// Returns true if no online drive loses completed writes on a power cut.
     pub(crate) fn all_durable(&self) -> bool {
         !self.slots.borrow().iter().any(|slot| slot.online.get() && slot.volatile)
     }
@@ -219,7 +222,7 @@ impl Drives {
         }
     }
 
-    /// Takes a drive out of use (D1), and lets go of it: it may be opened anew.
+    /// Takes a drive offline (D1) and drops the handle, so that the drive can be opened again.
     pub(crate) fn take_offline(&self, index: DriveIndex) {
         if let Some(slot) = self.slots.borrow_mut().get_mut(index.index()) {
             slot.online.set(false);
@@ -227,12 +230,13 @@ impl Drives {
         }
     }
 
-    /// A write of the drive has completed: the next flush must reach it, whatever flush began meanwhile.
+    /// Marks a drive as written after a write completed, because a flush may have started before
+    /// that.
     pub(crate) fn mark_dirty(&self, index: DriveIndex) {
         self.change(index, |slot| slot.dirty.set(true));
     }
 
-    /// Marks every drive as written, so that the next flush reaches all.
+    /// Marks every drive as written, so that the next flush reaches all of them.
     pub(crate) fn mark_all_dirty(&self) {
         self.slots.borrow().iter().for_each(|slot| slot.dirty.set(true));
     }

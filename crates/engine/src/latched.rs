@@ -23,7 +23,7 @@ struct LatchedSource {
     failed: Arc<AtomicBool>,
 }
 
-struct Latched {
+struct LatchedDrive {
     drive: Rc<dyn Drive>,
     failed: Arc<AtomicBool>,
 }
@@ -39,7 +39,7 @@ impl DriveSource for LatchedSource {
         if !drive.properties().volatile_cache {
             return drive;
         }
-        Rc::new(Latched { drive, failed: self.failed.clone() })
+        Rc::new(LatchedDrive { drive, failed: self.failed.clone() })
     }
 
     fn path(&self) -> String {
@@ -48,7 +48,7 @@ impl DriveSource for LatchedSource {
 }
 
 /// What a flush has come to that ended with `result`.
-fn judge(failed: &AtomicBool, result: IoResult) -> IoResult {
+fn latch_result(failed: &AtomicBool, result: IoResult) -> IoResult {
     if result.is_err() {
         failed.store(true, Ordering::Release);
     }
@@ -58,7 +58,7 @@ fn judge(failed: &AtomicBool, result: IoResult) -> IoResult {
     result
 }
 
-impl Drive for Latched {
+impl Drive for LatchedDrive {
     fn properties(&self) -> DriveProperties {
         self.drive.properties()
     }
@@ -76,7 +76,7 @@ impl Drive for Latched {
         let failed = self.failed.clone();
         let (completer, io) = completion();
         // A task of its own: whoever flushes several drives looks at this one's answer when its turn comes.
-        let ends = async move { completer.complete(judge(&failed, flush.await)) };
+        let ends = async move { completer.complete(latch_result(&failed, flush.await)) };
         Reactor::current().spawn(ends).detach();
         io
     }

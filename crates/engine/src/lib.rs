@@ -1,10 +1,11 @@
 //! The storage engine: pools, logs, maps, recovery, volumes.
 //!
-//! Owns everything between a volume's byte ranges and the drives. See ARCHITECTURE.md for the way of a write and a read,
-//! docs/invariants.md for what must always hold, docs/format.md for the bytes.
+//! Owns everything between a volume's byte ranges and the drives. See ARCHITECTURE.md for the path
+//! of a write and a read, docs/invariants.md for the invariants, docs/format.md for the on-disk
+//! format.
 //!
-//! Must not know: frontends, threads (it runs on the reactors that it is given), the wall clock, where randomness comes
-//! from. The same code runs in the daemon and in the simulator.
+//! Must not know: frontends, threads (the caller supplies the reactors), the wall clock, and the
+//! source of randomness. The same code runs in the daemon and in the simulator.
 
 mod bad_reads;
 mod check;
@@ -39,8 +40,8 @@ pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{
     Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, LostRange, Member, NewVolume, OpenOptions,
-    OpenReport, Pool, PoolOnDrive, PoolStatus, StateMemory, StateStamp, Tuning, VolumeInfo, VolumeUsage,
-    check_name, create, erase, identify, open,
+    OpenReport, Pool, PoolOnDrive, PoolStatus, StateMemory, StateStamp, Tuning, VolumeInfo, VolumeTotals,
+    VolumeUsage, check_name, create, erase, identify, open,
 };
 pub use repair::{RecentLatency, RepairLimits, RepairState, RepairStatus};
 pub use salvage::{

@@ -1,10 +1,10 @@
-//! Cells and rows on the drives: reads that verify themselves, and what is done when they do not.
+//! Reads of cells and rows: verified reads, and reconstruction from the other columns.
 //!
-//! A read of live data is checked against the CRC in its map entry. What a drive does not give, or gives wrongly, is
-//! computed from the other columns of its row and checked against the same CRC. Always true (R1): bytes that do not
-//! match the CRC are never given out as the block.
+//! A read of live data is checked against the CRC in its map entry. A block that a drive fails to
+//! return or returns corrupt is computed from the other columns of its row and checked against the
+//! same CRC. Always true (R1): bytes that do not match the CRC are never returned as the block.
 //!
-//! Must not know: layers and volumes, who asked, the log.
+//! Must not know: layers and volumes, the origin of a request, the log.
 
 mod in_memory;
 mod partial;
@@ -26,18 +26,18 @@ use crate::in_flight::InFlight;
 use crate::segments::Segments;
 pub(crate) use partial::PartialRows;
 
-/// A shard's drives and segments together: what it takes to read any row.
+/// A shard's drives and segments: everything needed to read any row.
 pub(crate) struct RowReader {
     pub(crate) drives: Drives,
     pub(crate) segments: RefCell<Segments>,
     codes: RefCell<Vec<(Scheme, Rc<Code>)>>,
-    /// Blocks that other columns had to give back although their own drive is in use.
+    /// Number of blocks reconstructed although their drive is online.
     pub(crate) repaired: Cell<u64>,
-    /// A drive that said it is gone; the shard reports it.
+    /// Drives that reported their removal; the shard reports them to the control.
     pub(crate) gone_drives: RefCell<Vec<(DriveEpoch, IoError)>>,
 }
 
-/// Blocks that lie one below the other in one column.
+/// Consecutive rows of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockRun {
     /// The first block.
@@ -46,21 +46,21 @@ pub(crate) struct BlockRun {
     pub(crate) count: u32,
 }
 
-/// Some rows of a segment, and the columns of them that are in memory.
+/// Rows of a segment, with the columns that are in memory.
 pub(crate) struct RowSpan {
     pub(crate) id: SegmentId,
     pub(crate) row: Row,
     pub(crate) count: u32,
-    /// Column number and its cells, one below the other.
+    /// Column number, and the column's cells in row order.
     pub(crate) cells: Vec<(u8, Buffer)>,
 }
 
-/// Some rows of a column that the caller has in memory, verified.
+/// Verified cells of one column that the caller has in memory.
 pub(crate) struct CachedCells {
     pub(crate) column: u8,
-    /// Number of the first of them, counted from the first row that is asked for.
+    /// First row, relative to the first requested row.
     pub(crate) from: u32,
-    /// Its cells, one below the other.
+    /// The cells, in row order.
     pub(crate) cells: Span,
 }
 
@@ -70,7 +70,7 @@ impl CachedCells {
     }
 }
 
-/// Keeps a segment's zones from being given to other data (S3); taken back when it is dropped.
+/// Keeps a segment's zones from being reused (S3) until dropped.
 pub(crate) struct SegmentPin<'a> {
     rows: &'a RowReader,
     id: SegmentId,
@@ -82,18 +82,20 @@ impl Drop for SegmentPin<'_> {
     }
 }
 
-/// How a verified read came about.
+/// Result of a verified read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    /// Read where it lies.
+    /// Read from its drive.
     Direct,
-    /// Its drive is out of use: computed from the other columns.
+    /// The drive is offline: reconstructed from the other columns.
     Degraded,
-    /// Its drive is in use but gave no or wrong bytes: computed, and to be moved elsewhere.
+    /// The drive is online but returned an error or corrupt data: reconstructed, and must be
+    /// relocated.
     Repaired,
 }
 
-/// Combinations of columns that a reconstruction tries at most when cells may be wrong without saying so.
+/// Maximum number of column combinations tried by a reconstruction if cells may be silently
+/// corrupt.
 const COMBINATIONS_MAX: u32 = 4096;
 
 impl RowReader {
@@ -107,13 +109,13 @@ impl RowReader {
         }
     }
 
-    /// Pins a segment that exists.
+    /// Pins an existing segment.
     pub(crate) fn pin(&self, id: SegmentId) -> SegmentPin<'_> {
         self.segments.borrow_mut().pin(id);
         SegmentPin { rows: self, id }
     }
 
-    /// The code of a scheme.
+    /// Returns the erasure code of a scheme.
     pub(crate) fn code(&self, scheme: Scheme) -> Rc<Code> {
         let mut codes = self.codes.borrow_mut();
         if let Some((_, code)) = codes.iter().find(|(of, _)| *of == scheme) {
@@ -127,39 +129,41 @@ impl RowReader {
         code
     }
 
-    /// Reads a run into `into` and verifies each block against its CRC. The segment must be pinned by the caller.
+    /// Reads a run into `into` and verifies each block against its CRC. The caller must pin the
+    /// segment.
     ///
     /// # Errors
-    /// `Corrupt` if a block cannot be had from its row.
+    /// `Corrupt` if a block cannot be read or reconstructed.
     pub(crate) async fn read_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> Result<ReadOutcome> {
         assert!(
             into.len() == run.count as usize * BLOCK && crcs.len() == run.count as usize,
-            "shape of a read"
+            "buffer and CRCs match the run"
         );
         if self.copy_run(run, crcs, into) {
             return Ok(ReadOutcome::Direct);
         }
         match self.start_read(run.address, std::slice::from_ref(into)) {
             Some((drive, io)) => self.finish_read(run, crcs, into, drive, io).await,
-            // On the heap as in `finish_read`.
+            // On the heap, as in `finish_read`.
             None => Box::pin(self.rebuild_run(run, crcs, into, &[])).await.map(|()| ReadOutcome::Degraded),
         }
     }
 
-    /// A block is about to be read.
+    /// Announces a read of a block, so that the drive can prefetch.
     pub(crate) fn prefetch_hint(&self, address: Address) {
         if let Some(cell) = self.segments.borrow().cell(address) {
             self.drives.prefetch_hint(cell.drive, cell.offset, BLOCK);
         }
     }
 
-    /// Starts reading cells from `address` down; `None` if they are not on a drive in use.
+    /// Starts reading consecutive cells from `address`; `None` if their drive is offline.
     pub(crate) fn start_read(&self, address: Address, into: &[Span]) -> Option<(DriveEpoch, InFlight)> {
         let cell = self.segments.borrow().cell(address)?;
         self.drives.read(cell.drive, cell.offset, into)
     }
 
-    /// Ends a read that [`RowReader::start_read`] began: verifies it, and mends what does not verify.
+    /// Completes a read started by [`RowReader::start_read`]: verifies it, and reconstructs bad
+    /// blocks.
     ///
     /// # Errors
     /// As [`RowReader::read_run`].
@@ -176,41 +180,43 @@ impl RowReader {
             Ok(_) => {}
             Err(error) => self.note_error(run.address, drive, error),
         }
-        // Rare, and large as a future: on the heap, so that every read need not have room for it.
+        // A rare and large future: on the heap, so that it does not increase the size of every
+        // read.
         Box::pin(self.recover_run(run, crcs, into)).await
     }
 
-    /// Notes that a drive failed to read what lies at `address`, or says that it is gone.
+    /// Records a failed read at `address`, or the removal of the drive.
     fn note_error(&self, address: Address, drive: DriveEpoch, error: IoError) {
         if !self.drives.is_current(drive) {
-            tracing::debug!(drive = %drive.index, %error, "a read from before the drive was lost has ended");
+            tracing::debug!(drive = %drive.index, %error, "ignoring a failed read from before the drive was lost");
         } else if error.kind() == IoErrorKind::Gone {
             self.gone_drives.borrow_mut().push((drive, error));
         } else {
-            tracing::warn!(drive = %drive.index, %address, %error, "a drive failed a read");
+            tracing::warn!(drive = %drive.index, %address, %error, "read failed");
             self.note_bad_read(address, drive.index, false);
         }
     }
 
-    /// Notes that a drive holds something else at `address` than was written there.
+    /// Records that a drive returned corrupt data for `address`.
     pub(crate) fn note_corrupt(&self, address: Address, drive: DriveIndex) {
-        tracing::warn!(%drive, %address, "a drive answered a read wrongly");
+        tracing::warn!(%drive, %address, "read returned corrupt data");
         self.note_bad_read(address, drive, true);
     }
 
     fn note_bad_read(&self, address: Address, drive: DriveIndex, wrong: bool) {
-        // The column may have moved since.
+        // The column may have moved since the read.
         let cell = self.segments.borrow().cell(address).filter(|cell| cell.drive == drive);
         self.drives.bad_reads.note(BadRead { drive, offset: cell.map(|cell| cell.offset), wrong });
     }
 
-    /// A read went wrong somewhere: block by block, read again privately, and rebuild what stays wrong.
+    /// Reads the blocks of a failed run again one by one, and reconstructs those that are still
+    /// bad.
     async fn recover_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> Result<ReadOutcome> {
         let mut outcome = ReadOutcome::Direct;
         for (index, crc) in (0..run.count).zip(crcs) {
             let address = run.address.plus_rows(index);
             let target = into.slice(index as usize * BLOCK..(index as usize + 1) * BLOCK);
-            // The caller's memory may have been changed under us; only our own copy can accuse the drive.
+            // Verify a private copy: the client may modify its own buffer during the read.
             let private = Buffer::new(BLOCK);
             let started = self.start_read(address, &[private.span()]);
             if let Some((drive, io)) = started {
@@ -231,11 +237,11 @@ impl RowReader {
         Ok(outcome)
     }
 
-    /// Computes a run from the other columns of its rows. `have` are cells that the caller holds of these rows,
-    /// verified: they need not be read again.
+    /// Computes a run from the other columns of its rows. `have` are verified cells of these rows
+    /// that are already in memory and need not be read.
     ///
     /// # Errors
-    /// `Corrupt` if the other columns do not give a block back.
+    /// `Corrupt` if a block cannot be reconstructed.
     pub(crate) async fn rebuild_run(
         &self,
         run: BlockRun,
@@ -246,11 +252,11 @@ impl RowReader {
         let (id, wanted) = (run.address.segment(), run.address.column());
         let scheme = self.segments.borrow().scheme(id);
         let mut columns = RowSpan { id, row: run.address.row(), count: run.count, cells: Vec::new() };
-        // Those first of which least is missing.
+        // Columns with the fewest missing cells first.
         let mut others: SmallVec<[u8; 32]> =
             (0..scheme.width()).filter(|column| *column != wanted.get()).collect();
         others.sort_by_key(|column| gaps(run.count, have, *column).iter().map(Range::len).sum::<usize>());
-        // First as few as it takes; the rest only if what these give does not verify.
+        // Read the minimum number of columns first; the others only if the result does not verify.
         let mut left = others.as_slice();
         while columns.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
             let needed = usize::from(scheme.data()) - columns.cells.len();
@@ -277,17 +283,18 @@ impl RowReader {
         Ok(())
     }
 
-    /// Reads columns `wanted` of some rows, as far as they are to be had.
+    /// Reads the columns `wanted` of some rows; leaves out columns that cannot be read.
     pub(crate) async fn read_columns(&self, into: &mut RowSpan, wanted: &[u8]) {
         self.fill_columns(into, wanted, &[]).await;
     }
 
-    /// As [`RowReader::read_columns`]; of columns that are held in part, only the rest is read.
+    /// As [`RowReader::read_columns`], but reads only the cells that are not in `have`.
     async fn fill_columns(&self, into: &mut RowSpan, wanted: &[u8], have: &[CachedCells]) {
         let mut started = SmallVec::<[_; 8]>::new();
         for column in wanted.iter().copied() {
             let gaps = gaps(into.count, have, column);
-            // A column that misses the later rows is left out altogether: rare, and the others do.
+            // A column without the later rows is left out: this is rare, and the other columns
+            // suffice.
             let last = Address::new(into.id, Column::new(column), into.row.plus(into.count - 1));
             if !gaps.is_empty() && self.segments.borrow().cell(last).is_none() {
                 continue;
@@ -317,8 +324,8 @@ impl RowReader {
         }
     }
 
-    /// Computes the cell of column `wanted` in row `index` of `cells`, trying other columns where one of them must be
-    /// wrong, until `accept` takes the result. False if nothing is accepted.
+    /// Computes the cell of column `wanted` in row `index` of `cells`, with different combinations
+    /// of the other columns until `accept` returns true. Returns false if no result is accepted.
     pub(crate) fn rebuild_cell(
         &self,
         scheme: Scheme,
@@ -338,7 +345,7 @@ impl RowReader {
         }) && accept(into)
     }
 
-    /// Computes the cell of column `wanted` in row `index` of `cells` from just these columns.
+    /// Computes the cell of column `wanted` in row `index` of `cells` from exactly these columns.
     pub(crate) fn decode_cell(
         &self,
         scheme: Scheme,
@@ -363,14 +370,14 @@ impl RowReader {
         let drive = self.segments.borrow().cell(address).map(|cell| cell.drive);
         let place = ErrorLocation { drive, address: Some(address), block: None };
         Error::corrupt(
-            "a block cannot be read, and the other columns of its row do not give it back",
+            "a block is unreadable, and cannot be reconstructed from the other columns",
             place,
             None,
         )
     }
 }
 
-/// The rows of a column that are not held, of `count`.
+/// Ranges of rows below `count` that are missing in `have` for a column.
 fn gaps(count: u32, have: &[CachedCells], column: u8) -> SmallVec<[Range<u32>; 2]> {
     let mut held: SmallVec<[Range<u32>; 4]> =
         have.iter().filter(|held| held.column == column).map(CachedCells::rows).collect();
@@ -393,12 +400,13 @@ fn bytes_of(rows: &Range<u32>) -> Range<usize> {
     rows.start as usize * BLOCK..rows.end as usize * BLOCK
 }
 
-/// True if each block of `bytes` has its CRC.
+/// Returns true if every block of `bytes` matches its CRC.
 fn verify(bytes: &[u8], crcs: &[u32]) -> bool {
     bytes.chunks_exact(BLOCK).zip(crcs).all(|(block, crc)| crc32c(block) == *crc)
 }
 
-/// Calls `try_one` with each subset of `size` columns of `present` until it gives true. True if one did.
+/// Calls `try_one` with each subset of `size` columns until it returns true. Returns whether it
+/// did.
 pub(crate) fn combinations(present: ColumnSet, size: u8, mut try_one: impl FnMut(ColumnSet) -> bool) -> bool {
     fn choose(
         rest: &[u8],

@@ -1,4 +1,4 @@
-//! Combinations of columns.
+//! Enumeration of column combinations.
 
 use super::*;
 

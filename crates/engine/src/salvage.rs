@@ -1,8 +1,9 @@
-//! Salvage: reads the remains of a pool, whether it can be opened or not.
+//! Salvage: reads a damaged pool, whether it can be opened or not.
 //!
-//! Parts of the pool's maps, tables and catalogue may be unreadable, more drives may be missing than the scheme bears, and records of
-//! the log may be lost. Always true: no byte is written to any drive; a block that cannot be read is an error that names the place, and
-//! one that may be older than the newest write is given out only if that was accepted.
+//! Parts of the pool's maps, tables and catalogue may be unreadable, more drives may be missing
+//! than the scheme tolerates, and records of the log may be lost. Invariants: no byte is written to
+//! any drive; a block that cannot be read is an error with its location; a block that may be older
+//! than its newest write is returned only if the caller accepts stale data.
 //!
 //! Must not know: frontends.
 
@@ -33,10 +34,10 @@ use crate::space::Space;
 /// Options of [`salvage`].
 #[derive(Clone, Copy, Debug)]
 pub struct SalvageOptions {
-    /// Reads blocks that may be older than the newest write of them, or deleted since. The log is searched for blocks whose map entry
-    /// is unknown.
+    /// Reads blocks that may be older than their newest write, or deleted since. The log is
+    /// searched for blocks whose map entry is unknown.
     pub accept_stale: bool,
-    /// Memory for the map, in bytes, all shards together. The replayed log needs more.
+    /// Memory for the map of all shards, in bytes. The replayed log takes additional memory.
     pub map_bytes: u64,
 }
 
@@ -46,7 +47,7 @@ impl Default for SalvageOptions {
     }
 }
 
-/// The remains of a pool, on the reactor that [`salvage`] ran on.
+/// A read-only view of a damaged pool, on the reactor that [`salvage`] ran on.
 pub struct Salvage {
     superblock: Superblock,
     accept_stale: bool,
@@ -55,10 +56,11 @@ pub struct Salvage {
     report: SalvageReport,
 }
 
-/// Looks at the pool on `drives`, which nobody has open, as far as it can be read. Writes nothing. Runs on a reactor.
+/// Examines the pool on `drives`, which must not be open, as far as it can be read. Writes nothing.
+/// Runs on a reactor.
 ///
 /// # Errors
-/// When no superblock can be read, or the drives were used apart from one another.
+/// When no superblock can be read, or the drives have diverged (split brain).
 pub async fn salvage(drives: &[Arc<dyn DriveSource>], options: &SalvageOptions) -> Result<Rc<Salvage>> {
     let assembled = gather(drives, Wanted::All).await?;
     let superblock = assembled.superblock.clone();
@@ -66,7 +68,7 @@ pub async fn salvage(drives: &[Arc<dyn DriveSource>], options: &SalvageOptions) 
     if let Err(error) = assemble(drives, &BTreeSet::new()).await {
         problems.push(Finding::new(FindingKind::Lost, None, error.to_string()));
     }
-    // Nobody decides by it: nothing is written.
+    // Unused, because nothing is written.
     let space = Arc::new(Space::new(superblock.shards.len(), 0));
     let shared = Shared { space, repair: Arc::default(), scrub: Arc::default() };
     let tuning = Tuning { map_bytes: options.map_bytes, ..Tuning::default() };
@@ -75,7 +77,7 @@ pub async fn salvage(drives: &[Arc<dyn DriveSource>], options: &SalvageOptions) 
         let plan = plan_shard(&superblock, &assembled.sources, index, tuning, &shared);
         let (candidate, _) = Candidate::examine(plan, true).await?;
         let Some(shard) = SalvageShard::of(&candidate, Purpose::Read).await else {
-            return Err(Error::new(ErrorKind::Closed, "a shard is looked at once"));
+            return Err(Error::new(ErrorKind::Closed, "the shard was examined before"));
         };
         if options.accept_stale {
             shard.discover().await;
@@ -93,45 +95,45 @@ pub async fn salvage(drives: &[Arc<dyn DriveSource>], options: &SalvageOptions) 
 }
 
 impl Salvage {
-    /// The pool's identity.
+    /// Returns the pool's identity.
     pub fn id(&self) -> PoolId {
         self.superblock.pool
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub fn name(&self) -> &str {
         &self.superblock.name
     }
 
-    /// The scheme of the pool's newest data.
+    /// Returns the scheme of the pool's newest data.
     pub fn scheme(&self) -> Scheme {
         self.superblock.scheme
     }
 
-    /// The state of the pool, and the reasons why it cannot be opened.
+    /// Returns the state of the pool and the reasons why it cannot be opened.
     pub fn report(&self) -> &SalvageReport {
         &self.report
     }
 
-    /// The volumes and snapshots, by name.
+    /// Returns the volumes and snapshots, sorted by name.
     pub fn volumes(&self) -> Vec<SalvageVolumeInfo> {
         self.catalogue.volumes.iter().map(|volume| self.info(volume)).collect()
     }
 
-    /// A volume or snapshot.
+    /// Returns a volume or snapshot.
     ///
     /// # Errors
-    /// `NotFound`, with the reason if records of volumes cannot be read.
+    /// `NotFound`; the message notes unreadable volume records.
     pub fn volume(self: &Rc<Self>, name: &str) -> Result<SalvageVolume> {
         match self.catalogue.volumes.iter().position(|volume| volume.name == name) {
             Some(index) => Ok(SalvageVolume::new(self.clone(), index)),
             None => {
-                let what = if name.contains('@') { "snapshot" } else { "volume" };
-                let why = match self.catalogue.lost.is_empty() {
+                let noun = if name.contains('@') { "snapshot" } else { "volume" };
+                let hint = match self.catalogue.lost.is_empty() {
                     true => "",
-                    false => ": records of volumes cannot be read",
+                    false => ": some volume records cannot be read",
                 };
-                Err(Error::new(ErrorKind::NotFound, format!("no {what} '{name}'{why}")))
+                Err(Error::new(ErrorKind::NotFound, format!("no {noun} '{name}'{hint}")))
             }
         }
     }

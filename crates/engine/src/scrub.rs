@@ -1,7 +1,7 @@
-//! Scrubbing, for everybody who decides by it or shows it: how fast it may go, how far it is, what the last one found.
+//! Scrub state shared by the control, the shards and the status output.
 //!
-//! A scrub reads every written row of every segment, and compares every cell with what the segment's headers say. Must not know:
-//! segments, how rows are read and healed.
+//! A scrub reads every written row of every segment and compares every cell with the segment's
+//! headers. Must not know: segments, and how rows are read and repaired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,29 +10,29 @@ use format::{DriveIndex, ScrubTally, SegmentId};
 
 use crate::repair::BackgroundLimiter;
 
-/// How far scrubbing is.
+/// Progress and results of scrubbing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubStatus {
-    /// Seconds from the beginning of one scrub to that of the next; 0 for only when asked.
+    /// Seconds from the start of one scrub to the start of the next; 0 disables scheduled scrubs.
     pub every: u64,
-    /// One is under way.
+    /// A scrub is running or paused.
     pub running: bool,
-    /// It is told not to go on.
+    /// Scrubbing is paused.
     pub paused: bool,
-    /// What it has found so far.
+    /// Findings of the running scrub.
     pub current: ScrubTally,
-    /// Bytes that it has still to read.
+    /// Bytes that the running scrub still has to read.
     pub bytes_left: u64,
-    /// Bytes that it reads a second, lately.
+    /// Recent read rate, in bytes per second.
     pub bytes_per_second: u64,
-    /// Columns of segments with damage that is not healed yet: repair is at it, or wants space or a drive.
+    /// Columns of segments with damage that is not repaired yet.
     pub unhealed: u64,
-    /// What the last one found that came to its end.
+    /// Findings of the last scrub that finished.
     pub last: ScrubTally,
 }
 
 impl ScrubStatus {
-    /// Takes in what a shard says.
+    /// Adds a shard's progress.
     pub(crate) fn add(&mut self, progress: ScrubProgress) {
         self.unhealed += progress.unhealed;
         if self.running {
@@ -41,13 +41,13 @@ impl ScrubStatus {
         }
     }
 
-    /// Seconds that the rest takes at the speed of late; `None` while nobody can tell.
+    /// Estimated seconds until the scrub finishes; `None` if the rate is unknown.
     pub fn seconds_left(&self) -> Option<u64> {
         (self.running && !self.paused).then(|| self.bytes_left.checked_div(self.bytes_per_second))?
     }
 }
 
-/// What a shard has to say of it.
+/// A shard's part of [`ScrubStatus`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ScrubProgress {
     pub(crate) bytes_left: u64,
@@ -55,20 +55,20 @@ pub(crate) struct ScrubProgress {
     pub(crate) unhealed: u64,
 }
 
-/// Damage in a column of a segment.
+/// Damage in one column of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
     pub(crate) drive: DriveIndex,
     pub(crate) segment: SegmentId,
     pub(crate) column: u8,
-    /// The first row.
+    /// First damaged row.
     pub(crate) row: u32,
-    /// Rows that could not be read, and those that were not what they must be.
+    /// Number of unreadable rows, then of rows with wrong contents.
     pub(crate) unreadable: u64,
     pub(crate) wrong: u64,
 }
 
-/// What was found in a segment, or in several.
+/// Findings in one or more segments.
 #[derive(Debug, Default)]
 pub(crate) struct ScrubFindings {
     pub(crate) bytes: u64,
@@ -77,33 +77,33 @@ pub(crate) struct ScrubFindings {
 }
 
 impl ScrubFindings {
-    /// Cells that were not what they must be.
+    /// Number of damaged cells.
     pub(crate) fn damaged(&self) -> u64 {
         self.damage.iter().map(|damage| damage.unreadable + damage.wrong).sum()
     }
 }
 
-/// What the reactors of a pool share of it.
+/// Scrub state shared by the reactors of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
-    /// How fast it may go, apart from repair.
+    /// Rate limits of scrubbing, separate from those of repair.
     pub(crate) limits: BackgroundLimiter,
-    /// Which scrub is under way: one that is not this one has been called off.
+    /// Number of the current run. A run with another number is cancelled.
     run: AtomicU64,
 }
 
 impl Scrub {
-    /// With the users that `repair` knows of.
+    /// Creates the state with the client load counters of `repair`.
     pub(crate) fn beside(repair: &BackgroundLimiter) -> Arc<Self> {
         Arc::new(Self { limits: repair.beside(), run: AtomicU64::new(0) })
     }
 
-    /// A scrub begins, or the one that is under way is called off: gives the number of the next.
+    /// Starts a new run, which cancels the current one; returns the new number.
     pub(crate) fn next_run(&self) -> u64 {
         self.run.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// True if this scrub is under way.
+    /// Returns true if `run` is the current run.
     pub(crate) fn is_run(&self, run: u64) -> bool {
         self.run.load(Ordering::Relaxed) == run
     }

@@ -1,10 +1,11 @@
-//! A shard's segment table in memory: what each segment is, where its columns lie, and how many of its blocks live.
+//! A shard's segment table in memory: the state, column locations and live count of each segment.
 //!
 //! Plain state. Always true (docs/invariants.md):
-//! - S1: a segment's live count is the number of map entries, node pointers and table pointers that point into it.
-//! - S2: a segment is freed only when it is sealed, nothing is in flight to it, and nothing in it lives.
-//! - S3: a freed segment's zones are given back only when a checkpoint that was begun after it was freed is durable
-//!   and no read of it is running.
+//! - S1: a segment's live count is the number of map entries, node pointers and table pointers to
+//!   it.
+//! - S2: a segment is freed only when it is sealed, has no writes in flight and no live blocks.
+//! - S3: a freed segment's zones are released only when a checkpoint started after the segment was
+//!   freed is durable and no read of the segment is running.
 
 mod checkpoint;
 mod columns;
@@ -26,71 +27,74 @@ use locations::ColumnLocation;
 use victim::Age;
 pub use victim::FillHistogram;
 
-/// Blocks that the cleaner moves at once: writers wait for no more than that in between, and each such chunk may become a
-/// record of its own.
+/// Blocks that the cleaner moves per chunk: limits the delay of writers between chunks. A chunk may
+/// become one record.
 pub(crate) const CHUNK_BLOCKS: u32 = 64;
 
-/// What space is wanted for, the more needed the higher: each level may use what the ones below may not.
+/// Priority of a segment allocation. Higher priorities may use parts of the reserve that lower ones
+/// may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AllocPriority {
-    /// New data.
+    /// New user data.
     User,
-    /// Trims, zeros and healed blocks: each gives back something, but perhaps no segment.
+    /// Trims, zeros and repaired blocks: each frees blocks, but not necessarily a segment.
     Trimming,
-    /// What gains space for certain: the cleaner; and what an administrator does about a full pool: deleted volumes and the
-    /// catalogue.
+    /// Operations that certainly free space: the cleaner, deletion of volumes, and catalogue
+    /// changes that an administrator needs in a full pool.
     Freeing,
-    /// Checkpoints: without them nothing that was freed comes back.
+    /// Checkpoints: no freed space is released without them.
     Checkpoint,
 }
 
-/// Where a segment is in its life.
+/// Lifecycle state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SegmentPhase {
     /// Records are appended.
     Open,
-    /// Full, or ended by a recovery.
+    /// Full, or sealed by a recovery.
     Sealed,
-    /// Empty; its zones wait for the checkpoint that is begun next to become durable.
+    /// Empty; its zones are released when the next checkpoint is durable.
     Freed {
-        /// Checkpoints begun before it was freed.
+        /// Number of checkpoints started before it was freed.
         checkpoints: u64,
     },
 }
 
-/// A segment in memory.
+/// One segment in memory.
 pub(crate) struct Segment {
     record: SegmentRecord,
     phase: SegmentPhase,
-    /// Records being written to it.
+    /// Records being written to the segment.
     in_flight: u32,
-    /// Row at which the next record starts.
+    /// Row of the next record.
     append: Row,
-    /// Row after the last record whose effects are in the map.
+    /// End row of the last record that is applied to the map.
     applied: Row,
-    /// Row up to which its columns were flushed.
+    /// Row up to which the columns are flushed.
     flushed: Row,
-    /// First row that a recovery must look at; `None` once a checkpoint holds all of it.
+    /// First row that a recovery must replay; `None` once a checkpoint covers the whole segment.
     replay_from: Option<Row>,
-    /// Who may append: a segment opened while space was short is for those who need it most.
+    /// Lowest priority that may append: a segment opened from the reserve is kept for higher
+    /// priorities.
     level: AllocPriority,
     readers: u32,
-    /// How old its data is, for the cleaner.
+    /// Age of the data, for the choice of victims.
     age: Age,
-    /// The checkpoint that was begun last when it was cleaned: what still lives goes with the next one.
+    /// The last checkpoint started when the segment was cleaned; the next one moves the remaining
+    /// blocks.
     cleaned: Option<u64>,
-    /// Columns with cells that are not what they must be, a bit for each: they are to be written anew.
+    /// Bitmap of columns with damaged cells, which must be rewritten.
     damaged: u32,
 }
 
-/// Room at the end of a segment.
+/// Free rows at the end of an open segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppendRoom {
-    /// The row at which the next record starts.
+    /// Row of the next record.
     pub(crate) row: Row,
-    /// Rows left.
+    /// Number of free rows.
     pub(crate) rows: u32,
-    /// Who may use it.
+    /// Lowest priority that may use them.
     pub(crate) level: AllocPriority,
 }
 
@@ -100,23 +104,23 @@ pub(crate) struct Segments {
     slots: Vec<Option<Segment>>,
     places: Vec<ColumnLocation>,
     live: Vec<u32>,
-    /// Their sum.
+    /// Sum of `live`.
     live_blocks: u64,
-    /// Those of which a recovery would have to read something, and so all that are not flushed.
+    /// Segments that a recovery would have to replay in part; includes all unflushed ones.
     recent: BTreeSet<SegmentId>,
-    /// No slot before this one is vacant.
+    /// All slots before this one are occupied.
     taken: usize,
-    /// The newest incarnation there was.
+    /// Highest incarnation so far.
     newest: u64,
-    /// Sealed segments that may have become empty.
+    /// Sealed segments that may be empty.
     emptied: Vec<SegmentId>,
-    /// Freed segments that wait for a checkpoint.
+    /// Number of freed segments that wait for a checkpoint.
     freed: usize,
-    /// Zones that columns have left.
+    /// Zones that columns were moved away from.
     vacated: Vec<columns::Vacated>,
     checkpoints: u64,
     version: u64,
-    /// While a log is replayed: the newest segment that it was found in.
+    /// During a replay: the newest segment that the log contained at its start.
     replaying: Option<u64>,
 }
 
@@ -140,18 +144,18 @@ impl Segments {
         }
     }
 
-    /// Rises when a segment's columns change: what was said of them before is out of date.
+    /// A counter that changes when any segment's columns change.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// A slot for a new segment.
+    /// Returns a vacant slot for a new segment.
     pub(crate) fn vacant(&mut self) -> SegmentId {
         self.taken += self.slots.iter().skip(self.taken).take_while(|place| place.is_some()).count();
         SegmentId::new(u32::try_from(self.taken + 1).unwrap_or(u32::MAX))
     }
 
-    /// Puts a new, open segment in a vacant slot.
+    /// Puts a new, open segment into a vacant slot.
     pub(crate) fn open(&mut self, id: SegmentId, record: SegmentRecord, level: AllocPriority) {
         assert_eq!(record.state, SegmentState::Open);
         let segment = Segment {
@@ -189,10 +193,10 @@ impl Segments {
         self.update_locations(id);
     }
 
-    /// The segment.
+    /// Returns a segment.
     ///
     /// # Panics
-    /// If it does not exist: every address in the map points to one that does (S1).
+    /// If the segment does not exist: every address in the map refers to an existing segment (S1).
     fn get(&self, id: SegmentId) -> &Segment {
         match self.slots.get(slot(id)) {
             Some(Some(segment)) => segment,
@@ -207,28 +211,28 @@ impl Segments {
         }
     }
 
-    /// True if the segment exists.
+    /// Returns true if the segment exists.
     pub(crate) fn contains(&self, id: SegmentId) -> bool {
         matches!(self.slots.get(slot(id)), Some(Some(_)))
     }
 
-    /// The segment as it is stored, with the rows written so far.
+    /// Returns the segment's record with the number of rows written so far.
     pub(crate) fn record(&self, id: SegmentId) -> SegmentRecord {
         let segment = self.get(id);
         SegmentRecord { rows: segment.append.get(), ..segment.record.clone() }
     }
 
-    /// The scheme of a segment.
+    /// Returns the scheme of a segment.
     pub(crate) fn scheme(&self, id: SegmentId) -> format::Scheme {
         self.get(id).record.scheme
     }
 
-    /// Keeps a segment's zones from being given back while a read of it runs.
+    /// Prevents the release of a segment's zones while a read is running.
     pub(crate) fn pin(&mut self, id: SegmentId) {
         self.get_mut(id).readers += 1;
     }
 
-    /// Takes back one [`Segments::pin`].
+    /// Reverts one [`Segments::pin`].
     pub(crate) fn unpin(&mut self, id: SegmentId) {
         let segment = self.get_mut(id);
         assert!(segment.readers > 0, "S3: a segment is unpinned more often than pinned");
@@ -238,7 +242,7 @@ impl Segments {
         }
     }
 
-    /// An entry now points to a block (S1).
+    /// Counts a new reference to a block (S1).
     pub(crate) fn add_reference(&mut self, address: Address) {
         match self.live.get_mut(slot(address.segment())) {
             Some(live) => *live += 1,
@@ -247,7 +251,7 @@ impl Segments {
         self.live_blocks += 1;
     }
 
-    /// An entry no longer points to a block (S1).
+    /// Removes a reference to a block (S1).
     pub(crate) fn drop_reference(&mut self, address: Address) {
         let id = address.segment();
         match self.live.get_mut(slot(id)) {
@@ -257,12 +261,12 @@ impl Segments {
                     self.emptied.push(id);
                 }
             }
-            _ => panic!("S1: {address} is not counted"),
+            _ => panic!("S1: {address} has no counted reference"),
         }
         self.live_blocks -= 1;
     }
 
-    /// `old` was replaced by `new` in the map.
+    /// Counts the replacement of entry `old` by `new` in the map.
     pub(crate) fn replace_reference(&mut self, old: MapEntry, new: MapEntry) {
         if let Some(address) = new.address() {
             self.add_reference(address);
@@ -272,28 +276,28 @@ impl Segments {
         }
     }
 
-    /// Room left in an open segment.
+    /// Returns the free rows of an open segment.
     pub(crate) fn room(&self, id: SegmentId) -> AppendRoom {
         let segment = self.get(id);
-        assert_eq!(segment.phase, SegmentPhase::Open, "only open segments have room");
+        assert_eq!(segment.phase, SegmentPhase::Open, "only open segments have free rows");
         let rows = self.geometry.rows() - segment.append.get();
         AppendRoom { row: segment.append, rows, level: segment.level }
     }
 
-    /// A record of `rows` rows is being written at the end of the segment.
+    /// Reserves `rows` rows at the end of the segment for a record that is about to be written.
     pub(crate) fn append(&mut self, id: SegmentId, rows: u32) {
         let limit = self.geometry.rows();
         let segment = self.get_mut(id);
-        assert_eq!(segment.phase, SegmentPhase::Open, "records go to open segments");
+        assert_eq!(segment.phase, SegmentPhase::Open, "records are appended to open segments only");
         segment.append = segment.append.plus(rows);
         segment.in_flight += 1;
-        assert!(segment.append.get() <= limit, "a record passes the end of its segment");
+        assert!(segment.append.get() <= limit, "a record exceeds its segment");
     }
 
-    /// The record that ends before `end` is in the map, or has failed for good.
+    /// Marks the record that ends before `end` as applied to the map, or as finally failed.
     pub(crate) fn record_applied(&mut self, id: SegmentId, end: Row) {
         let segment = self.get_mut(id);
-        assert!(segment.in_flight > 0 && end > segment.applied, "records of a segment land in order");
+        assert!(segment.in_flight > 0 && end > segment.applied, "records of a segment are applied in order");
         segment.in_flight -= 1;
         segment.applied = end;
         if segment.in_flight == 0 {
@@ -301,7 +305,7 @@ impl Segments {
         }
     }
 
-    /// Ends a segment: nothing is appended any more.
+    /// Seals a segment against further appends.
     pub(crate) fn seal(&mut self, id: SegmentId) {
         let segment = self.get_mut(id);
         assert_eq!(segment.phase, SegmentPhase::Open, "a segment is sealed once");
@@ -311,7 +315,7 @@ impl Segments {
         self.emptied.push(id);
     }
 
-    /// Frees the segments that have become empty (S2). Gives how many.
+    /// Frees empty sealed segments (S2). Returns their number.
     pub(crate) fn free_emptied(&mut self) -> usize {
         let mut freed = 0;
         for id in std::mem::take(&mut self.emptied) {
@@ -319,7 +323,8 @@ impl Segments {
             let checkpoints = self.checkpoints;
             let replaying = self.replaying;
             let Some(Some(segment)) = self.slots.get_mut(slot(id)) else { continue };
-            // During a replay: what is still to come may live, and what comes after all of it must stay.
+            // During a replay, records still to be replayed may add references, and newer segments
+            // must stay.
             let ahead = replaying.is_some_and(|newest| segment.record.incarnation.get() > newest);
             let landed = segment.in_flight == 0 && segment.applied == segment.append && !ahead;
             if segment.phase == SegmentPhase::Sealed && landed && live == 0 {
@@ -331,35 +336,36 @@ impl Segments {
         freed
     }
 
-    /// Live blocks of a segment.
+    /// Number of live blocks of a segment.
     pub(crate) fn live(&self, id: SegmentId) -> u32 {
         self.live.get(slot(id)).copied().unwrap_or(0)
     }
 
-    /// Live blocks of all segments.
+    /// Number of live blocks of all segments.
     pub(crate) fn live_blocks(&self) -> u64 {
         self.live_blocks
     }
 
-    /// The segments that exist.
+    /// Iterates over the existing segments.
     pub(crate) fn ids(&self) -> impl Iterator<Item = SegmentId> + '_ {
         let taken = self.slots.iter().enumerate().filter(|(_, segment)| segment.is_some());
         taken.filter_map(|(index, _)| Some(SegmentId::new(u32::try_from(index + 1).ok()?)))
     }
 
-    /// The zones in use.
+    /// All zones in use.
     pub(crate) fn zones(&self) -> Vec<(DriveIndex, ZoneIndex)> {
         let segments = self.slots.iter().flatten();
         segments.flat_map(|segment| segment.record.columns.iter().filter_map(|column| column.zone)).collect()
     }
 
-    /// Everything written to the segments so far is durable up to what was applied at the time of `mark`.
+    /// Returns the applied row of each segment with unflushed rows. Pass it to
+    /// [`Segments::flushed`] after a flush.
     pub(crate) fn flush_mark(&self) -> Vec<(SegmentId, Row)> {
         let unflushed = self.recent.iter().filter(|id| self.get(**id).flushed < self.get(**id).applied);
         unflushed.map(|id| (*id, self.get(*id).applied)).collect()
     }
 
-    /// The rows of a [`Segments::flush_mark`] are durable now.
+    /// Marks the rows of a [`Segments::flush_mark`] as durable.
     pub(crate) fn flushed(&mut self, mark: &[(SegmentId, Row)]) {
         for (id, row) in mark {
             if let Some(Some(segment)) = self.slots.get_mut(slot(*id)) {
@@ -368,7 +374,7 @@ impl Segments {
         }
     }
 
-    /// A drive is lost: what was not flushed to it was never written. Gives how many segments that concerns.
+    /// Marks unflushed rows of a lost drive as missing. Returns the number of columns changed.
     pub(crate) fn drive_lost(&mut self, drive: DriveIndex) -> usize {
         let mut changed = 0;
         for id in self.recent.clone() {
@@ -388,24 +394,24 @@ impl Segments {
         changed
     }
 
-    /// The newest segment that there was.
+    /// Highest incarnation so far.
     pub(crate) fn newest_incarnation(&self) -> Incarnation {
         Incarnation::new(self.newest)
     }
 
-    /// The oldest segment that is not gone.
+    /// Lowest incarnation of the existing segments.
     pub(crate) fn oldest_incarnation(&self) -> Incarnation {
         let incarnations = self.slots.iter().flatten().map(|segment| segment.record.incarnation.get());
         Incarnation::new(incarnations.min().unwrap_or(u64::MAX))
     }
 
-    /// Freed segments that wait for a checkpoint.
+    /// Number of freed segments that wait for a checkpoint.
     pub(crate) fn freed_count(&self) -> usize {
         self.freed
     }
 }
 
 fn slot(id: SegmentId) -> usize {
-    assert!(id.get() > 0, "segments count from 1");
+    assert!(id.get() > 0, "segment ids start at 1");
     id.index() - 1
 }

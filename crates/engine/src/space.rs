@@ -1,7 +1,7 @@
-//! How full the pool is, for everybody who decides by it: a few numbers that the control and the shards keep up to date.
+//! Fill level of the pool: counters that the control and the shards keep up to date.
 //!
-//! Always true: the numbers are hints of a moment. What must hold exactly (which zones are free, how many blocks of a
-//! segment live) is owned by the control and by each shard's segment table; nobody takes a zone on the word of these.
+//! Always true: these numbers are hints. The control owns the free zones, and each shard's segment
+//! table owns the live counts; allocation decisions that must be exact use those.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,54 +10,58 @@ use format::{DriveState, Scheme, Superblock};
 use crate::geometry::Geometry;
 use crate::segments::AllocPriority;
 
-/// See the module. Shared by the reactors of a pool.
+/// Fill level of the pool. Shared by the pool's reactors.
 #[derive(Debug)]
 pub(crate) struct Space {
-    /// Segments of the pool's scheme that the drives in use have room for, free or taken.
+    /// Segments of the pool's scheme that fit the drives in use, free or allocated.
     total: AtomicU32,
-    /// Those that could be opened now, the reserve included.
+    /// Segments that can be opened now, the reserve included.
     available: AtomicU32,
-    /// Those of them that would have all their columns.
+    /// Segments that can be opened now with all columns.
     full_width: AtomicU32,
-    /// Segments kept back for cleaning, trims and checkpoints.
+    /// Segments reserved for cleaning, trims and checkpoints.
     reserve: AtomicU32,
-    /// Blocks of a segment that can live.
+    /// Blocks of a segment available for live data.
     segment_payload: u64,
-    /// What each shard holds.
+    /// Usage of each shard.
     usage: Vec<ShardUsage>,
 }
 
-/// On a cache line of its own: each shard writes its own often.
+/// Usage of one shard. On a cache line of its own, because each shard updates its own counters
+/// often.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct ShardUsage {
     /// Live blocks.
     live: AtomicU64,
-    /// Blocks that room is kept for, and the nodes of the map for them.
+    /// Blocks reserved for thick volumes, including their map nodes.
     reserved: AtomicU64,
 }
 
-/// Segments of the reserve that each shard needs at least: for checkpoints, for trims, for the cleaner, and for crashes in
-/// the middle of all that, each of which ends the open segments early.
+/// Minimum reserve per shard, in segments: for checkpoints, trims and the cleaner, and for crashes
+/// during these, each of which seals the open segments early.
 const RESERVE_PER_SHARD: u32 = 16;
-/// One segment in this many belongs to it: half of that holds the map of a full pool twice, so that a checkpoint may store all of it.
+/// The reserve is 1/48 of all segments: half of it holds the map of a full pool twice, so a
+/// checkpoint can store the whole map.
 const RESERVE_SHARE: u32 = 48;
-/// Segments of it that a shard can make use of: half of that is more than a checkpoint ever stores.
+/// Maximum reserve per shard, in segments: half of it is more than a checkpoint ever stores.
 const RESERVE_PER_SHARD_MAX: u32 = 128;
-/// Blocks of it that are for each shard's checkpoints at least: for two of them, because what the second frees comes back
-/// only after it. Takes more segments where these are tiny.
+/// Minimum number of blocks that each shard's checkpoints have. Enough for two checkpoints, because
+/// the space that the second one frees is released only after it. Increases the reserve if segments
+/// are tiny.
 const CHECKPOINT_BLOCKS_MIN: u64 = 160;
-/// Blocks that a checkpoint stores besides nodes, or cannot use: tables, headers, the ends of segments.
+/// Blocks of a checkpoint that hold no nodes: tables, headers, unused ends of segments.
 pub(crate) const CHECKPOINT_OVERHEAD: u64 = 20;
-/// Parts that the reserve has.
+/// Parts of the reserve.
 const LEVELS: u32 = 4;
-/// Segments of slack that each shard needs beside what lives: the open ones, and those on their way to be free.
+/// Segments that each shard needs in addition to live data: open ones, and freed ones that are not
+/// released yet.
 const SLACK_PER_SHARD: u32 = 6;
-/// One part in this many of the pool stays free of live data, so that the cleaner finds segments worth cleaning.
+/// 1/16 of the pool stays free of live data, so that the cleaner finds cheap victims.
 const FREE_SHARE: u32 = 16;
-/// Blocks for which room is kept that one node of the map comes with: a leaf for 256, and what lies above.
+/// Reserved blocks per reserved map node: a leaf covers 256 blocks, plus the inner nodes.
 const RESERVED_PER_NODE: u64 = 128;
-/// One part in this many of the capacity: how far those may go beyond it that room is kept for.
+/// Writes within a reservation may exceed the capacity by 1/64.
 const RESERVATION_SLACK: u64 = 64;
 
 impl Space {
@@ -72,25 +76,26 @@ impl Space {
         }
     }
 
-    /// The control has counted anew.
+    /// Stores the control's segment counts.
     pub(crate) fn set_segments(&self, total: u32, available: u32, reserve: u32) {
         self.total.store(total, Ordering::Relaxed);
         self.available.store(available, Ordering::Relaxed);
         self.reserve.store(reserve, Ordering::Relaxed);
     }
 
-    /// The control has counted those segments that would have all their columns.
+    /// Stores the number of segments that can be opened with all columns.
     pub(crate) fn set_full_width(&self, full_width: u32) {
         self.full_width.store(full_width, Ordering::Relaxed);
     }
 
-    /// True if so many segments of each shard that miss columns can be completed, and have successors with all columns for which there are
-    /// drives. Else those who were completed would have taken the zones that their successors miss then, without end.
+    /// Returns true if `segments` segments of each shard that lack columns can be completed and
+    /// later be replaced by full-width segments. Otherwise the completed segments could take the
+    /// zones that their replacements need, in an endless cycle.
     pub(crate) fn can_replace(&self, segments: usize) -> bool {
         self.full_width.load(Ordering::Relaxed) as usize >= 2 * segments * self.usage.len()
     }
 
-    /// A shard has counted anew.
+    /// Stores a shard's counts.
     pub(crate) fn set_usage(&self, shard: usize, live: u64, reserved: u64) {
         if let Some(usage) = self.usage.get(shard) {
             usage.live.store(live, Ordering::Relaxed);
@@ -98,119 +103,126 @@ impl Space {
         }
     }
 
-    /// Blocks of a segment that can live.
+    /// Blocks of a segment available for live data.
     pub(crate) fn segment_payload(&self) -> u64 {
         self.segment_payload
     }
 
-    /// Blocks that live in the pool: data, map and tables.
+    /// Live blocks in the pool: data, map and tables.
     pub(crate) fn live(&self) -> u64 {
         self.usage.iter().map(|usage| usage.live.load(Ordering::Relaxed)).sum()
     }
 
-    /// Blocks that room is kept for, in thick volumes: they do not live yet.
+    /// Blocks reserved for thick volumes and not written yet.
     pub(crate) fn reservations(&self) -> u64 {
         self.usage.iter().map(|usage| usage.reserved.load(Ordering::Relaxed)).sum()
     }
 
-    /// Segments that user data may still open.
+    /// Segments that can still be opened for user data.
     pub(crate) fn free_for_users(&self) -> u32 {
         self.available.load(Ordering::Relaxed).saturating_sub(self.reserve.load(Ordering::Relaxed))
     }
 
-    /// True if so little is free that only what certainly gains is worth opening a segment for.
+    /// Returns true if only operations that certainly free space may open a segment.
     pub(crate) fn is_low(&self) -> bool {
         self.available.load(Ordering::Relaxed) <= freeing_from(self.reserve.load(Ordering::Relaxed))
     }
 
-    /// True if what is left is for checkpoints: nothing can be moved but by them.
+    /// Returns true if the remaining segments are reserved for checkpoints, so that nothing can be
+    /// moved.
     pub(crate) fn only_checkpoint_reserve_left(&self) -> bool {
         let checkpoints = self.checkpoint_segments(self.reserve.load(Ordering::Relaxed));
         self.available.load(Ordering::Relaxed) <= checkpoints
     }
 
-    /// A shard's part of the segments that could be opened now.
+    /// A shard's share of the segments that can be opened now.
     pub(crate) fn shard_share(&self) -> u64 {
         u64::from(self.available.load(Ordering::Relaxed)) / self.usage.len() as u64
     }
 
-    /// Segments of such a reserve that are for checkpoints alone: half of it, or what two of each shard may store at most, where so
-    /// little lives that this is less. Else a pool that lost more drives than it had room for could be full of garbage that nothing moves.
+    /// Segments of a reserve of this size that only checkpoints may use: half of it, or the most
+    /// that two checkpoints of each shard can store, if that is less. With a fixed half, a small
+    /// pool that has lost too many drives could fill up with garbage that cannot be moved.
     pub(crate) fn checkpoint_segments(&self, reserve: u32) -> u32 {
         let segments = self.usage.iter().map(|usage| {
-            // Nodes that there are, and as many that merging layers makes anew.
+            // Existing nodes, and the same number for nodes rewritten when layers are merged.
             let nodes = 2 * usage.live.load(Ordering::Relaxed);
             (2 * (nodes + CHECKPOINT_OVERHEAD)).div_ceil(self.segment_payload.max(1))
         });
         checkpoints_from(reserve).min(u32::try_from(segments.sum::<u64>()).unwrap_or(u32::MAX))
     }
 
-    /// Free segments, or such as the next checkpoint gives back, below which there is cleaning: it settles at half of them. With fewer,
-    /// checkpoints store the map more often than it pays; with more, segments have less time to empty by themselves.
+    /// Number of free segments, including those that the next checkpoint releases, below which
+    /// cleaning starts; cleaning settles at half of it. A lower mark makes checkpoints store the
+    /// map too often; a higher one gives segments less time to become empty without cleaning.
     pub(crate) fn high_water(&self) -> u32 {
         let shards = u32::try_from(self.usage.len()).unwrap_or(u32::MAX);
         (self.total.load(Ordering::Relaxed) / 20).clamp(SLACK_PER_SHARD * shards, 128 * shards)
     }
 
-    /// Live blocks that the pool takes. Beyond that, writes that need more room are refused: the rest is what cleaning
-    /// and checkpoints work with.
+    /// Maximum number of live blocks. Writes that need more space fail; cleaning and checkpoints
+    /// need the rest.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity_of(self.total.load(Ordering::Relaxed), self.reserve.load(Ordering::Relaxed))
     }
 
-    /// The same for so many segments, with such a reserve.
+    /// Returns the capacity for this many segments with a reserve of this size.
     pub(crate) fn capacity_of(&self, total: u32, reserve: u32) -> u64 {
         let usable = total.saturating_sub(reserve);
-        // Tiny pools: a quarter at most is kept back.
+        // In tiny pools the slack is limited to a quarter.
         u64::from(usable - self.slack(total).min(usable / 4)) * self.segment_payload
     }
 
-    /// Segments of so many that are on their way from one use to the next.
+    /// Segments that hold no live data because they are open, freed, or needed by the cleaner.
     fn slack(&self, total: u32) -> u32 {
         let shards = u32::try_from(self.usage.len()).unwrap_or(u32::MAX);
         (total / FREE_SHARE).max(SLACK_PER_SHARD * shards)
     }
 
-    /// Live blocks up to which it is certain that there is room: the capacity, but in tiny pools, where shards may be in each other's way.
+    /// Live blocks that certainly fit: the capacity, less in tiny pools, where shards compete for
+    /// segments.
     fn guaranteed(&self) -> u64 {
         let (total, reserve) = (self.total.load(Ordering::Relaxed), self.reserve.load(Ordering::Relaxed));
         u64::from(total.saturating_sub(reserve).saturating_sub(self.slack(total))) * self.segment_payload
     }
 
-    /// True if the pool holds, or keeps room for, as much as it takes.
+    /// Returns true if live and reserved blocks reach the capacity.
     pub(crate) fn is_full(&self) -> bool {
         self.live() + self.reservations() >= self.capacity()
     }
 
-    /// The same for those that room is kept for: others' writes that were let in together may have taken a little of it.
+    /// Returns true if a write within a reservation does not fit. The limit is slightly above the
+    /// capacity, because other writes admitted at the same time may have used a little of the
+    /// reserved space.
     pub(crate) fn is_full_for_reservations(&self) -> bool {
         let capacity = self.capacity();
         self.live() >= capacity + capacity / RESERVATION_SLACK
     }
 
-    /// True if room is kept for more than there certainly is.
+    /// Returns true if live and reserved blocks exceed the guaranteed capacity.
     pub(crate) fn is_overcommitted(&self) -> bool {
         self.live() + self.reservations() > self.guaranteed()
     }
 
-    /// Free segments as a share of [`Space::high_water`]. `coming` are segments that the next checkpoint gives back.
+    /// Free segments as a fraction of [`Space::high_water`]. `coming` is the number of segments
+    /// that the next checkpoint releases.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn free_ratio(&self, coming: u32) -> f32 {
         (self.free_for_users() + coming) as f32 / self.high_water() as f32
     }
 }
 
-/// The last segments of a pool, which only those may open who need them most.
+/// The last segments of a pool, reserved for operations by [`AllocPriority`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reserve {
-    /// What it takes with no drive to spare.
+    /// Number of segments with no spare drive.
     segments: u32,
-    /// Drives that are left when as many are lost as the scheme bears; not fewer than a segment has columns.
+    /// Drives left after as many failures as the scheme tolerates; at least the number of columns.
     left: u32,
 }
 
 impl Reserve {
-    /// A share of the pool, and a few segments for each shard.
+    /// Returns the reserve of a pool: a share of all segments, and a minimum for each shard.
     pub(crate) fn of(superblock: &Superblock) -> Self {
         let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
         let stays = |state| !matches!(state, DriveState::Removed | DriveState::Draining);
@@ -230,15 +242,15 @@ impl Reserve {
         Self { segments, left }
     }
 
-    /// The same for a pool whose drives are others by now. It never becomes smaller: what shards may leave to do for a checkpoint was
-    /// reckoned with what it was.
+    /// Returns the reserve after the pool's drives have changed. It never shrinks, because shards
+    /// have sized the work left to their next checkpoint by the old one.
     pub(crate) fn grown(self, superblock: &Superblock) -> Self {
         let now = Self::of(superblock);
         Self { segments: now.segments.max(self.segments), ..now }
     }
 
-    /// Segments of it while this many drives are in use. With more of them than a segment has columns, free zones go with
-    /// each that is lost: what is left then must still do.
+    /// Segments of the reserve with this many drives in use. With more drives than columns, each
+    /// drive failure removes free zones; the remainder must still be sufficient.
     pub(crate) fn with_drives(self, drives: u32) -> u32 {
         if drives <= self.left {
             self.segments
@@ -247,15 +259,17 @@ impl Reserve {
         }
     }
 
-    /// Nodes of the map that a shard may change between two checkpoints, `recent` segments being the most that one may fill: what a
-    /// checkpoint stores must fit its part of the reserve, beside what the one before stored.
+    /// Maximum number of map nodes that a shard may dirty between two checkpoints. `recent` is the
+    /// maximum number of segments that one checkpoint may fill. A checkpoint must fit the shard's
+    /// part of the reserve, in addition to the previous one.
     pub(crate) fn dirty_nodes(self, geometry: &Geometry, shards: u64, recent: u64) -> u64 {
         let segments = (u64::from(checkpoints_from(self.segments)) / shards).clamp(1, recent.max(1));
         let half = (segments * geometry.segment_payload() / 2).saturating_sub(CHECKPOINT_OVERHEAD);
         (half * 7 / 8).max(1)
     }
 
-    /// Who may open a segment, with `available` of them and this many drives in use.
+    /// Returns the lowest priority that may open a segment, with `available` segments and `drives`
+    /// drives.
     pub(crate) fn level(self, space: &Space, available: u32, drives: u32) -> AllocPriority {
         match self.with_drives(drives) {
             reserve if available > reserve => AllocPriority::User,
@@ -266,12 +280,13 @@ impl Reserve {
     }
 }
 
-/// Segments of a reserve below which trims take no more of it.
+/// Number of available segments below which trims may not open a segment.
 fn freeing_from(reserve: u32) -> u32 {
     reserve - reserve / 4
 }
 
-/// Those that are for checkpoints alone: half, because how seldom there has to be a checkpoint hangs on how much one may store.
+/// Half of a reserve, for checkpoints. The maximum size of a checkpoint determines the interval
+/// between checkpoints.
 fn checkpoints_from(reserve: u32) -> u32 {
     reserve / 2
 }

@@ -1,8 +1,9 @@
 //! Volumes: byte ranges over the shards.
 //!
-//! A volume's blocks are dealt out to the shards ([`Slices`]). A request is cut at slice borders and at what one record takes;
-//! the pieces run side by side. A write that touches up to [`Pool::atomic_write_bytes`] of blocks within one slice is there
-//! whole after a crash, or not at all, wherever in its blocks it begins and ends.
+//! A volume's blocks are striped over the shards in slices ([`Slices`]). A request is split at
+//! slice boundaries and at the size limit of a log record; the parts run concurrently. A write of
+//! up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
+//! alignment.
 
 mod compare;
 mod copy;
@@ -27,15 +28,15 @@ use crate::pool::{Pool, VolumeShared};
 use crate::shard::Shard;
 pub use compare::Comparison;
 pub use extents::Extent;
-pub(crate) use extents::Stored;
-use slices::Piece;
+pub(crate) use extents::ShardExtents;
 pub(crate) use slices::Slices;
+use slices::SubRequest;
 pub use uid::VolumeUid;
 
-/// Bytes of the largest piece that goes to a shard at once.
-const PIECE: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
+/// The largest sub-request, in bytes.
+const PART_MAX: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
 
-/// A volume that is open. Usable from any thread; for input and output, [`Volume::attach`] it to a reactor.
+/// An open volume. Usable from any thread; for I/O, [`Volume::attach`] it to a reactor.
 #[derive(Clone)]
 pub struct Volume {
     shared: Arc<VolumeShared>,
@@ -47,65 +48,67 @@ impl Volume {
         Self { shared, pool }
     }
 
-    /// Name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// The stable identity within the pool.
+    /// Returns the stable identity within the pool.
     pub fn uid(&self) -> VolumeUid {
         self.shared.uid
     }
 
-    /// Size in bytes, now.
+    /// Returns the current size in bytes.
     pub fn size(&self) -> u64 {
         self.shared.size.load(Ordering::Acquire)
     }
 
-    /// Sector size that it offers, in bytes.
+    /// Returns the sector size in bytes.
     pub fn sector(&self) -> u32 {
         self.shared.sector
     }
 
-    /// True if it is a snapshot, which is read and never written.
+    /// True if it is a snapshot, which is read-only.
     pub fn is_snapshot(&self) -> bool {
         self.shared.is_snapshot
     }
 
-    /// The pool that it belongs to.
+    /// Returns the volume's pool.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// The reactors that its blocks are on, each once, in the order of its slices: requests that come up there need not go to another.
+    /// Returns the reactors that own the volume's blocks, each once, in slice order. Requests
+    /// issued there may need no other reactor.
     pub fn reactors(&self) -> Vec<Remote> {
-        let mut found: Vec<Remote> = Vec::new();
+        let mut reactors: Vec<Remote> = Vec::new();
         for shard in self.shared.slices.holders() {
             if let Some(home) = self.pool.shards().get(shard)
-                && !found.iter().any(|remote| remote.is_same(home.remote()))
+                && !reactors.iter().any(|remote| remote.is_same(home.remote()))
             {
-                found.push(home.remote().clone());
+                reactors.push(home.remote().clone());
             }
         }
-        found
+        reactors
     }
 
-    /// The volume for the reactor that runs on this thread.
+    /// Returns the volume for use on the reactor of this thread.
     pub fn attach(&self) -> AttachedVolume {
         let shards = self.pool.shards().iter().map(|home| match home.local() {
-            Some(shard) => ShardAccess::Here(shard),
-            None => ShardAccess::There(home.clone()),
+            Some(shard) => ShardAccess::Local(shard),
+            None => ShardAccess::Remote(home.clone()),
         });
         AttachedVolume { shared: self.shared.clone(), shards: shards.collect(), pool: self.pool.clone() }
     }
 }
 
+/// A shard on this reactor or on another one.
 enum ShardAccess {
-    Here(Rc<Shard>),
-    There(Home<Shard>),
+    Local(Rc<Shard>),
+    Remote(Home<Shard>),
 }
 
-/// A volume as one reactor uses it.
+/// A volume attached to one reactor.
 pub struct AttachedVolume {
     shared: Arc<VolumeShared>,
     shards: Vec<ShardAccess>,
@@ -113,12 +116,12 @@ pub struct AttachedVolume {
 }
 
 impl AttachedVolume {
-    /// Size in bytes, now.
+    /// Returns the current size in bytes.
     pub fn size(&self) -> u64 {
         self.shared.size.load(Ordering::Acquire)
     }
 
-    /// Sector size that it offers, in bytes.
+    /// Returns the sector size in bytes.
     pub fn sector(&self) -> u32 {
         self.shared.sector
     }
@@ -126,47 +129,49 @@ impl AttachedVolume {
     /// Fills `into` with the bytes from `offset` on. Offset and length are whole sectors.
     ///
     /// # Errors
-    /// `Invalid` beyond the end; `Corrupt` for what cannot be read; nothing is known of `into` then.
+    /// `Invalid` beyond the end; `Corrupt` if a block cannot be read. The contents of `into` are
+    /// unspecified after an error.
     pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
         self.check(offset, into.len() as u64)?;
         if self.shared.rate_limiter.is_limited() {
             Box::pin(self.wait_for_limits(into.len() as u64)).await;
-            // The volume may have become smaller, or have been deleted (F5).
+            // The volume may have been shrunk or deleted in the meantime (F5).
             self.check(offset, into.len() as u64)?;
         }
         if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
-            let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
+            let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
             return match self.shard(shard)? {
-                ShardAccess::Here(shard) => shard.read_block(self.shared.id, block, into).await,
-                ShardAccess::There(home) => Box::pin(self.read_one_there(home, block, into)).await,
+                ShardAccess::Local(shard) => shard.read_block(self.shared.id, block, into).await,
+                ShardAccess::Remote(home) => Box::pin(self.read_remote_block(home, block, into)).await,
             };
         }
-        // On the heap, so that the commonest read need not have room for the others.
+        // Boxed, to keep the future of the most frequent read small.
         if !is_aligned(offset, into.len()) {
             return Box::pin(self.read_unaligned(offset, into)).await;
         }
         Box::pin(self.read_aligned(offset, into)).await
     }
 
-    /// What lies at `offset` will be read or written soon: a hint, which costs little and finds what has to be waited for.
-    pub fn expect(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.expect(volume, block));
+    /// Hints that the block at `offset` will be accessed soon: prefetches its map entry into the
+    /// CPU cache.
+    pub fn prefetch_entry(&self, offset: u64) {
+        self.with_block(offset, |shard, volume, block| shard.prefetch_entry(volume, block));
     }
 
-    /// What lies at `offset` will be read next: a hint, as [`Self::expect`].
-    pub fn expect_read(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.expect_read(volume, block));
+    /// Hints that the block at `offset` will be read next: passes the hint on to its drive.
+    pub fn prefetch_hint(&self, offset: u64) {
+        self.with_block(offset, |shard, volume, block| shard.prefetch_hint(volume, block));
     }
 
     /// Runs `step` with the block at `offset` if it belongs to a shard of this reactor.
     fn with_block(&self, offset: u64, step: impl FnOnce(&Shard, VolumeId, u64)) {
-        let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
-        if let Some(ShardAccess::Here(shard)) = self.shards.get(shard) {
+        let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
+        if let Some(ShardAccess::Local(shard)) = self.shards.get(shard) {
             step(shard, self.shared.id, block);
         }
     }
 
-    /// Waits until the volume may take this much more.
+    /// Waits until the rate limits admit `bytes` more bytes.
     async fn wait_for_limits(&self, bytes: u64) {
         let reactor = Reactor::current();
         let wait = self.shared.rate_limiter.delay(bytes, reactor.now().as_nanos());
@@ -175,21 +180,22 @@ impl AttachedVolume {
         }
     }
 
-    /// As small a task there as it can be: it is made and dropped with every block.
-    async fn read_one_there(&self, home: &Home<Shard>, block: u64, into: &Span) -> Result<()> {
+    /// Reads one block on another reactor, with a small task because one is created for each block.
+    async fn read_remote_block(&self, home: &Home<Shard>, block: u64, into: &Span) -> Result<()> {
         let (volume, into) = (self.shared.id, into.clone());
         home.call(move |shard| async move { shard.read_block(volume, block, &into).await }).await?
     }
 
     async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
-        let pieces = self.shared.slices.cut(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PIECE);
-        match pieces.as_slice() {
-            [only] => self.read_piece(*only, into.clone()).await,
-            _ => all(pieces.iter().map(|piece| self.read_piece(*piece, piece.part(into)))).await,
+        let parts =
+            self.shared.slices.split(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PART_MAX);
+        match parts.as_slice() {
+            [only] => self.read_part(*only, into.clone()).await,
+            _ => join_all(parts.iter().map(|part| self.read_part(*part, part.slice_of(into)))).await,
         }
     }
 
-    /// Reads the blocks around, and copies what was asked for.
+    /// Reads the enclosing blocks and copies the requested bytes.
     async fn read_unaligned(&self, offset: u64, into: &Span) -> Result<()> {
         let start = offset - offset % BLOCK as u64;
         let end = (offset + into.len() as u64).next_multiple_of(BLOCK as u64);
@@ -200,20 +206,22 @@ impl AttachedVolume {
         Ok(())
     }
 
-    async fn read_piece(&self, piece: Piece, into: Span) -> Result<()> {
+    async fn read_part(&self, part: SubRequest, into: Span) -> Result<()> {
         let volume = self.shared.id;
-        match self.shard(piece.shard)? {
-            ShardAccess::Here(shard) => shard.read(volume, piece.block, &into).await,
-            ShardAccess::There(home) => {
-                home.call(move |shard| async move { shard.read(volume, piece.block, &into).await }).await?
+        match self.shard(part.shard)? {
+            ShardAccess::Local(shard) => shard.read(volume, part.block, &into).await,
+            ShardAccess::Remote(home) => {
+                home.call(move |shard| async move { shard.read(volume, part.block, &into).await }).await?
             }
         }
     }
 
-    /// Writes `data` from `offset` on. Offset and length are whole sectors. Durable after a later [`Self::flush`].
+    /// Writes `data` from `offset` on. Offset and length are whole sectors. Durable after a later
+    /// [`Self::flush`].
     ///
     /// # Errors
-    /// `Invalid` beyond the end; `NoSpace` in a full pool; `PoolFailed` when too many drives are lost.
+    /// `Invalid` beyond the end; `NoSpace` in a full pool; `PoolFailed` when too many drives have
+    /// failed.
     pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
         self.check_write(offset, data.len() as u64)?;
         if self.shared.rate_limiter.is_limited() {
@@ -221,12 +229,12 @@ impl AttachedVolume {
             self.check_write(offset, data.len() as u64)?;
         }
         if !is_aligned(offset, data.len()) {
-            // On the heap, as in `read`.
+            // Boxed, as in `read`.
             return Box::pin(self.write_unaligned(offset, data)).await;
         }
         if data.len() == BLOCK {
-            let (shard, block) = self.shared.slices.place(offset / BLOCK as u64);
-            if let ShardAccess::Here(shard) = self.shard(shard)? {
+            let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
+            if let ShardAccess::Local(shard) = self.shard(shard)? {
                 return shard.write(self.shared.id, block, data).await;
             }
         }
@@ -234,43 +242,45 @@ impl AttachedVolume {
     }
 
     async fn write_aligned(&self, offset: u64, data: &Span) -> Result<()> {
-        let pieces = self.shared.slices.cut(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PIECE);
-        match pieces.as_slice() {
-            [only] => self.write_piece(*only, data.clone()).await,
-            _ => all(pieces.iter().map(|piece| self.write_piece(*piece, piece.part(data)))).await,
+        let parts =
+            self.shared.slices.split(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PART_MAX);
+        match parts.as_slice() {
+            [only] => self.write_part(*only, data.clone()).await,
+            _ => join_all(parts.iter().map(|part| self.write_part(*part, part.slice_of(data)))).await,
         }
     }
 
-    async fn write_piece(&self, piece: Piece, data: Span) -> Result<()> {
+    async fn write_part(&self, part: SubRequest, data: Span) -> Result<()> {
         let volume = self.shared.id;
-        match self.shard(piece.shard)? {
-            ShardAccess::Here(shard) => shard.write(volume, piece.block, &data).await,
-            ShardAccess::There(home) => {
-                home.call(move |shard| async move { shard.write(volume, piece.block, &data).await }).await?
+        match self.shard(part.shard)? {
+            ShardAccess::Local(shard) => shard.write(volume, part.block, &data).await,
+            ShardAccess::Remote(home) => {
+                home.call(move |shard| async move { shard.write(volume, part.block, &data).await }).await?
             }
         }
     }
 
-    /// A write that begins or ends within a block. Each piece is one request, its partial blocks included.
+    /// Writes a range that begins or ends within a block. Each sub-request is one request of a
+    /// shard, including its partial blocks.
     async fn write_unaligned(&self, offset: u64, data: &Span) -> Result<()> {
         let end = offset + data.len() as u64;
         let first = offset / BLOCK as u64;
-        let pieces = self.shared.slices.cut(first, end.div_ceil(BLOCK as u64) - first, PIECE);
-        all(pieces.iter().map(|piece| {
-            let start = first * BLOCK as u64 + piece.at;
-            let (from, to) = (offset.max(start), end.min(start + piece.blocks * BLOCK as u64));
+        let parts = self.shared.slices.split(first, end.div_ceil(BLOCK as u64) - first, PART_MAX);
+        join_all(parts.iter().map(|part| {
+            let start = first * BLOCK as u64 + part.offset;
+            let (from, to) = (offset.max(start), end.min(start + part.blocks * BLOCK as u64));
             let index = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
             let bytes = data.slice(index(from - offset)..index(to - offset));
-            self.write_bytes(*piece, index(from - start), bytes)
+            self.write_bytes(*part, index(from - start), bytes)
         }))
         .await
     }
 
-    async fn write_bytes(&self, piece: Piece, within: usize, data: Span) -> Result<()> {
-        let (volume, block) = (self.shared.id, piece.block);
-        match self.shard(piece.shard)? {
-            ShardAccess::Here(shard) => shard.write_bytes(volume, block, within, &data).await,
-            ShardAccess::There(home) => {
+    async fn write_bytes(&self, part: SubRequest, within: usize, data: Span) -> Result<()> {
+        let (volume, block) = (self.shared.id, part.block);
+        match self.shard(part.shard)? {
+            ShardAccess::Local(shard) => shard.write_bytes(volume, block, within, &data).await,
+            ShardAccess::Remote(home) => {
                 let write = move |shard: Rc<Shard>| async move {
                     shard.write_bytes(volume, block, within, &data).await
                 };
@@ -279,10 +289,10 @@ impl AttachedVolume {
         }
     }
 
-    /// Makes the range read as zeros and frees what it held. Offset and length are whole sectors.
+    /// Zeroes the range and frees its blocks. Offset and length are whole sectors.
     ///
     /// # Errors
-    /// `Invalid` beyond the end; `PoolFailed` when too many drives are lost.
+    /// `Invalid` beyond the end; `PoolFailed` when too many drives have failed.
     pub async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
         self.check_write(offset, length)?;
         let (first, end) =
@@ -303,8 +313,8 @@ impl AttachedVolume {
             }
             let volume = self.shared.id;
             match shard {
-                ShardAccess::Here(shard) => shard.unmap(volume, from, to - from).await?,
-                ShardAccess::There(home) => {
+                ShardAccess::Local(shard) => shard.unmap(volume, from, to - from).await?,
+                ShardAccess::Remote(home) => {
                     home.call(move |shard| async move { shard.unmap(volume, from, to - from).await })
                         .await??;
                 }
@@ -313,7 +323,7 @@ impl AttachedVolume {
         self.zero_bytes(end, offset + length - end).await
     }
 
-    /// Zeroes a range smaller than a block, within one block or over a border.
+    /// Zeroes a range that contains no whole block, by a write of zeros.
     async fn zero_bytes(&self, offset: u64, length: u64) -> Result<()> {
         if length == 0 {
             return Ok(());
@@ -322,7 +332,7 @@ impl AttachedVolume {
         self.write_unaligned(offset, &zeros.span()).await
     }
 
-    /// Tells that the range is no longer wanted: whole blocks in it are freed and read as zeros, partial ones keep
+    /// Discards the range: whole blocks in it are freed and read as zeros, partial blocks keep
     /// their bytes.
     ///
     /// # Errors
@@ -337,15 +347,15 @@ impl AttachedVolume {
         self.write_zeroes(first, end - first).await
     }
 
-    /// Makes every write that was answered by now durable.
+    /// Makes every acknowledged write durable.
     ///
     /// # Errors
-    /// When the pool has failed: what was not flushed before may be lost.
+    /// When the pool has failed: writes that were not flushed before may be lost.
     pub async fn flush(&self) -> Result<()> {
-        all(self.shared.slices.holders().map(|shard| async move {
+        join_all(self.shared.slices.holders().map(|shard| async move {
             match self.shard(shard)? {
-                ShardAccess::Here(shard) => shard.flush().await,
-                ShardAccess::There(home) => home.call(|shard| async move { shard.flush().await }).await?,
+                ShardAccess::Local(shard) => shard.flush().await,
+                ShardAccess::Remote(home) => home.call(|shard| async move { shard.flush().await }).await?,
             }
         }))
         .await
@@ -362,7 +372,7 @@ impl AttachedVolume {
         let size = self.size();
         if offset.checked_add(length).is_none_or(|end| end > size) {
             let message =
-                format!("bytes {offset} to {offset}+{length} lie beyond the volume's end at {size}");
+                format!("bytes {offset} to {offset}+{length} are beyond the end of the volume at {size}");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         Ok(())
@@ -370,7 +380,7 @@ impl AttachedVolume {
 
     fn check_write(&self, offset: u64, length: u64) -> Result<()> {
         if self.shared.is_snapshot {
-            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot is never written"));
+            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot is read-only"));
         }
         self.check(offset, length)
     }
@@ -380,25 +390,25 @@ fn is_aligned(offset: u64, length: usize) -> bool {
     offset.is_multiple_of(BLOCK as u64) && length.is_multiple_of(BLOCK)
 }
 
-/// Runs futures side by side; gives the first error, after all have ended.
-pub(crate) async fn all<F: Future<Output = Result<()>>>(futures: impl Iterator<Item = F>) -> Result<()> {
+/// Runs futures concurrently. Returns the first error, after all futures have completed.
+pub(crate) async fn join_all<F: Future<Output = Result<()>>>(futures: impl Iterator<Item = F>) -> Result<()> {
     let mut running: Vec<Option<Pin<Box<F>>>> = futures.map(|future| Some(Box::pin(future))).collect();
     let mut result = Ok(());
     std::future::poll_fn(|context| {
-        let mut left = false;
-        for place in &mut running {
-            let Some(future) = place else { continue };
+        let mut pending = false;
+        for slot in &mut running {
+            let Some(future) = slot else { continue };
             match future.as_mut().poll(context) {
-                Poll::Ready(ended) => {
+                Poll::Ready(output) => {
                     if result.is_ok() {
-                        result = ended;
+                        result = output;
                     }
-                    *place = None;
+                    *slot = None;
                 }
-                Poll::Pending => left = true,
+                Poll::Pending => pending = true,
             }
         }
-        if left { Poll::Pending } else { Poll::Ready(()) }
+        if pending { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
     result

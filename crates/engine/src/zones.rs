@@ -1,38 +1,40 @@
-//! Which zones of which drives are free, and which drives a new segment goes to. Plain state and pure choices.
+//! Free zones of each drive, and the choice of drives for new segments. Plain state, pure
+//! decisions.
 //!
-//! Always true (Z1): a zone is free, or in exactly one segment, or waits for its segment's checkpoint, or is being
-//! discarded; never two of these. Zones that come back are used again before others and told to the drives as unused
-//! only when nobody has wanted them for a while: discarding what is overwritten soon costs more than it gives.
+//! Always true (Z1): a zone is in exactly one of these states: free, part of a segment, freed and
+//! waiting for a checkpoint, or being discarded. Freed zones are reused first, and discarded only
+//! after they have stayed free for a while, because discarding a zone that is soon rewritten costs
+//! more than it gains.
 
 use format::{DriveIndex, Scheme, SegmentColumn, ZoneIndex};
 
-/// The free zones of the pool.
+/// The free zones of a pool.
 pub(crate) struct Zones {
     drives: Vec<DriveZones>,
-    /// Segments and columns allocated: rotates the columns over the drives, so that parity lies on each in turn.
+    /// Number of allocations; rotates the columns, so that each drive holds parity in turn.
     rotation: usize,
-    /// Columns that a segment may do without if the drives have no room for all.
+    /// Maximum number of columns that a segment may lack if the drives have no room for all.
     holes: u32,
 }
 
 struct DriveZones {
-    /// Free, and nothing of the drive's is held for them: discarded, or never used.
+    /// Free zones that were discarded or never used: the drive holds no space for them.
     discarded: ZoneSet,
-    /// Free, and still as they were left: taken first, because their space is there already.
+    /// Free zones whose backing space is kept; these are allocated first.
     backed: ZoneSet,
-    /// Those of `backed` that are to be discarded next unless they are taken before.
+    /// Zones of `backed` that are discarded next, unless they are allocated before.
     aging: ZoneSet,
     zones: u32,
     online: bool,
-    /// It counts as lost, though it may be written again: nothing that is new may be there alone.
+    /// Counts as failed even if it is online: new data must not depend on this drive alone.
     lost: bool,
-    /// Columns that it has earned and not taken, in parts of [`COLUMN_COST`].
+    /// Accumulated share of allocated columns, in units of [`COLUMN_COST`].
     credit: i64,
 }
 
-/// What a drive pays for a column.
+/// Credit that one column costs.
 const COLUMN_COST: i64 = 1 << 32;
-/// What it can have earned at most.
+/// Maximum credit of a drive.
 const CREDIT_MAX: i64 = 4 * COLUMN_COST;
 
 impl DriveZones {
@@ -47,7 +49,7 @@ impl DriveZones {
         self.discarded.count + self.backed.count
     }
 
-    /// A free zone, and whether its space is there.
+    /// Takes a free zone; also returns whether its backing space is allocated.
     fn take(&mut self) -> Option<(ZoneIndex, bool)> {
         let (zone, backed) = match self.backed.first() {
             Some(zone) => (zone, true),
@@ -57,7 +59,7 @@ impl DriveZones {
         Some((ZoneIndex::new(zone), backed))
     }
 
-    /// Takes a zone out of those that are free; false if it is not among them.
+    /// Removes a zone from the free zones; false if it is not free.
     fn remove(&mut self, zone: u32) -> bool {
         self.aging.set(zone, false);
         self.discarded.set(zone, false) || self.backed.set(zone, false)
@@ -68,7 +70,7 @@ impl DriveZones {
     }
 }
 
-/// The same number for the same turn and drive, and no pattern in sight (splitmix64, Steele and others, 2014).
+/// A pseudorandom function of the rotation and the drive (splitmix64, Steele et al., 2014).
 fn splitmix64(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -76,13 +78,13 @@ fn splitmix64(number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// A set of zones.
+/// A bitmap of zones.
 #[derive(Clone)]
 struct ZoneSet {
     words: Vec<u64>,
     count: u32,
     zones: u32,
-    /// No word before this one has a bit.
+    /// All words before this index are zero.
     hint: usize,
 }
 
@@ -95,7 +97,7 @@ impl ZoneSet {
         self.words.get(zone as usize / 64).is_some_and(|word| word & 1 << (zone % 64) != 0)
     }
 
-    /// Puts a zone in or takes it out; false if that changes nothing.
+    /// Adds or removes a zone; false if nothing changed.
     fn set(&mut self, zone: u32, to: bool) -> bool {
         let at = zone as usize / 64;
         let Some(word) = self.words.get_mut(at).filter(|_| zone < self.zones) else { return false };
@@ -113,7 +115,7 @@ impl ZoneSet {
         true
     }
 
-    /// The lowest.
+    /// Returns the lowest zone.
     fn first(&mut self) -> Option<u32> {
         let found = self.words.iter().skip(self.hint).position(|word| *word != 0);
         self.hint += found.unwrap_or(self.words.len() - self.hint.min(self.words.len()));
@@ -121,21 +123,21 @@ impl ZoneSet {
         Some(u32::try_from(self.hint * 64).unwrap_or(u32::MAX) + word.trailing_zeros())
     }
 
-    /// How many follow one another from `zone`, itself included; at most `most`.
+    /// Returns the length of the run of zones that starts at `zone`, up to `most`.
     fn run(&self, zone: u32, most: u32) -> u32 {
         (zone..zone.saturating_add(most)).take_while(|zone| self.has(*zone)).count() as u32
     }
 }
 
-/// Zones of a new segment.
+/// The zones of a new segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AllocatedZones {
     pub(crate) columns: Vec<SegmentColumn>,
-    /// Those whose space is not there yet, where drives take it as they are written.
+    /// Zones without allocated backing space, on sparse drives.
     pub(crate) unbacked: Vec<(DriveIndex, ZoneIndex)>,
 }
 
-/// Zones of one drive that follow one another.
+/// Consecutive zones of one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ZoneRun {
     pub(crate) drive: DriveIndex,
@@ -150,7 +152,7 @@ impl ZoneRun {
 }
 
 impl Zones {
-    /// Drives with these numbers of zones, all free.
+    /// Creates drives with these numbers of zones, all free, and their online state.
     pub(crate) fn new(drives: impl Iterator<Item = (u32, bool)>) -> Self {
         Self {
             drives: drives.map(|(zones, online)| DriveZones::new(zones, online)).collect(),
@@ -159,23 +161,23 @@ impl Zones {
         }
     }
 
-    /// Marks a zone as taken by a segment that exists. False if it is taken twice or does not exist: the tables are
-    /// damaged (Z1).
+    /// Marks a zone as used by an existing segment. Returns false if the zone is not free or does
+    /// not exist: then the segment tables are damaged (Z1).
     pub(crate) fn occupy(&mut self, drive: DriveIndex, zone: ZoneIndex) -> bool {
         self.drives.get_mut(drive.index()).is_some_and(|zones| zones.remove(zone.get()))
     }
 
-    /// Gives a zone back.
+    /// Frees a zone.
     ///
     /// # Panics
-    /// If it is free already (Z1).
+    /// If the zone is already free (Z1).
     pub(crate) fn free(&mut self, drive: DriveIndex, zone: ZoneIndex) {
         let free = |zones: &mut DriveZones| !zones.is_free(zone.get()) && zones.backed.set(zone.get(), true);
         let freed = self.drives.get_mut(drive.index()).is_some_and(free);
         assert!(freed, "Z1: zone {zone} of drive {drive} was freed twice");
     }
 
-    /// Gives back zones that were allocated and not used; no space is known to be held for those in `unbacked`.
+    /// Frees zones that were allocated but not used; those in `unbacked` have no backing space.
     pub(crate) fn return_unused(
         &mut self,
         zones: impl Iterator<Item = (DriveIndex, ZoneIndex)>,
@@ -190,14 +192,14 @@ impl Zones {
         }
     }
 
-    /// The zones after this one that no space is held for, as far as they follow one another; at most `most`.
+    /// Returns the run of discarded zones directly after this zone, up to `most`.
     pub(crate) fn discarded_after(&self, drive: DriveIndex, zone: ZoneIndex, most: u32) -> ZoneRun {
         let first = ZoneIndex::new(zone.get() + 1);
         let count = self.drives.get(drive.index()).map_or(0, |zones| zones.discarded.run(first.get(), most));
         ZoneRun { drive, first, count }
     }
 
-    /// Space is held for these zones now: those that are still free are to be used before others.
+    /// Marks free zones of a run as having backing space, so that they are allocated first.
     pub(crate) fn mark_backed(&mut self, run: ZoneRun) {
         let Some(zones) = self.drives.get_mut(run.drive.index()) else { return };
         for zone in run.zones() {
@@ -207,13 +209,14 @@ impl Zones {
         }
     }
 
-    /// Marks every zone that is warm now to be discarded next time. True if there are any.
+    /// Marks every zone in `backed` for the next discard. Returns true if an online drive has such
+    /// zones.
     pub(crate) fn age_backed(&mut self) -> bool {
         self.drives.iter_mut().for_each(|zones| zones.aging = zones.backed.clone());
         self.drives.iter().any(|zones| zones.online && zones.backed.count > 0)
     }
 
-    /// Takes out, for discarding, up to `most` zones of each drive that have been free for a while.
+    /// Takes up to `most` aged zones of each drive for a discard.
     pub(crate) fn take_aged(&mut self, most: u32) -> Vec<ZoneRun> {
         let cooled = |(index, zones): (usize, &mut DriveZones)| {
             let first = zones.aging.first().filter(|_| zones.online)?;
@@ -222,42 +225,40 @@ impl Zones {
                 first: ZoneIndex::new(first),
                 count: zones.aging.run(first, most),
             };
-            run.zones().for_each(|zone| assert!(zones.remove(zone), "Z1: zone {zone} cools but is not free"));
+            run.zones().for_each(|zone| assert!(zones.remove(zone), "Z1: aging zone {zone} is not free"));
             Some(run)
         };
         self.drives.iter_mut().enumerate().filter_map(cooled).collect()
     }
 
-    /// Gives back what [`Zones::take_aged`] took out.
+    /// Frees zones taken by [`Zones::take_aged`] after the discard.
     pub(crate) fn finish_discard(&mut self, run: ZoneRun) {
         let Some(zones) = self.drives.get_mut(run.drive.index()) else { return };
         for zone in run.zones() {
             let free = !zones.is_free(zone) && zones.discarded.set(zone, true);
-            assert!(free, "Z1: zone {zone} of drive {} was free while it was discarded", run.drive);
+            assert!(free, "Z1: zone {zone} of drive {} was freed during its discard", run.drive);
         }
     }
 
-    /// A drive with this many zones, all free, joins; new segments may not use it yet.
+    /// Adds a drive with this many free zones, offline for allocation.
     pub(crate) fn add_drive(&mut self, drive: DriveIndex, zones: u32) {
-        assert_eq!(
-            drive.index(),
-            self.drives.len(),
-            "Z1: drives are numbered in the order in which they join"
-        );
+        assert_eq!(drive.index(), self.drives.len(), "Z1: drives are numbered in join order");
         self.drives.push(DriveZones::new(zones, false));
     }
 
-    /// Lets new segments use a drive, or not.
+    /// Allows or forbids new segments on a drive.
     pub(crate) fn set_online(&mut self, drive: DriveIndex, online: bool) {
         if let Some(zones) = self.drives.get_mut(drive.index()) {
             zones.online = online;
         }
     }
 
-    /// Zones of a new segment of `scheme`, on drives that [`Zones::choose`] takes; which column lies on which of them rotates.
-    /// With too few drives in use the last parity columns stay holes, so that reads need no decoding. With too little room on
-    /// them there is no segment, because one with fewer columns than it could have would be worse protected; unless drives are lost:
-    /// then it may miss as many columns as every other may, those counted that lie on drives which count as lost.
+    /// Allocates zones for a new segment of `scheme`, on the drives that [`Zones::choose`] returns,
+    /// with rotating columns. If too few drives are online, the last parity columns become holes,
+    /// so that reads need no decoding. If too few drives have free zones, the allocation fails
+    /// rather than reducing the redundancy, unless drives have failed: then a segment may lack as
+    /// many columns as drives have failed, and columns on drives that count as failed do not count
+    /// as present.
     pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<AllocatedZones> {
         let drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
         let width = usize::from(scheme.width());
@@ -276,7 +277,7 @@ impl Zones {
         let mut take = |drive: usize| {
             let taken = self.drives.get_mut(drive).and_then(DriveZones::take);
             let (Some((zone, backed)), Ok(drive)) = (taken, u16::try_from(drive).map(DriveIndex::new)) else {
-                panic!("Z1: drive {drive} was said to have room")
+                panic!("Z1: drive {drive} has no free zone")
             };
             if !backed {
                 unbacked.push((drive, zone));
@@ -288,9 +289,10 @@ impl Zones {
         Some(AllocatedZones { columns, unbacked })
     }
 
-    /// At most `count` of `drives`, all of which have room, for a segment of `scheme`: those without which fewer segments would fit
-    /// in the end, because so much more is left on them than on others; the rest in proportion to what is left on each, in
-    /// ever other combinations, so that a rebuild has all drives to read from.
+    /// Returns up to `count` of `drives` for a segment of `scheme`. First come drives with so much
+    /// free space that leaving them out would reduce the number of segments that fit; the others
+    /// are chosen in proportion to their free space, in varying combinations, so that a rebuild
+    /// reads from all drives.
     fn choose(&mut self, drives: Vec<usize>, count: usize, scheme: Scheme) -> Vec<usize> {
         if drives.len() <= count {
             return drives;
@@ -306,8 +308,8 @@ impl Zones {
         chosen
     }
 
-    /// `count` of `drives`, in proportion to what is left on each: every drive earns its share of each segment, and pays for the
-    /// one that it takes part in.
+    /// Returns `count` of `drives`, weighted by free space: each drive earns credit for its share
+    /// of every segment and pays for each column (deficit round-robin with a random component).
     fn choose_weighted(&mut self, mut drives: Vec<usize>, count: usize) -> Vec<usize> {
         let all: i64 = drives.iter().map(|drive| i64::from(self.room(*drive))).sum();
         let columns = i64::try_from(count).unwrap_or(i64::MAX);
@@ -330,9 +332,10 @@ impl Zones {
         drives
     }
 
-    /// A zone for one column of a segment whose other columns are on the drives `avoid`; and whether its space is there. It lies
-    /// where more is left than segments of `scheme` can use, or else, unless it must not take what they could, on any drive, in
-    /// proportion to what is left.
+    /// Allocates a zone for one column of a segment. The segment's other columns are on `avoid`;
+    /// also returns whether its backing space is allocated. Prefers a drive with more free zones
+    /// than segments of `scheme` can use. Otherwise chooses any drive, weighted by free space,
+    /// unless `only_unused` is set.
     pub(crate) fn allocate_one(
         &mut self,
         scheme: Scheme,
@@ -355,7 +358,7 @@ impl Zones {
         Some(((DriveIndex::new(u16::try_from(drive).ok()?), zone), backed))
     }
 
-    /// True if there is a drive in use that is none of `avoid`.
+    /// Returns true if a drive other than `avoid` is online.
     pub(crate) fn has_other(&self, avoid: &[DriveIndex]) -> bool {
         self.others(avoid).next().is_some()
     }
@@ -366,7 +369,7 @@ impl Zones {
         indexes.filter(|drive| !avoid.contains(drive))
     }
 
-    /// Says of each drive whether it counts as lost. If there is no room for all columns of a segment, as many may be left out.
+    /// Sets whether each drive counts as failed. New segments may lack one column per failed drive.
     pub(crate) fn allow_holes(&mut self, lost: impl Iterator<Item = bool>) {
         self.holes = 0;
         for (drive, lost) in self.drives.iter_mut().zip(lost) {
@@ -375,12 +378,12 @@ impl Zones {
         }
     }
 
-    /// Segments of `scheme` that could still be allocated, at least.
+    /// Minimum number of segments of `scheme` that can still be allocated.
     pub(crate) fn available(&self, scheme: Scheme) -> u32 {
         self.available_if(scheme, self.holes, |drive| !drive.lost)
     }
 
-    /// The same if only so many drives were lost, and none of those that are in use.
+    /// The same if only `lost` drives had failed, none of them online.
     pub(crate) fn available_with(&self, scheme: Scheme, lost: u32) -> u32 {
         self.available_if(scheme, lost, |_| true)
     }
@@ -390,7 +393,8 @@ impl Zones {
         if holes == 0 {
             return whole;
         }
-        // Those that miss columns take one on every drive that has room, as long as enough have.
+        // Segments with holes take a zone on every drive with free zones, while enough drives have
+        // some.
         let rest = self.drives.iter().filter(|drive| drive.online && counted(drive));
         let mut rooms: Vec<u32> = rest.map(|drive| drive.free().saturating_sub(whole)).collect();
         rooms.sort_unstable_by(|a, b| b.cmp(a));
@@ -398,14 +402,14 @@ impl Zones {
         whole + rooms.get(last).copied().unwrap_or(0)
     }
 
-    /// Columns that a segment of `scheme` must have if it may miss so many.
+    /// Minimum number of columns of a segment of `scheme` that may lack `holes` columns.
     fn least(&self, scheme: Scheme, holes: u32) -> u32 {
         let width = u32::from(scheme.width()).saturating_sub(holes);
         width.min(self.columns(scheme)).max(scheme.data().into())
     }
 
-    /// Segments of `scheme` that could still be allocated with all columns for which there are drives: the most for which those
-    /// together have room, when none holds two columns of one segment.
+    /// Number of segments of `scheme` that can still be allocated with a column on as many drives
+    /// as possible, with at most one column of a segment per drive.
     pub(crate) fn full_width(&self, scheme: Scheme) -> u32 {
         segments_that_fit(self.rooms(), self.columns(scheme))
     }
@@ -414,8 +418,8 @@ impl Zones {
         self.drives.iter().filter(|drive| drive.online).map(DriveZones::free)
     }
 
-    /// Segments of `scheme` that there could be in all, as the zones that are taken lie now: free zones that find no others to
-    /// form segments with do not count. They do when what lies on the others has been written anew.
+    /// Total number of segments of `scheme`, for the current placement of used zones: excludes free
+    /// zones that cannot be combined into segments until data on other drives is rewritten.
     pub(crate) fn capacity(&self, scheme: Scheme) -> u32 {
         let (all, free) = self.totals();
         let width = u64::from(self.columns(scheme));
@@ -423,30 +427,30 @@ impl Zones {
         u32::try_from((all - unused).div_ceil(width)).unwrap_or(u32::MAX)
     }
 
-    /// Segments of `scheme` that there could be in all if everything were written anew.
+    /// Total number of segments of `scheme` if all data were rewritten.
     pub(crate) fn capacity_if_rewritten(&self, scheme: Scheme) -> u32 {
         let zones = self.drives.iter().filter(|drive| drive.online).map(|drive| drive.zones);
         segments_that_fit(zones, self.columns(scheme))
     }
 
-    /// Columns of a segment of `scheme` that are not holes.
+    /// Number of columns of a segment of `scheme` that are not holes.
     fn columns(&self, scheme: Scheme) -> u32 {
         self.drives().min(scheme.width().into()).max(scheme.data().into())
     }
 
-    /// Drives that are online.
+    /// Number of online drives.
     pub(crate) fn drives(&self) -> u32 {
         self.drives.iter().map(|drive| u32::from(drive.online)).sum()
     }
 
-    /// All zones of drives that are online, and how many of them are free.
+    /// Number of zones of online drives, and of free ones among them.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let online = self.drives.iter().filter(|drive| drive.online);
         online
             .fold((0, 0), |(all, free), drive| (all + u64::from(drive.zones), free + u64::from(drive.free())))
     }
 
-    /// Free zones of each drive, whether or not it is online.
+    /// Free zones of each drive, online or not.
     pub(crate) fn free_by_drive(&self) -> Vec<u32> {
         self.drives.iter().map(DriveZones::free).collect()
     }
@@ -459,13 +463,13 @@ impl Zones {
         self.drives.get(drive).is_some_and(|drive| !drive.lost)
     }
 
-    /// Free zones that a new segment may use.
+    /// Number of free zones that a new segment may use.
     fn room(&self, drive: usize) -> u32 {
         self.drives.get(drive).filter(|drive| drive.online).map_or(0, DriveZones::free)
     }
 }
 
-/// Segments of so many columns that fit into drives with so much room.
+/// Maximum number of segments of `width` columns that fit drives with these numbers of free zones.
 fn segments_that_fit(rooms: impl Iterator<Item = u32>, width: u32) -> u32 {
     let rooms: Vec<u32> = rooms.collect();
     let fits = |segments: u32| {

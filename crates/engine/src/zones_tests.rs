@@ -1,4 +1,4 @@
-//! Free zones: none is given out twice, drives are used by what is left on them.
+//! Allocation: no zone twice, and drives used in proportion to their free space.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn a_wider_pool_fills_evenly_and_counts_exactly() {
     assert_eq!(count, 46);
 }
 
-/// A drive that has hardly any room must not end a pool that has lost another one.
+/// A nearly full drive must not stop a pool that has lost another drive.
 #[test]
 fn columns_that_find_no_room_are_left_out_while_drives_are_lost() {
     let mut zones = Zones::new([(20, true), (20, false), (20, true), (3, true), (20, true)].into_iter());
@@ -67,7 +67,7 @@ fn columns_that_find_no_room_are_left_out_while_drives_are_lost() {
     assert_eq!(zones.allocate(scheme("3+1")), None);
 }
 
-/// What is new never lies alone on a drive that has come back and is not complete yet: it may go once more.
+/// New data is never only on a drive that has returned but is incomplete: the drive may fail again.
 #[test]
 fn what_may_be_missing_counts_drives_that_have_come_back() {
     let mut zones = Zones::new([(10, true), (4, true), (4, true)].into_iter());
@@ -83,7 +83,7 @@ fn what_may_be_missing_counts_drives_that_have_come_back() {
     assert_eq!((zones.available(scheme("1+1")), zones.room(0)), (0, 2));
 }
 
-/// How many segments fit that miss columns is how many are given out, when more drives have room than they need.
+/// The number of available segments with holes equals the number of successful allocations.
 #[test]
 fn segments_that_miss_columns_are_counted_as_they_are_made() {
     for rooms in [[9, 9, 9, 9, 9, 0], [9, 7, 7, 5, 5, 0], [2, 9, 9, 9, 1, 3], [8, 8, 8, 8, 2, 2]] {
@@ -125,7 +125,7 @@ fn a_full_drive_never_costs_parity() {
 fn one_column_goes_to_a_drive_that_has_none_and_has_most_to_spare() {
     let mut zones = Zones::new([(10, true), (30, false), (12, true), (60, true)].into_iter());
     let on = |index| DriveIndex::new(index);
-    // 22 segments of two columns fit: what is left of the last drive then is of no use to any.
+    // 22 segments of two columns fit; the rest of the last drive cannot be used by segments.
     let mut taken = [0; 4];
     for _ in 0..38 {
         taken[zones.allocate_one(scheme("1+1"), &[on(2)], false).unwrap().0.0.index()] += 1;
@@ -135,18 +135,18 @@ fn one_column_goes_to_a_drive_that_has_none_and_has_most_to_spare() {
     for _ in 0..16 {
         taken[zones.allocate_one(scheme("1+1"), &[on(2)], false).unwrap().0.0.index()] += 1;
     }
-    assert!(taken[0] >= 3 && taken[3] >= 44, "from both, from the larger more: {taken:?}");
+    assert!(taken[0] >= 3 && taken[3] >= 44, "both drives, more from the larger one: {taken:?}");
     assert!(zones.has_other(&[on(0), on(2)]) && !zones.has_other(&[on(0), on(2), on(3)]));
     assert_eq!(
         zones.allocate_one(scheme("1+1"), &[on(0), on(2), on(3)], false),
         None,
-        "a lost drive takes nothing"
+        "a failed drive is not used"
     );
     while zones.allocate_one(scheme("1+1"), &[], false).is_some() {}
     assert_eq!(zones.totals(), (82, 0));
 }
 
-/// Allocates segments until there is no room; gives how many columns each drive got of every `step` segments.
+/// Allocates segments until none fits; returns the columns on each drive per `step` segments.
 fn fill(zones: &mut Zones, scheme: Scheme, step: usize) -> Vec<Vec<u32>> {
     let mut counts: Vec<Vec<u32>> = Vec::new();
     for number in 0.. {
@@ -182,13 +182,13 @@ fn drives_of_any_sizes_are_filled_as_far_as_they_can_be() {
 
 #[test]
 fn a_drive_that_joins_takes_its_share_and_no_more() {
-    // As long as there is room elsewhere: twice as much is left on it as on the others.
+    // The joined drive has twice as much free space as each of the others.
     let mut zones = Zones::new((0..24).map(|drive| (if drive == 23 { 1000 } else { 500 }, true)));
     let counts = fill(&mut zones, scheme("4+1"), 500);
     let first = &counts[0];
     assert!((195..=205).contains(&first[23]), "{first:?}");
     assert!(first[..23].iter().all(|count| (95..=105).contains(count)), "{first:?}");
-    // With little elsewhere every segment needs it.
+    // With little free space elsewhere, every segment needs the large drive.
     let mut zones = Zones::new((0..24).map(|drive| (if drive == 23 { 1000 } else { 10 }, true)));
     let counts = fill(&mut zones, scheme("4+1"), 10);
     assert!(counts.len() == 6 && counts[..5].iter().all(|count| count[23] == 10), "{counts:?}");
@@ -242,7 +242,7 @@ fn zones_that_come_back_are_taken_first_and_discarded_when_nobody_wants_them() {
     zones.free(drive, ZoneIndex::new(1));
     assert_eq!(take(&mut zones), (0, 0));
     assert_eq!(zones.take_aged(2), [run(2, 1)]);
-    assert_eq!(zones.totals(), (100, 97), "what is being discarded is not free");
+    assert_eq!(zones.totals(), (100, 97), "a zone is not free during its discard");
     assert_eq!(zones.take_aged(2), [run(4, 2)]);
     zones.finish_discard(run(2, 1));
     zones.finish_discard(run(4, 2));

@@ -141,7 +141,7 @@ impl Salvage {
     pub async fn read(&self, name: &str, offset: u64, length: usize) -> Result<ReadPart> {
         let read = move |volume: Rc<engine::SalvageVolume>| async move {
             let buffer = Buffer::new(length);
-            let unreadable = volume.read_left(offset, &buffer.span()).await?;
+            let unreadable = volume.read_available(offset, &buffer.span()).await?;
             let range = |range: engine::UnreadableRange| UnreadableRange {
                 offset: range.offset,
                 length: range.length,

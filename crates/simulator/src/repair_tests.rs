@@ -60,7 +60,7 @@ pub(crate) async fn compare(pool: &Pool, name: &str, value: u64) {
 }
 
 pub(crate) async fn wait_for_repair(pool: &Pool) -> PoolStatus {
-    pool.repair_settled().await.unwrap();
+    pool.wait_for_repair().await.unwrap();
     pool.status().await.unwrap()
 }
 
@@ -303,7 +303,7 @@ fn a_power_cut_never_leaves_an_unflushed_column() {
             let rebuilt = Rc::new(Cell::new(false));
             let (done, repaired) = (rebuilt.clone(), pool.clone());
             let settles = Reactor::current().spawn(async move {
-                repaired.repair_settled().await.unwrap();
+                repaired.wait_for_repair().await.unwrap();
                 done.set(true);
             });
             // Segments are opened and published while columns move. There are no other flushes.

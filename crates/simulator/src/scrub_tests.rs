@@ -36,7 +36,7 @@ async fn scrub(pool: &Pool) -> ScrubStatus {
     assert!(pool.start_scrub().await.unwrap());
     assert!(!pool.start_scrub().await.unwrap(), "two scrubs at the same time");
     pool.scrub_settled().await.unwrap();
-    pool.repair_settled().await.unwrap();
+    pool.wait_for_repair().await.unwrap();
     pool.status().await.unwrap().scrub
 }
 

@@ -262,7 +262,7 @@ fn finish_repair(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Re
 
 /// Waits for repair to end and returns the status.
 async fn wait_for_repair(pool: &Pool) -> Result<PoolStatus, String> {
-    pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
+    pool.wait_for_repair().await.map_err(|error| format!("repair: {error:?}"))?;
     pool.status().await.map_err(|error| format!("status: {error:?}"))
 }
 

@@ -274,11 +274,11 @@ impl export::Volume for Served {
     }
 
     fn expect(&self, offset: u64) {
-        self.volume.expect(offset);
+        self.volume.prefetch_entry(offset);
     }
 
     fn expect_read(&self, offset: u64) {
-        self.volume.expect_read(offset);
+        self.volume.prefetch_hint(offset);
     }
 
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {

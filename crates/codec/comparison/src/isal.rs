@@ -1,7 +1,7 @@
-//! The functions of Intel's ISA-L that are compared with, under plain Rust signatures.
+//! The functions of Intel's ISA-L used in the comparison, with plain Rust signatures.
 //!
-//! Owns the extern declarations (isa-l/erasure_code.h, raid.h, crc.h). ISA-L finds the best of its versions for
-//! the machine at the first call. Must not know what is measured.
+//! Owns the extern declarations (isa-l/erasure_code.h, raid.h, crc.h). ISA-L selects its fastest
+//! version for the machine at the first call. Must not know the measurements.
 
 use std::ffi::{c_int, c_uchar, c_uint, c_void};
 
@@ -23,7 +23,7 @@ unsafe extern "C" {
     fn isal_crc32_iscsi(buffer: *const c_uchar, len: c_int, init: c_uint) -> c_uint;
 }
 
-/// A matrix of coefficients in the form ISA-L multiplies with.
+/// A matrix of coefficients in the form that ISA-L multiplies with.
 pub struct Tables {
     k: usize,
     rows: usize,
@@ -31,7 +31,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// `matrix` has `rows` rows of k elements.
+    /// Returns the tables of `matrix`, which has `rows` rows of k elements.
     pub fn new(k: usize, rows: usize, matrix: &[u8]) -> Self {
         assert_eq!(matrix.len(), k * rows);
         let (mut matrix, mut tables) = (matrix.to_vec(), vec![0u8; 32 * k * rows]);
@@ -43,10 +43,11 @@ impl Tables {
     /// Computes `rows` outputs from k inputs of `length` bytes.
     ///
     /// # Safety
-    /// All pointers must be good for `length` bytes, and the outputs apart from everything else.
+    /// All pointers must be valid for `length` bytes, and the outputs must not overlap anything
+    /// else.
     pub unsafe fn encode(&self, length: usize, inputs: &[*mut u8], outputs: &[*mut u8]) {
         assert!(inputs.len() == self.k && outputs.len() == self.rows);
-        // SAFETY: the shapes are as ISA-L asks; the tables are not written, its prototype only lacks the const.
+        // SAFETY: the shapes are those that ISA-L requires; it does not write the tables, its prototype only lacks the const.
         unsafe {
             ec_encode_data(
                 length as c_int,
@@ -60,27 +61,27 @@ impl Tables {
     }
 }
 
-/// The last column becomes the XOR of the others.
+/// Computes the last column as the XOR of the others.
 ///
 /// # Safety
-/// All pointers must be good for `length` bytes and aligned to 64.
+/// All pointers must be valid for `length` bytes and aligned to 64.
 pub unsafe fn xor_gen(length: usize, columns: &[*mut u8]) {
-    // SAFETY: as this function's.
+    // SAFETY: the contract of this function.
     let failed = unsafe { isal_xor_gen(columns.len() as c_int, length as c_int, columns.as_ptr().cast()) };
     assert_eq!(failed, 0, "xor_gen refused its arguments");
 }
 
-/// The last two columns become P and Q (RAID 6, powers of 2) of the others.
+/// Computes the last two columns as P and Q (RAID 6, powers of 2) of the others.
 ///
 /// # Safety
-/// All pointers must be good for `length` bytes, a multiple of 64, and aligned to 64.
+/// All pointers must be valid for `length` bytes, a multiple of 64, and aligned to 64.
 pub unsafe fn pq_gen(length: usize, columns: &[*mut u8]) {
-    // SAFETY: as this function's.
+    // SAFETY: the contract of this function.
     let failed = unsafe { isal_pq_gen(columns.len() as c_int, length as c_int, columns.as_ptr().cast()) };
     assert_eq!(failed, 0, "pq_gen refused its arguments");
 }
 
-/// CRC-32C as ISA-L gives it; it neither inverts before nor after.
+/// Returns the CRC-32C by ISA-L, which inverts neither before nor after.
 pub fn crc32c(data: &[u8]) -> u32 {
     // SAFETY: the slice is readable for its length.
     !unsafe { isal_crc32_iscsi(data.as_ptr(), data.len() as c_int, !0) }

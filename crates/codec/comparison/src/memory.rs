@@ -1,17 +1,18 @@
-//! The memory that is worked on: stripes of columns, page-aligned as the engine's are.
+//! The memory of the comparisons: stripes of columns, page-aligned like the engine's.
 //!
-//! Owns one allocation, filled with reproducible noise. All contestants of a comparison work on the same bytes at
-//! the same addresses, so that none has luck with caches or translations. Must not know what is computed.
+//! Owns one allocation, filled with reproducible noise. All candidates of a comparison use the same
+//! bytes at the same addresses, so that none benefits from its cache or TLB placement. Must not
+//! know the computations.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
-/// Bytes that no cache of this machine holds: its last level has 32 MiB.
+/// Bytes that exceed every cache of this machine; its last-level cache has 32 MiB.
 pub const MEMORY: usize = 192 << 20;
 
 /// Stripes of `columns` columns of `length` bytes, one after the other.
 pub struct Stripes {
     base: *mut u8,
-    /// How many there are.
+    /// Number of stripes.
     pub count: usize,
     columns: usize,
     /// Bytes of a column.
@@ -20,7 +21,7 @@ pub struct Stripes {
 }
 
 impl Stripes {
-    /// Allocates and fills. Never freed: the program ends soon after.
+    /// Allocates and fills the stripes. Never frees them, as the program ends soon afterwards.
     pub fn new(count: usize, columns: usize, length: usize) -> Self {
         assert!(length.is_multiple_of(4096) && count > 0);
         let bytes = count * columns * length;
@@ -43,26 +44,26 @@ impl Stripes {
         Self { base, count, columns, length, addresses }
     }
 
-    /// The addresses of a stripe's columns; `turn` counts on and on, over all stripes again and again.
-    pub fn columns(&self, turn: usize) -> &[*mut u8] {
-        let first = turn % self.count * self.columns;
+    /// Returns the addresses of a stripe's columns; `iteration` cycles over the stripes.
+    pub fn columns(&self, iteration: usize) -> &[*mut u8] {
+        let first = iteration % self.count * self.columns;
         &self.addresses[first..first + self.columns]
     }
 
-    /// A column to read.
+    /// Returns a column for reading.
     ///
     /// # Safety
-    /// Nothing may write it while the slice lives.
+    /// No other code may write it while the slice lives.
     pub unsafe fn slice<'a>(&self, address: *mut u8) -> &'a [u8] {
         debug_assert!(address >= self.base);
-        // SAFETY: addresses are of columns of `length` bytes that live forever.
+        // SAFETY: the addresses are those of columns of `length` bytes that are never freed.
         unsafe { std::slice::from_raw_parts(address, self.length) }
     }
 
-    /// A column to write.
+    /// Returns a column for writing.
     ///
     /// # Safety
-    /// Nothing else may read or write it while the slice lives.
+    /// No other code may read or write it while the slice lives.
     pub unsafe fn slice_mut<'a>(&self, address: *mut u8) -> &'a mut [u8] {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(address, self.length) }

@@ -1,51 +1,53 @@
-//! The write path: copying a record's blocks, their checksums and the parities, fused against separate.
+//! The write path: copying the blocks of a record, their checksums and the parities, fused against
+//! separate.
 //!
-//! Owns this comparison. Records are as the engine's: K data and M parity columns of R blocks, sources in guests'
-//! pages.
+//! Owns this comparison. Records have the shape of the engine's: K data and M parity columns of R
+//! blocks, with sources in guest pages.
 
 use std::hint::black_box;
 use std::ops::Range;
 
 use codec::{Code, Source, copy_crc32c_from, crc32c};
 
-use crate::measure::{Contestant, Effort, Way, compare};
+use crate::measure::{Candidate, Sampling, Variant, compare};
 use crate::memory::{MEMORY, Stripes};
-use crate::report::Case;
+use crate::report::Comparison;
 
 const BLOCK: usize = 4096;
 
-/// Records of K+M with R rows, with sources and records that lie in the second cache, the last one, and memory.
-pub fn compare_record<const K: usize, const M: usize, const R: usize>(effort: Effort) -> Vec<Case> {
-    let places = [("L2", 256 << 10), ("L3", 6 << 20), ("memory", MEMORY)];
+/// Compares records of K+M with R rows, with sources and records in the L2 cache, the L3 cache and
+/// memory.
+pub fn compare_record<const K: usize, const M: usize, const R: usize>(sampling: Sampling) -> Vec<Comparison> {
+    let residences = [("L2", 256 << 10), ("L3", 6 << 20), ("memory", MEMORY)];
     let mut cases = Vec::new();
-    for (from, source) in places {
+    for (from, source) in residences {
         for (to, record) in [("L2", 256 << 10), ("memory", MEMORY)] {
             let sources = Stripes::new((source / (K * R * BLOCK)).max(1), K * R, BLOCK);
             let records = Stripes::new((record / ((K + M) * R * BLOCK)).max(1), K + M, R * BLOCK);
-            cases.push(case::<K, M, R>(effort, format!("{from}>{to}"), &sources, &records));
+            cases.push(case::<K, M, R>(sampling, format!("{from}>{to}"), &sources, &records));
         }
     }
     cases
 }
 
-/// One turn's record: a source for each block, and the columns.
-struct Turn<'a, const K: usize, const M: usize> {
+/// The buffers of one iteration: a source for each block, and the columns.
+struct RecordBuffers<'a, const K: usize, const M: usize> {
     sources: &'a [*mut u8],
     data: [&'a mut [u8]; K],
     parity: [&'a mut [u8]; M],
 }
 
-/// Where a row's blocks are in their columns.
+/// Returns the range of a row's blocks within their columns.
 fn cells(row: usize) -> Range<usize> {
     row * BLOCK..(row + 1) * BLOCK
 }
 
-impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
-    fn new(sources: &'a Stripes, records: &'a Stripes, turn: usize) -> Self {
-        let (data, parity) = records.columns(turn).split_at(K);
+impl<'a, const K: usize, const M: usize> RecordBuffers<'a, K, M> {
+    fn new(sources: &'a Stripes, records: &'a Stripes, iteration: usize) -> Self {
+        let (data, parity) = records.columns(iteration).split_at(K);
         Self {
-            sources: sources.columns(turn),
-            // SAFETY: the columns are apart, and one turn is over before the next begins.
+            sources: sources.columns(iteration),
+            // SAFETY: the columns do not overlap, and one iteration ends before the next begins.
             data: std::array::from_fn(|c| unsafe { records.slice_mut(data[c]) }),
             // SAFETY: as above.
             parity: std::array::from_fn(|c| unsafe { records.slice_mut(parity[c]) }),
@@ -56,10 +58,10 @@ impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
         self.sources.len() / K
     }
 
-    fn at_once(mut self, code: &Code) -> Vec<u32> {
+    fn in_one_call(mut self, code: &Code) -> Vec<u32> {
         let sources: Vec<Source> = self.sources.iter().map(|&source| Source::Copy(source)).collect();
         let mut crcs = vec![0; sources.len()];
-        // SAFETY: sources are blocks, apart from the record.
+        // SAFETY: sources are blocks outside the record.
         unsafe { code.encode_record_copy(BLOCK, 0, &sources, &mut self.data, &mut crcs, &mut self.parity) };
         crcs
     }
@@ -72,7 +74,7 @@ impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
             let mut data = self.data.each_mut().map(|column| &mut column[cells(row)]);
             let mut parity = self.parity.each_mut().map(|column| &mut column[cells(row)]);
             let mut sums = [0; K];
-            // SAFETY: sources are blocks, apart from the record.
+            // SAFETY: sources are blocks outside the record.
             unsafe { code.encode_row_copy(&from, &mut data, &mut sums, &mut parity) };
             for (c, sum) in sums.into_iter().enumerate() {
                 crcs[c * rows + row] = sum;
@@ -86,7 +88,7 @@ impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
         let mut crcs = vec![0; K * rows];
         for row in 0..rows {
             for c in 0..K {
-                // SAFETY: sources are blocks, apart from the record.
+                // SAFETY: sources are blocks outside the record.
                 crcs[c * rows + row] =
                     unsafe { copy_crc32c_from(self.sources[c * rows + row], &mut self.data[c][cells(row)]) };
             }
@@ -101,7 +103,7 @@ impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
         for row in 0..rows {
             for c in 0..K {
                 let cell = self.data[c][cells(row)].as_mut_ptr();
-                // SAFETY: sources are blocks, apart from the record.
+                // SAFETY: sources are blocks outside the record.
                 unsafe { self.sources[c * rows + row].copy_to_nonoverlapping(cell, BLOCK) };
             }
             for c in 0..K {
@@ -115,7 +117,7 @@ impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
     fn in_steps(mut self, code: &Code) -> Vec<u32> {
         let blocks = self.data.iter_mut().flat_map(|column| column.chunks_exact_mut(BLOCK));
         for (block, source) in blocks.zip(self.sources) {
-            // SAFETY: sources are blocks, apart from the record.
+            // SAFETY: sources are blocks outside the record.
             unsafe { source.copy_to_nonoverlapping(block.as_mut_ptr(), BLOCK) };
         }
         let crcs = self.data.iter().flat_map(|column| column.chunks_exact(BLOCK)).map(crc32c).collect();
@@ -131,42 +133,42 @@ impl<'a, const K: usize, const M: usize> Turn<'a, K, M> {
 }
 
 fn case<const K: usize, const M: usize, const R: usize>(
-    effort: Effort,
-    resident: String,
+    sampling: Sampling,
+    residence: String,
     sources: &Stripes,
     records: &Stripes,
-) -> Case {
+) -> Comparison {
     let code = &Code::new(K as u8, M as u8).expect("a scheme that exists");
-    let record = |turn| Turn::<K, M>::new(sources, records, turn);
-    let ways: [Way<'_, usize, Vec<u32>>; 5] = [
-        ("encode_record_copy", &|turn| record(turn).at_once(code)),
-        ("encode_row_copy", &|turn| record(turn).by_row(code)),
-        ("copy_crc32c, encode", &|turn| record(turn).by_cell(code)),
-        ("separate, row by row", &|turn| record(turn).in_steps_by_row(code)),
-        ("separate, all rows", &|turn| record(turn).in_steps(code)),
+    let record = |iteration| RecordBuffers::<K, M>::new(sources, records, iteration);
+    let variants: [Variant<'_, usize, Vec<u32>>; 5] = [
+        ("encode_record_copy", &|iteration| record(iteration).in_one_call(code)),
+        ("encode_row_copy", &|iteration| record(iteration).by_row(code)),
+        ("copy_crc32c, encode", &|iteration| record(iteration).by_cell(code)),
+        ("separate, row by row", &|iteration| record(iteration).in_steps_by_row(code)),
+        ("separate, all rows", &|iteration| record(iteration).in_steps(code)),
     ];
-    // The sums, and those of all columns afterwards.
-    let done = |way: &dyn Fn(usize) -> Vec<u32>| {
-        // SAFETY: nothing else runs.
+    // Returns the checksums of a variant, and those of all columns afterwards.
+    let run = |variant: &dyn Fn(usize) -> Vec<u32>| {
+        // SAFETY: no other code runs.
         records.columns(0).iter().for_each(|&column| unsafe { records.slice_mut(column) }.fill(0xAA));
-        let crcs = way(0);
-        // SAFETY: nothing else runs.
+        let crcs = variant(0);
+        // SAFETY: no other code runs.
         let columns = records.columns(0).iter().map(|&column| crc32c(unsafe { records.slice(column) }));
         (crcs, columns.collect::<Vec<u32>>())
     };
-    let expected = done(ways[4].1);
-    let right = ways.iter().filter(|(_, way)| done(way) == expected).count();
-    let mut contestants = ways.map(|(name, way)| {
-        Contestant::new(name, move |turn| {
-            black_box(way(turn));
+    let expected = run(variants[4].1);
+    let correct = variants.iter().filter(|(_, variant)| run(variant) == expected).count();
+    let mut candidates = variants.map(|(name, variant)| {
+        Candidate::new(name, move |iteration| {
+            black_box(variant(iteration));
         })
     });
-    Case {
+    Comparison {
         work: format!("record {K}+{M} x{R}"),
         column: R * BLOCK,
-        resident,
+        residence,
         bytes: K * R * BLOCK,
-        right: (right, ways.len()),
-        outcomes: compare(effort, &mut contestants),
+        correct: (correct, variants.len()),
+        measurements: compare(sampling, &mut candidates),
     }
 }

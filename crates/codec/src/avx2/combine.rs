@@ -1,12 +1,13 @@
-//! Sums of columns times field elements, 32 bytes an instruction.
+//! Sums of columns times field elements, 32 bytes per instruction.
 //!
-//! A multiplication is two `pshufb` look-ups of nibbles, as in Plank, Greenan and Miller, "Screaming Fast Galois
-//! Field Arithmetic Using Intel SIMD Instructions" (FAST 2013). Must not know whether it encodes or decodes.
+//! A multiplication consists of two `pshufb` look-ups of nibbles, as in Plank, Greenan and Miller,
+//! "Screaming Fast Galois Field Arithmetic Using Intel SIMD Instructions" (FAST 2013). Must not
+//! know whether it encodes or decodes.
 #![allow(unsafe_code)]
 #![allow(
     clippy::indexing_slicing,
     clippy::needless_range_loop,
-    reason = "indices below const lengths, of several arrays at once: the loops unroll and check nothing"
+    reason = "indices below const lengths, of several arrays at once: the loops are unrolled without bounds checks"
 )]
 
 use std::arch::x86_64::*;
@@ -18,15 +19,16 @@ use crate::passes::{Pass, for_each_pass};
 
 /// Bytes of a vector.
 const VECTOR: usize = 32;
-/// Vectors of each column that are worked on at once: with four outputs 8 of the 16 registers are sums.
+/// Vectors of each column that are processed at once: with four outputs, 8 of the 16 registers are
+/// sums.
 const UNROLL: usize = 2;
-/// Bytes of each column that a step does.
+/// Bytes of each column that a step processes.
 const STEP: usize = UNROLL * VECTOR;
 
-/// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
+/// Computes output r = the sum over c of matrix(r, c) * input c, for a part of each column.
 #[target_feature(enable = "avx2")]
 pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]], part: Range<usize>) {
-    for_each_pass(matrix, inputs, outputs, part, |pass| match (pass.outputs(), pass.sums_first()) {
+    for_each_pass(matrix, inputs, outputs, part, |pass| match (pass.outputs(), pass.first_row_is_xor()) {
         (1, true) => combine_rows::<1, true>(pass),
         (2, true) => combine_rows::<2, true>(pass),
         (3, true) => combine_rows::<3, true>(pass),
@@ -38,11 +40,12 @@ pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8
     });
 }
 
-/// One pass for M outputs; with SUM the first is the plain sum of the inputs.
+/// Runs one pass for M outputs; with XOR_FIRST, the first output is the plain XOR of the inputs.
 ///
-/// It never streams: its tables are in memory, and loads meet streaming stores there (see the AVX-512 kernel).
+/// Does not use streaming stores: its tables are in memory, and loads from them conflict with
+/// streaming stores (see the AVX-512 kernel).
 #[target_feature(enable = "avx2")]
-fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
+fn combine_rows<const M: usize, const XOR_FIRST: bool>(mut pass: Pass<'_, '_>) {
     let outputs: [*mut u8; M] = std::array::from_fn(|r| pass.target(r));
     let part = pass.part();
     let mut at = part.start;
@@ -51,7 +54,7 @@ fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
         for (j, input) in pass.sources().enumerate() {
             // SAFETY: the step ends at or before the part's end, and so within the column.
             let data = unsafe { load(input.add(at)) };
-            add_products::<M, SUM>(&mut sums, data, |r| pass.factors(r)[j]);
+            add_products::<M, XOR_FIRST>(&mut sums, data, |r| pass.factors(r)[j]);
         }
         for (output, sums) in outputs.iter().zip(&sums) {
             // SAFETY: as above.
@@ -60,20 +63,20 @@ fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
         at += STEP;
     }
     if at < part.end {
-        edge(&pass, outputs, at);
+        tail(&pass, outputs, at);
     }
 }
 
-/// The last bytes of a part, from `at` on and less than a step: through a step's worth of memory of our own.
+/// Processes the last bytes of a part, from `at` on and less than a step, through a local buffer.
 #[cold]
 #[target_feature(enable = "avx2")]
-fn edge<const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M], at: usize) {
+fn tail<const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M], at: usize) {
     let length = pass.part().end - at;
     assert!(length <= STEP);
     let mut sums = [[_mm256_setzero_si256(); UNROLL]; M];
     let mut bytes = [0u8; STEP];
     for (j, input) in pass.sources().enumerate() {
-        // SAFETY: `length` bytes are left of the input, and there is room for them.
+        // SAFETY: `length` bytes of the input are left, and they fit into the buffer.
         let data = unsafe {
             input.add(at).copy_to_nonoverlapping(bytes.as_mut_ptr(), length);
             load(bytes.as_ptr())
@@ -89,10 +92,10 @@ fn edge<const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M], at: usize) {
     }
 }
 
-/// Adds the data times its factor to each output's sums.
+/// Adds the data times its coefficient to the sums of each output.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_products<const M: usize, const SUM: bool>(
+fn add_products<const M: usize, const XOR_FIRST: bool>(
     sums: &mut [[__m256i; UNROLL]; M],
     data: [__m256i; UNROLL],
     factor: impl Fn(usize) -> u8,
@@ -101,7 +104,7 @@ fn add_products<const M: usize, const SUM: bool>(
     let low = data.map(|data| _mm256_and_si256(data, nibble));
     let high = data.map(|data| _mm256_and_si256(_mm256_srli_epi64::<4>(data), nibble));
     for (r, sums) in sums.iter_mut().enumerate() {
-        if SUM && r == 0 {
+        if XOR_FIRST && r == 0 {
             for u in 0..UNROLL {
                 sums[u] = _mm256_xor_si256(sums[u], data[u]);
             }
@@ -116,7 +119,8 @@ fn add_products<const M: usize, const SUM: bool>(
     }
 }
 
-/// The products of a factor with all low and all high nibbles, in both halves of a vector.
+/// Returns the products of a coefficient with all low and all high nibbles, in both halves of a
+/// vector.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn tables(factor: u8) -> (__m256i, __m256i) {
@@ -126,6 +130,8 @@ fn tables(factor: u8) -> (__m256i, __m256i) {
     (_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high))
 }
 
+/// Loads a step of data.
+///
 /// # Safety
 /// A step's bytes from `address` on are valid for reads.
 #[inline]
@@ -135,6 +141,8 @@ unsafe fn load(address: *const u8) -> [__m256i; UNROLL] {
     unsafe { [_mm256_loadu_si256(address.cast()), _mm256_loadu_si256(address.add(VECTOR).cast())] }
 }
 
+/// Stores a step of data.
+///
 /// # Safety
 /// A step's bytes from `address` on are valid for writes.
 #[inline]

@@ -1,13 +1,14 @@
-//! The bit matrices that `gf2p8affineqb` multiplies with.
+//! The bit matrices for multiplication with `gf2p8affineqb`.
 //!
-//! Owns one constant. Must not know who looks it up.
+//! Owns one constant. Must not know its users.
 #![allow(clippy::indexing_slicing, reason = "loop bounds beside each index")]
 
 use crate::field::multiply;
 
-/// For each element c the 8 x 8 bit matrix of "times c" in the order `gf2p8affineqb` wants: byte 7 - i of the word
-/// is the row that yields bit i. GFNI's own multiplication is fixed to the polynomial 0x11B; the affine
-/// instruction does any field, since multiplication by a constant is linear over GF(2).
+/// For each element c, the 8 x 8 bit matrix of "times c" in the order of `gf2p8affineqb`: byte 7 -
+/// i of the word is the row for bit i. GFNI's own multiplication is limited to the polynomial
+/// 0x11B; the affine instruction works for any field, since multiplication by a constant is linear
+/// over GF(2).
 pub(super) static AFFINE: [u64; 256] = affine();
 
 const fn affine() -> [u64; 256] {

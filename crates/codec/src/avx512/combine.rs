@@ -1,13 +1,15 @@
-//! Sums of columns times field elements, 64 bytes an instruction: the one kernel behind encoding and decoding.
+//! Sums of columns times field elements, 64 bytes per instruction: the kernel of encoding and
+//! decoding.
 //!
-//! Owns the order in which memory is touched: each byte of the inputs is loaded once for up to four outputs. A
-//! multiplication is one `gf2p8affineqb` (GFNI's affine instruction does any field polynomial; its own
-//! multiplication is fixed to 0x11B). Must not know whether it encodes or decodes.
+//! Owns the order of memory accesses: each byte of the inputs is loaded once for up to four
+//! outputs. A multiplication is one `gf2p8affineqb` (GFNI's affine instruction works for any field
+//! polynomial; its own multiplication is limited to 0x11B). Must not know whether it encodes or
+//! decodes.
 #![allow(unsafe_code)]
 #![allow(
     clippy::indexing_slicing,
     clippy::needless_range_loop,
-    reason = "indices below const lengths, of several arrays at once: the loops unroll and check nothing"
+    reason = "indices below const lengths, of several arrays at once: the loops are unrolled without bounds checks"
 )]
 
 use std::arch::x86_64::*;
@@ -20,14 +22,14 @@ use crate::passes::{Pass, for_each_pass};
 
 /// Bytes of a vector.
 const VECTOR: usize = 64;
-/// From so many bytes on a column is long.
-const LONG: usize = 16 << 10;
+/// Minimum number of bytes of a long column.
+const LONG_COLUMN_MIN: usize = 16 << 10;
 
-/// Output r = the sum over c of matrix(r, c) * input c, for some bytes of each column.
+/// Computes output r = the sum over c of matrix(r, c) * input c, for a part of each column.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
 pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]], part: Range<usize>) {
-    let streamed =
-        for_each_pass(matrix, inputs, outputs, part, |pass| match (pass.outputs(), pass.sums_first()) {
+    let streamed = for_each_pass(matrix, inputs, outputs, part, |pass| {
+        match (pass.outputs(), pass.first_row_is_xor()) {
             (1, true) => combine_rows::<1, true>(pass),
             (2, true) => combine_rows::<2, true>(pass),
             (3, true) => combine_rows::<3, true>(pass),
@@ -36,70 +38,75 @@ pub(crate) fn combine(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8
             (2, false) => combine_rows::<2, false>(pass),
             (3, false) => combine_rows::<3, false>(pass),
             _ => combine_rows::<4, false>(pass),
-        });
+        }
+    });
     if streamed {
-        // Streaming stores are ordered with nothing: they must have happened before anyone is told of the result.
+        // Streaming stores are weakly ordered: they must be globally visible before the function
+        // returns.
         _mm_sfence();
     }
 }
 
-/// One pass for M outputs; with SUM the first is the plain sum of the inputs.
+/// Runs one pass for M outputs; with XOR_FIRST, the first output is the plain XOR of the inputs.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
-fn combine_rows<const M: usize, const SUM: bool>(mut pass: Pass<'_, '_>) {
+fn combine_rows<const M: usize, const XOR_FIRST: bool>(mut pass: Pass<'_, '_>) {
     let outputs: [*mut u8; M] = std::array::from_fn(|r| pass.target(r));
     let done = match pass.sources().len() {
-        1 if M <= 2 => fixed::<1, M, SUM>(&pass, outputs),
-        2 if M <= 2 => fixed::<2, M, SUM>(&pass, outputs),
-        3 if M <= 2 => fixed::<3, M, SUM>(&pass, outputs),
-        4 if M <= 2 => fixed::<4, M, SUM>(&pass, outputs),
-        5 if M <= 2 => fixed::<5, M, SUM>(&pass, outputs),
-        6 if M <= 2 => fixed::<6, M, SUM>(&pass, outputs),
-        7 if M <= 2 => fixed::<7, M, SUM>(&pass, outputs),
-        8 if M <= 2 => fixed::<8, M, SUM>(&pass, outputs),
-        9 if M <= 2 => fixed::<9, M, SUM>(&pass, outputs),
-        10 if M <= 2 => fixed::<10, M, SUM>(&pass, outputs),
-        _ if M == 1 => looped::<M, SUM, 2>(&pass, outputs),
-        _ => looped::<M, SUM, 4>(&pass, outputs),
+        1 if M <= 2 => fixed_inputs::<1, M, XOR_FIRST>(&pass, outputs),
+        2 if M <= 2 => fixed_inputs::<2, M, XOR_FIRST>(&pass, outputs),
+        3 if M <= 2 => fixed_inputs::<3, M, XOR_FIRST>(&pass, outputs),
+        4 if M <= 2 => fixed_inputs::<4, M, XOR_FIRST>(&pass, outputs),
+        5 if M <= 2 => fixed_inputs::<5, M, XOR_FIRST>(&pass, outputs),
+        6 if M <= 2 => fixed_inputs::<6, M, XOR_FIRST>(&pass, outputs),
+        7 if M <= 2 => fixed_inputs::<7, M, XOR_FIRST>(&pass, outputs),
+        8 if M <= 2 => fixed_inputs::<8, M, XOR_FIRST>(&pass, outputs),
+        9 if M <= 2 => fixed_inputs::<9, M, XOR_FIRST>(&pass, outputs),
+        10 if M <= 2 => fixed_inputs::<10, M, XOR_FIRST>(&pass, outputs),
+        _ if M == 1 => any_inputs::<M, XOR_FIRST, 2>(&pass, outputs),
+        _ => any_inputs::<M, XOR_FIRST, 4>(&pass, outputs),
     };
     if done < pass.part().end {
-        edge(&pass, outputs, done);
+        tail(&pass, outputs, done);
     }
 }
 
-/// The common shapes, K inputs and one or two outputs. Gives where it ended, less than its step before the part's end.
+/// Processes the common shapes, K inputs and one or two outputs. Returns the offset at which it
+/// stopped, less than a step before the end of the part.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
-fn fixed<const K: usize, const M: usize, const SUM: bool>(
+fn fixed_inputs<const K: usize, const M: usize, const XOR_FIRST: bool>(
     pass: &Pass<'_, '_>,
     outputs: [*mut u8; M],
 ) -> usize {
-    if SUM && pass.part().len() >= LONG {
-        long_steps::<K, M>(pass, outputs)
+    if XOR_FIRST && pass.part().len() >= LONG_COLUMN_MIN {
+        long_column_steps::<K, M>(pass, outputs)
     } else {
-        steps::<K, M, SUM, 2>(pass, outputs)
+        steps::<K, M, XOR_FIRST, 2>(pass, outputs)
     }
 }
 
-/// As [`fixed`] for long columns, which are bound by the second-level cache or memory. What is best there was measured
-/// (Zen 5): longer runs for two outputs; for one, where the arithmetic is next to nothing, the less hasty loop unless it
-/// streams. Not inlined, since it would burden the short steps with its registers to save.
+/// Does the same as [`fixed_inputs`] for long columns, which are limited by the L2 cache or memory.
+/// The fastest variants were measured on Zen 5: longer runs for two outputs; for one output, which
+/// needs little arithmetic, the loop with shorter steps unless it streams. Not inlined, because
+/// saving its registers would slow down short columns.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
-fn long_steps<const K: usize, const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M]) -> usize {
+fn long_column_steps<const K: usize, const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M]) -> usize {
     match (M, pass.streams()) {
-        (1, false) => looped::<M, true, 2>(pass, outputs),
+        (1, false) => any_inputs::<M, true, 2>(pass, outputs),
         (1, true) => steps::<K, M, true, 4>(pass, outputs),
         _ => steps::<K, M, true, 8>(pass, outputs),
     }
 }
 
-/// Does steps of `UNROLL` vectors, with all factors in registers.
+/// Processes steps of `UNROLL` vectors, with all coefficients in registers.
 ///
-/// Only this kernel streams, since it reads nothing but the inputs: a load whose address has the low 12 bits of a
-/// streaming store that is still on its way waits for it, and a table or an array of addresses in memory meets such a
-/// store every 4096 bytes. That made the kernel below 2.5 times as slow (Zen 5).
+/// Only this kernel uses streaming stores, because it loads only the inputs: a load waits for a
+/// pending streaming store with the same low 12 address bits, and loads from a table or an array of
+/// addresses meet such a store every 4096 bytes. That made the kernel below 2.5 times as slow (Zen
+/// 5).
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
-fn steps<const K: usize, const M: usize, const SUM: bool, const UNROLL: usize>(
+fn steps<const K: usize, const M: usize, const XOR_FIRST: bool, const UNROLL: usize>(
     pass: &Pass<'_, '_>,
     outputs: [*mut u8; M],
 ) -> usize {
@@ -108,7 +115,7 @@ fn steps<const K: usize, const M: usize, const SUM: bool, const UNROLL: usize>(
         *input = source;
     }
     let mut factors = [[_mm512_setzero_si512(); M]; K];
-    for r in usize::from(SUM)..M {
+    for r in usize::from(XOR_FIRST)..M {
         for (factors, &element) in factors.iter_mut().zip(pass.factors(r)) {
             factors[r] = broadcast(element);
         }
@@ -121,7 +128,7 @@ fn steps<const K: usize, const M: usize, const SUM: bool, const UNROLL: usize>(
             // SAFETY: the vectors end at or before the part's end, and so within the column.
             let data = unsafe { load::<UNROLL>(inputs[j].add(at)) };
             for r in 0..M {
-                add_product(&mut sums[r], &data, (!SUM || r > 0).then_some(factors[j][r]));
+                add_product(&mut sums[r], &data, (!XOR_FIRST || r > 0).then_some(factors[j][r]));
             }
         }
         for r in 0..M {
@@ -133,10 +140,10 @@ fn steps<const K: usize, const M: usize, const SUM: bool, const UNROLL: usize>(
     at
 }
 
-/// Any number of inputs: factors are fetched again for every step, which is therefore longer. Gives where it
-/// ended, less than its step before the part's end.
+/// Processes any number of inputs: coefficients are loaded again in every step, so steps are
+/// longer. Returns the offset at which it stopped, less than a step before the end of the part.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
-fn looped<const M: usize, const SUM: bool, const UNROLL: usize>(
+fn any_inputs<const M: usize, const XOR_FIRST: bool, const UNROLL: usize>(
     pass: &Pass<'_, '_>,
     outputs: [*mut u8; M],
 ) -> usize {
@@ -155,7 +162,7 @@ fn looped<const M: usize, const SUM: bool, const UNROLL: usize>(
             let data = unsafe { load::<UNROLL>(input.add(at)) };
             for r in 0..M {
                 let factor = _mm512_set1_epi64(factors[r][j].cast_signed());
-                add_product(&mut sums[r], &data, (!SUM || r > 0).then_some(factor));
+                add_product(&mut sums[r], &data, (!XOR_FIRST || r > 0).then_some(factor));
             }
         }
         for r in 0..M {
@@ -167,10 +174,10 @@ fn looped<const M: usize, const SUM: bool, const UNROLL: usize>(
     at
 }
 
-/// What is left of a part from `at` on, a vector at a time, the last one masked.
+/// Processes the rest of a part from `at` on, one vector at a time, the last one masked.
 #[cold]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
-fn edge<const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M], mut at: usize) {
+fn tail<const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M], mut at: usize) {
     let end = pass.part().end;
     while at < end {
         let mask = !0u64 >> (VECTOR - (end - at).min(VECTOR));
@@ -190,14 +197,14 @@ fn edge<const M: usize>(pass: &Pass<'_, '_>, outputs: [*mut u8; M], mut at: usiz
     }
 }
 
-/// The matrix of an element in all eight words of a vector.
+/// Returns the matrix of an element in all eight words of a vector.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn broadcast(element: u8) -> __m512i {
     _mm512_set1_epi64(AFFINE[usize::from(element)].cast_signed())
 }
 
-/// Adds the data, times the factor if there is one.
+/// Adds the data, times the coefficient if there is one.
 #[inline]
 #[target_feature(enable = "avx512f,gfni")]
 fn add_product<const U: usize>(sums: &mut [__m512i; U], data: &[__m512i; U], factor: Option<__m512i>) {
@@ -210,6 +217,8 @@ fn add_product<const U: usize>(sums: &mut [__m512i; U], data: &[__m512i; U], fac
     }
 }
 
+/// Loads U vectors.
+///
 /// # Safety
 /// U vectors from `address` on are valid for reads.
 #[inline]
@@ -223,8 +232,10 @@ unsafe fn load<const U: usize>(address: *const u8) -> [__m512i; U] {
     data
 }
 
+/// Stores U vectors.
+///
 /// # Safety
-/// U vectors from `address` on are valid for writes; to stream they are aligned.
+/// U vectors from `address` on are valid for writes; with `stream`, they are aligned.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store<const U: usize>(address: *mut u8, data: &[__m512i; U], stream: bool) {

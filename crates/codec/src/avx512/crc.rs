@@ -1,16 +1,18 @@
-//! CRC-32C by carry-less multiplication of 64 bytes at a time, and fused with a copy.
+//! CRC-32C by carry-less multiplication of 64 bytes at a time, alone and fused with a copy.
 //!
-//! A 4 KiB block is split between the multiplier and the `crc32` instruction, which are different units of the
-//! core, so that both work all the time (as in Peter Cawley's fast-crc32): a third of the block is summed in three
-//! chains of `crc32`. A copy is summed by the multiplier alone, in the order of the bytes: fetching from memory in
-//! four places of a page at once loses more than the second unit gains.
+//! A 4 KiB block is divided between the multiplier and the `crc32` instruction, which are different
+//! execution units, so that both are busy all the time (as in Peter Cawley's fast-crc32): a third
+//! of the block is summed in three chains of `crc32`. A copy uses the multiplier alone, in the
+//! order of the bytes: reading from memory at four positions of a page at once loses more than the
+//! second unit gains.
 //!
-//! States are kept as the registers of the checksum are, that is, not inverted. Must not know what is checksummed.
+//! States are the values of the checksum register, that is, not inverted. Must not know the purpose
+//! of the data.
 #![allow(unsafe_code)]
 #![allow(
     clippy::indexing_slicing,
     clippy::needless_range_loop,
-    reason = "indices below const lengths, of several arrays at once: the loops unroll and check nothing"
+    reason = "indices below const lengths, of several arrays at once: the loops are unrolled without bounds checks"
 )]
 
 use std::arch::asm;
@@ -21,28 +23,29 @@ use super::fold::{
     FOUR, LANES, TWO, VECTOR, add_state, fold, merge_lanes, merge_two, multiply, power_of_x, reduce,
 };
 
-/// Bytes of the block that has a kernel of its own.
+/// Bytes of the block size with a specialised kernel.
 const BLOCK: usize = 4096;
-/// The block's vectors for the multiplier, which come first.
+/// Vectors of the block that the multiplier sums; they come first.
 const FOLDED: usize = 43;
-/// The words of each of three chains of `crc32` behind them: 43 vectors take 172 cycles on Zen 5, 56 words 168.
+/// Words in each of the three chains of `crc32` after them: 43 vectors take 172 cycles on Zen 5, 56
+/// words 168.
 const CHAIN: usize = 56;
 const _: () = assert!(FOLDED * VECTOR + 3 * CHAIN * 8 == BLOCK);
 
-/// What moves a 32-bit state ahead by one, two and three chains.
+/// The factors that move a 32-bit state forward by one, two and three chains.
 const CHAINS: [u64; 3] = [
     power_of_x(64 * CHAIN as u32 - 33) as u64,
     power_of_x(128 * CHAIN as u32 - 33) as u64,
     power_of_x(192 * CHAIN as u32 - 33) as u64,
 ];
 
-/// CRC-32C of what gave `crc` followed by `data`.
+/// Continues the CRC-32C `crc` with `data`.
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(crate) fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
     append(crc, data, false)
 }
 
-/// CRC-32C of each `size` bytes.
+/// Computes the CRC-32C of each `size` bytes.
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(crate) fn crc32c_blocks(data: &[u8], size: usize, crcs: &mut [u32]) {
     let last = crcs.len().saturating_sub(1);
@@ -51,15 +54,16 @@ pub(crate) fn crc32c_blocks(data: &[u8], size: usize, crcs: &mut [u32]) {
     }
 }
 
-/// As [`crc32c_append`]. If `more` data lies behind that will be needed next, it is fetched into the cache.
+/// Does the same as [`crc32c_append`]. If `more` is true, the data after `data` will be read next
+/// and is prefetched.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 fn append(crc: u32, data: &[u8], more: bool) -> u32 {
     let (blocks, rest) = data.as_chunks::<BLOCK>();
     let mut state = !crc;
     for (i, data) in blocks.iter().enumerate() {
-        let ahead = more || i + 1 < blocks.len();
-        state = if ahead { block::<true>(state, data) } else { block::<false>(state, data) };
+        let prefetch = more || i + 1 < blocks.len();
+        state = if prefetch { block::<true>(state, data) } else { block::<false>(state, data) };
     }
     if rest.is_empty() {
         return !state;
@@ -67,16 +71,17 @@ fn append(crc: u32, data: &[u8], more: bool) -> u32 {
     let (vectors, rest) = rest.split_at(whole_lanes(rest.len()));
     // SAFETY: a slice is valid for reads of its length.
     let state = unsafe {
-        lanes::<READ>(state, vectors.as_ptr(), std::ptr::null_mut(), vectors.len(), std::ptr::null())
+        lanes::<READ_ONLY>(state, vectors.as_ptr(), std::ptr::null_mut(), vectors.len(), std::ptr::null())
     };
     !words(state, rest)
 }
 
-/// Copies blocks of `size` bytes, a multiple of 256, past the caches, and gives the CRC-32C of each copy. Four quarters of the
-/// blocks go side by side: that is more that is fetched at the same time than one place of memory gives.
+/// Copies blocks of `size` bytes, a multiple of 256, with streaming stores, and returns the CRC-32C
+/// of each copy. Four quarters of the blocks are copied in parallel, because this allows more
+/// outstanding reads than one stream.
 ///
 /// # Safety
-/// As [`copy_crc32c`] for all of them together; `destination` is aligned to 64.
+/// The contract of [`copy_crc32c`] for all blocks together; `destination` is aligned to 64.
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(crate) unsafe fn stream_crc32c_blocks(
     source: *const u8,
@@ -88,7 +93,7 @@ pub(crate) unsafe fn stream_crc32c_blocks(
     let quarter = crcs.len() / LANES;
     for index in 0..quarter {
         let blocks: [usize; LANES] = std::array::from_fn(|lane| lane * quarter + index);
-        // SAFETY: the caller's contract: there are as many blocks as sums.
+        // SAFETY: the caller's contract: the number of blocks is that of the checksums.
         let sums = unsafe { stream_four(source, destination, blocks.map(|block| block * size), size) };
         for (block, sum) in blocks.into_iter().zip(sums) {
             crcs[block] = sum;
@@ -98,18 +103,20 @@ pub(crate) unsafe fn stream_crc32c_blocks(
         let at = block * size;
         // SAFETY: as above.
         unsafe {
-            let next = source.wrapping_add(at + AHEAD);
+            let next = source.wrapping_add(at + PREFETCH_DISTANCE);
             crcs[block] = !lanes::<STREAM>(!0, source.add(at), destination.add(at), size, next);
         }
     }
-    // Streaming stores are ordered with nothing: they must have happened before anyone is told of the copy.
+    // Streaming stores are weakly ordered: they must be globally visible before the function
+    // returns.
     _mm_sfence();
 }
 
-/// Copies the `size` bytes at each of four offsets past the caches, and gives the CRC-32C of each copy.
+/// Copies the `size` bytes at each of four offsets with streaming stores, and returns the CRC-32C
+/// of each copy.
 ///
 /// # Safety
-/// As [`stream_crc32c_blocks`], for these bytes.
+/// The contract of [`stream_crc32c_blocks`], for these bytes.
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 unsafe fn stream_four(
     source: *const u8,
@@ -124,7 +131,9 @@ unsafe fn stream_four(
             for (half, sum) in sums.iter_mut().enumerate() {
                 let at = offset + at + half * VECTOR;
                 // SAFETY: the caller's contract.
-                let vector = unsafe { take::<STREAM>(source, destination, source.wrapping_add(AHEAD), at) };
+                let vector = unsafe {
+                    load_vector::<STREAM>(source, destination, source.wrapping_add(PREFETCH_DISTANCE), at)
+                };
                 *sum = fold(*sum, two, vector);
             }
         }
@@ -135,12 +144,12 @@ unsafe fn stream_four(
     sums.map(|sums| !reduce(merge_two(sums)))
 }
 
-/// Copies `length` bytes and gives the CRC-32C of the copy. Meanwhile as many bytes from `next` on are fetched
-/// into the first cache: whatever address it is, nothing is read there that the program could notice.
+/// Copies `length` bytes and returns the CRC-32C of the copy. Meanwhile it prefetches `length`
+/// bytes from `next` on into the L1 cache, which is harmless for any address.
 ///
 /// # Safety
-/// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. Others may
-/// be writing to the source.
+/// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not
+/// overlap. The source may change concurrently.
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(crate) unsafe fn copy_crc32c(
     source: *const u8,
@@ -148,33 +157,34 @@ pub(crate) unsafe fn copy_crc32c(
     length: usize,
     next: *const u8,
 ) -> u32 {
-    let most = whole_lanes(length);
-    // SAFETY: the caller's contract; `most` is at most `length`.
+    let folded = whole_lanes(length);
+    // SAFETY: the caller's contract; `folded` is at most `length`.
     unsafe {
-        let state = lanes::<COPY>(!0, source, destination, most, next);
-        if most == length {
+        let state = lanes::<COPY>(!0, source, destination, folded, next);
+        if folded == length {
             return !state;
         }
-        // The rest is copied first, and then only the copy is looked at.
-        source.add(most).copy_to_nonoverlapping(destination.add(most), length - most);
-        !words(state, std::slice::from_raw_parts(destination.add(most), length - most))
+        // The rest is copied first, and then only the copy is read.
+        source.add(folded).copy_to_nonoverlapping(destination.add(folded), length - folded);
+        !words(state, std::slice::from_raw_parts(destination.add(folded), length - folded))
     }
 }
 
-/// How many of so many bytes [`lanes`] is for.
+/// Returns the part of `length` that [`lanes`] can process.
 fn whole_lanes(length: usize) -> usize {
     length - length % (LANES * VECTOR)
 }
 
-/// A state and 4096 bytes more. With AHEAD the 4096 bytes behind them are fetched into the first cache, which
-/// takes a third off the time of the next block if it is in memory, and adds a fifteenth if it is not.
+/// Continues a state with 4096 bytes. With PREFETCH, the 4096 bytes after them are prefetched into
+/// the L1 cache, which makes the next block a third faster if it is in memory, and a fifteenth
+/// slower if it is not.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-fn block<const AHEAD: bool>(state: u32, data: &[u8; BLOCK]) -> u32 {
-    /// Of four vectors, after the first four.
+fn block<const PREFETCH: bool>(state: u32, data: &[u8; BLOCK]) -> u32 {
+    /// Steps of four vectors, after the first four vectors.
     const STEPS: usize = FOLDED / LANES - 1;
-    /// Words of each chain, and lines fetched, in a step.
-    const EACH: (usize, usize) = (CHAIN / STEPS, BLOCK / VECTOR / STEPS);
+    /// Words of each chain, and cache lines prefetched, per step.
+    const PER_STEP: (usize, usize) = (CHAIN / STEPS, BLOCK / VECTOR / STEPS);
     const LAST: usize = (STEPS + 1) * LANES;
     const _: () = assert!(LAST + 3 == FOLDED);
 
@@ -186,16 +196,17 @@ fn block<const AHEAD: bool>(state: u32, data: &[u8; BLOCK]) -> u32 {
         for lane in 0..LANES {
             sums[lane] = fold(sums[lane], four, data.vector((step + 1) * LANES + lane));
         }
-        data.chain(&mut chains, step * EACH.0..(step + 1) * EACH.0);
-        if AHEAD {
-            data.fetch_behind(step * EACH.1..(step + 1) * EACH.1);
+        data.chain(&mut chains, step * PER_STEP.0..(step + 1) * PER_STEP.0);
+        if PREFETCH {
+            data.prefetch_next(step * PER_STEP.1..(step + 1) * PER_STEP.1);
         }
     }
-    data.chain(&mut chains, STEPS * EACH.0..CHAIN);
-    if AHEAD {
-        data.fetch_behind(STEPS * EACH.1..BLOCK / VECTOR);
+    data.chain(&mut chains, STEPS * PER_STEP.0..CHAIN);
+    if PREFETCH {
+        data.prefetch_next(STEPS * PER_STEP.1..BLOCK / VECTOR);
     }
-    // Three vectors are left, for the lanes whose turn it is: the fourth lane's sum is now the first.
+    // Three vectors are left, for the next three lanes: the sum of the fourth lane is now the
+    // first.
     let sum = merge_lanes([
         sums[3],
         fold(sums[0], four, data.vector(LAST)),
@@ -228,53 +239,55 @@ impl Block<'_> {
         for i in words {
             for (chain, sum) in chains.iter_mut().enumerate() {
                 let at = FOLDED * VECTOR + (chain * CHAIN + i) * 8;
-                // SAFETY: every i in this file is below CHAIN, so that the word is within the block.
+                // SAFETY: every i in this file is below CHAIN, so the word is within the block.
                 let word = unsafe { self.0.as_ptr().add(at).cast::<u64>().read_unaligned() };
                 *sum = _mm_crc32_u64(*sum, word);
             }
         }
     }
 
-    /// Fetches some of the vectors that lie behind the block.
+    /// Prefetches some of the vectors after the block.
     #[inline]
     #[target_feature(enable = "sse")]
-    fn fetch_behind(self, vectors: Range<usize>) {
+    fn prefetch_next(self, vectors: Range<usize>) {
         for i in vectors {
             _mm_prefetch::<_MM_HINT_T0>(self.0.as_ptr().wrapping_add(BLOCK + i * VECTOR).cast());
         }
     }
 }
 
-/// What is done with bytes that are summed: nothing else.
-const READ: u8 = 0;
-/// They are copied.
+/// Mode: the bytes are only summed.
+const READ_ONLY: u8 = 0;
+/// Mode: the bytes are also copied.
 const COPY: u8 = 1;
-/// They are copied past the caches.
+/// Mode: the bytes are also copied with streaming stores.
 const STREAM: u8 = 2;
-/// How far ahead such a copy fetches, in bytes: into the second-level cache, since the first has not enough places for what is on
-/// its way. On a Xeon with AVX-512 a copy from memory took 108 us a MiB, 90 with this, and 75 in four places at once.
-const AHEAD: usize = 512;
+/// Prefetch distance of such a copy in bytes. It prefetches into the L2 cache, since the L1 cache
+/// allows too few outstanding reads. On a Xeon with AVX-512, a copy from memory took 108 us per MiB
+/// without prefetching, 90 us with it, and 75 us with four streams in parallel.
+const PREFETCH_DISTANCE: usize = 512;
 
-/// The 64 bytes `at` bytes from `source`. With COPY or STREAM they are also written to `destination`, and those of `next`
-/// fetched.
+/// Loads the 64 bytes at `source + at`. With COPY or STREAM, also writes them to `destination + at`
+/// and prefetches `next + at`.
 ///
 /// # Safety
-/// As [`lanes`], for these 64 bytes.
+/// The contract of [`lanes`], for these 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn take<const HOW: u8>(
+unsafe fn load_vector<const MODE: u8>(
     source: *const u8,
     destination: *mut u8,
     next: *const u8,
     at: usize,
 ) -> __m512i {
-    if HOW == READ {
+    if MODE == READ_ONLY {
         // SAFETY: the caller's contract.
         return unsafe { _mm512_loadu_si512(source.add(at).cast()) };
     }
     let vector: __m512i;
-    // SAFETY: the caller's contract. Others may be writing to the source, so that it must be read exactly once,
-    // which only a volatile access promises: this load is one, and its result is what is both stored and summed.
+    // SAFETY: the caller's contract. The source may change concurrently, so it must be read exactly
+    // once, which only a volatile access guarantees: this load is one, and its result is both
+    // stored and summed.
     unsafe {
         asm!(
             "vmovdqu64 {vector}, zmmword ptr [{source} + {at}]",
@@ -284,7 +297,7 @@ unsafe fn take<const HOW: u8>(
             options(nostack, preserves_flags, readonly)
         );
         let next = next.wrapping_add(at).cast();
-        if HOW == STREAM {
+        if MODE == STREAM {
             _mm512_stream_si512(destination.add(at).cast(), vector);
             _mm_prefetch::<_MM_HINT_T1>(next);
         } else {
@@ -295,13 +308,14 @@ unsafe fn take<const HOW: u8>(
     vector
 }
 
-/// A state and `length` bytes more, a multiple of 256.
+/// Continues a state with `length` bytes, a multiple of 256.
 ///
 /// # Safety
-/// `source` is valid for reads of `length` bytes; with COPY or STREAM, `destination` is for writes, and with STREAM aligned to 64.
+/// `source` is valid for reads of `length` bytes; with COPY or STREAM, `destination` is valid for
+/// writes, and with STREAM it is aligned to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-unsafe fn lanes<const HOW: u8>(
+unsafe fn lanes<const MODE: u8>(
     state: u32,
     source: *const u8,
     destination: *mut u8,
@@ -315,19 +329,21 @@ unsafe fn lanes<const HOW: u8>(
     let mut sums = [_mm512_setzero_si512(); LANES];
     for (lane, sum) in sums.iter_mut().enumerate() {
         // SAFETY: `length` is not zero, so at least LANES vectors.
-        *sum = unsafe { take::<HOW>(source, destination, next, lane * VECTOR) };
+        *sum = unsafe { load_vector::<MODE>(source, destination, next, lane * VECTOR) };
     }
     sums[0] = add_state(sums[0], state);
     for at in (LANES * VECTOR..length).step_by(LANES * VECTOR) {
         for (lane, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: `at` and LANES vectors more are at most `length`, its multiple.
-            *sum = fold(*sum, four, unsafe { take::<HOW>(source, destination, next, at + lane * VECTOR) });
+            // SAFETY: `at` and LANES vectors more are at folded `length`, its multiple.
+            *sum = fold(*sum, four, unsafe {
+                load_vector::<MODE>(source, destination, next, at + lane * VECTOR)
+            });
         }
     }
     reduce(merge_lanes(sums))
 }
 
-/// A state and a few bytes more, a word at a time.
+/// Continues a state with a few bytes, a word at a time.
 #[inline]
 #[target_feature(enable = "sse4.2")]
 fn words(state: u32, data: &[u8]) -> u32 {

@@ -1,11 +1,13 @@
-//! Carry-less multiplication: moving sums ahead in a message, and reducing them to a state.
+//! Carry-less multiplication: folding of sums forward in a message, and reduction to a checksum
+//! state.
 //!
-//! The method is Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
-//! 2009): 128 bits are moved d bits ahead in the message by multiplying their halves with x^(d + 64) and x^d mod
-//! P, and are then added to what is there. The last 128 bits go through the `crc32` instruction, which Gopal's
-//! Barrett reduction predates.
+//! The method is that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+//! PCLMULQDQ Instruction" (Intel, 2009): 128 bits are folded d bits forward in the message by
+//! multiplying their halves with x^(d + 64) and x^d mod P, and adding the result to the data at
+//! that position. The last 128 bits are reduced by the `crc32` instruction instead of Gopal's
+//! Barrett reduction.
 //!
-//! Owns the constants. Must not touch memory.
+//! Owns the constants. Must not access memory.
 
 use std::arch::x86_64::*;
 
@@ -13,12 +15,12 @@ use crate::checksum::times_x;
 
 /// Bytes of a vector.
 pub(super) const VECTOR: usize = 64;
-/// Vectors summed side by side, which hides the latency of the multiplication.
+/// Vectors that are summed in parallel, to hide the latency of the multiplication.
 pub(super) const LANES: usize = 4;
 /// The truth table of a ^ b ^ c.
 const XOR: i32 = 0x96;
 
-/// x^n mod P, bits reversed: bit 31 is the factor of x^0.
+/// Returns x^n mod P, bits reversed: bit 31 is the coefficient of x^0.
 pub(super) const fn power_of_x(n: u32) -> u32 {
     let mut power = 1 << 31;
     let mut i = 0;
@@ -29,13 +31,13 @@ pub(super) const fn power_of_x(n: u32) -> u32 {
     power
 }
 
-/// What moves 128 bits ahead by some distance: the factors of the low and the high half.
+/// The factors of the low and the high half of 128 bits that fold them forward by some distance.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead(u64, u64);
+pub(super) struct FoldDistance(u64, u64);
 
-impl Ahead {
-    /// By a number of bytes, 8 at least. Reflected operands' products come out multiplied by x, and a 32-bit
-    /// factor in a 64-bit operand by x^32: hence the 33 less.
+impl FoldDistance {
+    /// Returns the factors for a number of bytes, at least 8. Products of reflected operands are
+    /// multiplied by x, and a 32-bit factor in a 64-bit operand by x^32: hence 33 is subtracted.
     const fn bytes(distance: usize) -> Self {
         let bits = distance as u32 * 8;
         Self(power_of_x(bits + 64 - 33) as u64, power_of_x(bits - 33) as u64)
@@ -48,35 +50,36 @@ impl Ahead {
     }
 }
 
-const ONE: Ahead = Ahead::bytes(VECTOR);
-/// From a vector to the one after its next.
-pub(super) const TWO: Ahead = Ahead::bytes(2 * VECTOR);
-/// From a lane's vector to its next.
-pub(super) const FOUR: Ahead = Ahead::bytes(LANES * VECTOR);
-/// What moves the first, second and third 128 bits of a vector onto the last. Those stay: their factors are zero.
-const WITHIN: [i64; 8] = {
-    let (first, second, third) = (Ahead::bytes(48), Ahead::bytes(32), Ahead::bytes(16));
+const ONE: FoldDistance = FoldDistance::bytes(VECTOR);
+/// Folds a vector onto the second vector after it.
+pub(super) const TWO: FoldDistance = FoldDistance::bytes(2 * VECTOR);
+/// Folds a vector of a lane onto the next vector of the lane.
+pub(super) const FOUR: FoldDistance = FoldDistance::bytes(LANES * VECTOR);
+/// Folds the first, second and third 128 bits of a vector onto the last. The factors of the last
+/// 128 bits are zero, since they stay.
+const FOLD_WITHIN_VECTOR: [i64; 8] = {
+    let (first, second, third) = (FoldDistance::bytes(48), FoldDistance::bytes(32), FoldDistance::bytes(16));
     let [a, b, c] = [first.0, second.0, third.0];
     let [d, e, f] = [first.1, second.1, third.1];
     [a as i64, d as i64, b as i64, e as i64, c as i64, f as i64, 0, 0]
 };
-/// The state belongs to the first 32 bits that follow it.
+/// Adds the state to the first 32 bits of the data that follow it.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn add_state(first: __m512i, state: u32) -> __m512i {
     _mm512_xor_si512(first, _mm512_zextsi128_si512(_mm_cvtsi32_si128(state.cast_signed())))
 }
 
-/// Moves a sum ahead and adds what is there.
+/// Folds a sum forward onto `data`.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
-pub(super) fn fold(sum: __m512i, ahead: __m512i, there: __m512i) -> __m512i {
+pub(super) fn fold(sum: __m512i, ahead: __m512i, data: __m512i) -> __m512i {
     let low = _mm512_clmulepi64_epi128::<0x00>(sum, ahead);
     let high = _mm512_clmulepi64_epi128::<0x11>(sum, ahead);
-    _mm512_ternarylogic_epi64::<XOR>(low, high, there)
+    _mm512_ternarylogic_epi64::<XOR>(low, high, data)
 }
 
-/// Four sums of vectors that lie one after the other, as one in the place of the last.
+/// Merges the sums of four consecutive vectors into one at the position of the last.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 pub(super) fn merge_lanes(sums: [__m512i; LANES]) -> __m512i {
@@ -85,18 +88,18 @@ pub(super) fn merge_lanes(sums: [__m512i; LANES]) -> __m512i {
     fold(third, ONE.in_all_lanes(), fourth)
 }
 
-/// Two sums of vectors that lie one after the other, as one in the place of the last.
+/// Merges the sums of two consecutive vectors into one at the position of the last.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 pub(super) fn merge_two([first, second]: [__m512i; 2]) -> __m512i {
     fold(first, ONE.in_all_lanes(), second)
 }
 
-/// The state after the 64 bytes that `sum` stands for.
+/// Returns the state after the 64 bytes of `sum`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,sse4.2")]
 pub(super) fn reduce(sum: __m512i) -> u32 {
-    let [a, b, c, d, e, f, g, h] = WITHIN;
+    let [a, b, c, d, e, f, g, h] = FOLD_WITHIN_VECTOR;
     let within = _mm512_setr_epi64(a, b, c, d, e, f, g, h);
     let low = _mm512_clmulepi64_epi128::<0x00>(sum, within);
     let high = _mm512_clmulepi64_epi128::<0x11>(sum, within);
@@ -107,7 +110,7 @@ pub(super) fn reduce(sum: __m512i) -> u32 {
     _mm_crc32_u64(state, _mm_extract_epi64::<1>(last).cast_unsigned()) as u32
 }
 
-/// The carry-less product of two states' size.
+/// Returns the carry-less product of two 32-bit values.
 #[inline]
 #[target_feature(enable = "sse2,pclmulqdq")]
 pub(super) fn multiply(a: u64, b: u64) -> u64 {

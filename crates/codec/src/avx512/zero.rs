@@ -1,6 +1,6 @@
-//! Looking for a byte that is not zero, 256 at a time.
+//! Search for a nonzero byte, 256 bytes at a time.
 //!
-//! Owns nothing. The first 64 bytes are looked at alone, since most data is not zero there.
+//! The first 64 bytes are tested separately, since most nonzero data is nonzero there.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 /// Bytes of a vector.
 const VECTOR: usize = 64;
 
-/// Whether every byte is zero.
+/// Returns true if every byte is zero.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(crate) fn is_zero(data: &[u8]) -> bool {
     let (first, rest) = data.split_at(data.len().min(VECTOR));
@@ -20,7 +20,7 @@ pub(crate) fn is_zero(data: &[u8]) -> bool {
         && rest.chunks(VECTOR).all(|vector| is_zero_vector(vector))
 }
 
-/// At most 64 bytes.
+/// Tests up to 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn is_zero_vector(data: &[u8]) -> bool {

@@ -1,4 +1,5 @@
-//! CRC-32C: known answers, every implementation against the oracle, any length and alignment.
+//! CRC-32C: known answers, and every implementation against the oracle for all lengths and
+//! alignments.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -25,7 +26,7 @@ fn published_vectors() {
     }
 }
 
-/// Lengths around everything that has code of its own, at all alignments to a word.
+/// Tests lengths around the block sizes with specialised kernels, at all alignments to a word.
 #[test]
 fn all_implementations_agree_on_all_lengths() {
     let data = noise(1, 9000);
@@ -39,7 +40,7 @@ fn all_implementations_agree_on_all_lengths() {
 }
 
 #[test]
-fn blocks_are_summed_one_by_one() {
+fn checksums_of_blocks_match_those_of_single_blocks() {
     let data = noise(2, 4096 * 6);
     for size in [4096, 8192, 512, 1000] {
         let data = &data[..data.len() / size * size];
@@ -52,7 +53,7 @@ fn blocks_are_summed_one_by_one() {
     crc32c_blocks(&[], 4096, &mut []);
 }
 
-/// On both sides of the length from which on a copy goes past the caches, and where that cannot be.
+/// Tests sizes below and above the minimum for streaming stores, and cases without them.
 #[test]
 fn blocks_are_copied_and_summed() {
     let data = noise(3, 40 * 4096 + 3);
@@ -65,13 +66,13 @@ fn blocks_are_copied_and_summed() {
                 let mut copy = vec![0xAA; size * count + 256];
                 let start = copy.as_ptr().align_offset(128) + to;
                 let mut crcs = vec![0; count];
-                // SAFETY: both are as long as said, and apart.
+                // SAFETY: both have the required length and do not overlap.
                 unsafe {
                     let destination = copy.as_mut_ptr().add(start);
                     implementation.copy_crc32c_blocks(source.as_ptr(), destination, size, &mut crcs);
                 }
                 let (before, rest) = copy.split_at(start);
-                let (copied, behind) = rest.split_at(source.len());
+                let (copied, after) = rest.split_at(source.len());
                 assert_eq!(
                     crcs,
                     source.chunks(size).map(crc32c).collect::<Vec<_>>(),
@@ -79,8 +80,8 @@ fn blocks_are_copied_and_summed() {
                 );
                 assert!(copied == source, "{implementation} {size} {count} {from} {to}");
                 assert!(
-                    before.iter().chain(behind).all(|byte| *byte == 0xAA),
-                    "{implementation}: nothing else"
+                    before.iter().chain(after).all(|byte| *byte == 0xAA),
+                    "{implementation} wrote outside the destination"
                 );
             }
         }
@@ -89,11 +90,11 @@ fn blocks_are_copied_and_summed() {
 
 #[test]
 #[should_panic(expected = "as many blocks")]
-fn half_a_block_is_a_bug() {
+fn a_partial_block_panics() {
     crc32c_blocks(&[0; 6144], 4096, &mut [0; 1]);
 }
 
-/// Another thread writes to the source all the time; copy and checksum must agree all the same.
+/// Another thread writes to the source all the time; the checksum must match the copy nevertheless.
 #[test]
 fn a_changing_source_is_read_once() {
     let source: Vec<AtomicU64> = (0..512).map(AtomicU64::new).collect();
@@ -121,7 +122,7 @@ fn a_changing_source_is_read_once() {
 
 proptest! {
     #[test]
-    fn parts_append((length, cut) in (0usize..10_000).prop_flat_map(|length| (Just(length), 0..=length)), seed: u64) {
+    fn appending_parts_matches_the_whole((length, cut) in (0usize..10_000).prop_flat_map(|length| (Just(length), 0..=length)), seed: u64) {
         let data = noise(seed, length);
         let (first, second) = data.split_at(cut);
         let oracle = Implementation::SCALAR.crc32c_append(0, &data);
@@ -133,13 +134,13 @@ proptest! {
     }
 
     #[test]
-    fn a_copy_is_a_copy_and_a_checksum(length in 0usize..6000, shift in 0usize..64, seed: u64) {
+    fn copies_and_their_checksums_are_correct(length in 0usize..6000, shift in 0usize..64, seed: u64) {
         let source = noise(seed, length + shift);
         let source = &source[shift..];
         let oracle = Implementation::SCALAR.crc32c_append(0, source);
         for implementation in implementations() {
             let mut copy = vec![0xAA; length + 1];
-            // SAFETY: both are as long as said, and apart.
+            // SAFETY: both have the required length and do not overlap.
             let crc = unsafe { implementation.copy_crc32c(source.as_ptr(), copy.as_mut_ptr(), length, std::ptr::null()) };
             prop_assert_eq!((crc, &copy[..length], copy[length]), (oracle, source, 0xAA), "{}", implementation);
         }

@@ -1,23 +1,23 @@
-//! Sets of columns against a plain set.
+//! Operations on sets of columns.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[test]
-fn holds_what_was_put_in() {
+fn insert_and_remove() {
     let mut set = ColumnSet::EMPTY;
     assert!(set.is_empty() && set.iter().next().is_none());
     assert!(set.insert(31) && set.insert(0) && !set.insert(31));
     assert!(set.contains(0) && set.contains(31) && !set.contains(1));
-    assert!(!set.contains(32) && !set.contains(255), "numbers beyond the last are never in");
+    assert!(!set.contains(32) && !set.contains(255), "numbers of MAX_COLUMNS or above are never in a set");
     assert_eq!((set.len(), set.iter().collect::<Vec<_>>()), (2, vec![0, 31]));
     assert!(set.remove(0) && !set.remove(0) && !set.remove(200));
     assert_eq!(set, [31].into_iter().collect());
 }
 
 #[test]
-fn first_has_all_sizes() {
+fn first_returns_the_lowest_columns() {
     for count in 0..=32 {
         assert_eq!(ColumnSet::first(count), (0..count).collect(), "{count}");
     }
@@ -25,13 +25,13 @@ fn first_has_all_sizes() {
 
 #[test]
 #[should_panic(expected = "below MAX_COLUMNS")]
-fn a_column_beyond_the_last_is_a_bug() {
+fn inserting_a_column_of_32_or_above_panics() {
     let mut set = ColumnSet::EMPTY;
     set.insert(32);
 }
 
 #[test]
-fn shows_its_columns() {
+fn displays_its_columns() {
     let set: ColumnSet = [4, 0, 1].into_iter().collect();
     assert_eq!((format!("{set}"), format!("{set:?}")), ("{0,1,4}".into(), "{0,1,4}".into()));
     assert_eq!(ColumnSet::EMPTY.to_string(), "{}");
@@ -39,7 +39,7 @@ fn shows_its_columns() {
 
 proptest! {
     #[test]
-    fn is_a_set(a: u32, b: u32) {
+    fn set_operations_match_bit_operations(a: u32, b: u32) {
         let (x, y) = (ColumnSet::from_bits(a), ColumnSet::from_bits(b));
         prop_assert_eq!(x.union(y).bits(), a | b);
         prop_assert_eq!(x.intersection(y).bits(), a & b);

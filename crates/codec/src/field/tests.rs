@@ -1,8 +1,8 @@
-//! The field's laws, and multiplication against long-hand multiplication of polynomials.
+//! The laws of the field, and multiplication against long multiplication of polynomials.
 
 use super::*;
 
-/// Multiplication straight from the definition: shift, add, reduce.
+/// Multiplies by the definition: shift, add, reduce.
 fn by_definition(a: u8, b: u8) -> u8 {
     let (mut a, mut product) = (u16::from(a), 0u16);
     for bit in 0..8 {
@@ -18,7 +18,7 @@ fn by_definition(a: u8, b: u8) -> u8 {
 }
 
 #[test]
-fn products_are_those_of_the_definition() {
+fn products_match_the_definition() {
     for a in 0..=255 {
         for b in 0..=255 {
             assert_eq!(multiply(a, b), by_definition(a, b), "{a} * {b}");

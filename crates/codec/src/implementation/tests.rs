@@ -1,9 +1,9 @@
-//! The oracle is always among what this machine can run, and last.
+//! The list of implementations of this machine.
 
 use super::*;
 
 #[test]
-fn the_oracle_is_always_there_and_last() {
+fn the_oracle_is_always_available_and_last() {
     let all = implementations();
     assert_eq!(all.last(), Some(&Implementation::SCALAR));
     assert_eq!(all.first(), Some(&Implementation::best()));

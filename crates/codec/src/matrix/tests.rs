@@ -1,12 +1,12 @@
-//! The coefficients that are on the drives, and inverses.
+//! The coefficients of the on-disk format, and inverses.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The factors are on the drives: if this fails, stored parities can no longer be read.
+/// The coefficients are part of the on-disk format: a change would make stored parities unreadable.
 #[test]
-fn coefficients_are_the_ones_on_the_drives() {
+fn coefficients_match_the_on_disk_format() {
     let row = |i| (0..10).map(|j| coefficient(i, j)).collect::<Vec<_>>();
     assert_eq!(row(0), [1; 10]);
     assert_eq!(row(1), [1, 2, 4, 8, 16, 32, 64, 128, 29, 58], "Q of RAID 6");
@@ -15,7 +15,7 @@ fn coefficients_are_the_ones_on_the_drives() {
     assert_eq!(crate::scalar::crc32c_append(0, &all), 0x5D42_0F4B);
 }
 
-/// No point is there twice, or the matrix is no Cauchy matrix.
+/// A Cauchy matrix needs different points.
 #[test]
 fn all_points_differ() {
     let mut points: Vec<u8> = (0..31).map(parity_point).chain((0..32).map(data_point)).collect();
@@ -31,7 +31,7 @@ fn the_first_row_and_column_are_ones() {
     }
 }
 
-/// The columns whose bits are set.
+/// Returns the positions of the bits that are one.
 fn set_bits(bits: u32) -> Vec<u8> {
     crate::ColumnSet::from_bits(bits).iter().collect()
 }
@@ -40,8 +40,9 @@ fn submatrix(rows: &[u8], columns: &[u8]) -> Square {
     Square::new(rows.len(), |r, c| coefficient(rows[r], columns[c]))
 }
 
-/// A choice of k surviving columns of k+m is a choice of e missing data columns and e parities in their place, and
-/// can be decoded if that square of coefficients is invertible. All choices of all codes of up to 16 columns.
+/// A choice of k surviving columns of k+m is a choice of e missing data columns and e parities in
+/// their place, and can be decoded if that square of coefficients is invertible. Tests all choices
+/// of all codes of up to 16 columns.
 #[test]
 fn every_choice_of_survivors_of_up_to_16_columns_is_invertible() {
     let mut choices = 0;
@@ -57,7 +58,7 @@ fn every_choice_of_survivors_of_up_to_16_columns_is_invertible() {
     assert_eq!(choices, (1 << 16) - 2);
 }
 
-/// The product of two matrices of the same size.
+/// Returns the product of two matrices of the same size.
 fn product(a: &Square, b: &Square) -> Square {
     let element = |r, c| (0..a.size()).fold(0, |sum, i| sum ^ multiply(a.get(r, i), b.get(i, c)));
     Square::new(a.size(), element)
@@ -74,14 +75,14 @@ fn a_singular_matrix_has_no_inverse() {
 }
 
 #[test]
-fn an_inverse_that_needs_rows_swapped_is_found() {
+fn an_inverse_that_needs_row_swaps_is_found() {
     let swap = |r, c| u8::from((r + 1) % 3 == c);
     let inverse = Square::new(3, swap).inverted().unwrap();
     assert_eq!(elements(&inverse), elements(&Square::new(3, |r, c| swap(c, r))));
 }
 
 proptest! {
-    /// Random squares of the whole 31 x 31, up to the largest.
+    /// Tests random square submatrices of all coefficients, up to the largest.
     #[test]
     fn any_square_of_coefficients_is_invertible(
         rows in proptest::sample::subsequence((0..31u8).collect::<Vec<_>>(), 1..=16),

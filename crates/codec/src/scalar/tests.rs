@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// The oracle itself against the definition, byte by byte.
+/// Checks the sums of products byte by byte.
 #[test]
-fn sums_products() {
+fn outputs_are_sums_of_products() {
     let inputs =
         [crate::testing::noise(1, 300), crate::testing::noise(2, 300), crate::testing::noise(3, 300)];
     let factors = [[1, 1, 1], [0, 2, 255]];
@@ -20,9 +20,10 @@ fn sums_products() {
     }
 }
 
-/// The checksum by its definition: long division, bit by bit, first bit of each byte lowest.
+/// Checks the checksum against its definition: long division, bit by bit, lowest bit of each byte
+/// first.
 #[test]
-fn checksum_is_the_remainder() {
+fn the_checksum_is_the_remainder_of_a_division() {
     let data = crate::testing::noise(4, 77);
     let register = data.iter().fold(!0u32, |register, &byte| {
         (0..8).fold(register ^ u32::from(byte), |register, _| times_x(register))

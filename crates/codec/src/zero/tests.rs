@@ -1,10 +1,10 @@
-//! One byte that is not zero is found wherever it is.
+//! Detection of a single nonzero byte.
 
 use crate::implementations;
 
-/// One byte anywhere in any length is found.
+/// Tests every position in blocks of many lengths.
 #[test]
-fn finds_the_one_byte_that_is_not_zero() {
+fn a_single_nonzero_byte_is_found() {
     for implementation in implementations() {
         for length in (0..300).chain([4095, 4096, 4097]) {
             let mut data = vec![0u8; length];

@@ -113,8 +113,8 @@ impl Control {
             for shard in shards {
                 let leaving = self.leaving();
                 let leave = move |shard: Rc<Shard>| async move {
-                    shard.set_leaving(&leaving);
-                    shard.leave_drive(drive).await
+                    shard.set_draining(&leaving);
+                    shard.detach_drive(drive).await
                 };
                 // One that is closed, or fails, counts on nothing any more.
                 let _ = shard.call(leave).await;
@@ -148,10 +148,10 @@ impl Control {
         let drives = self.state.borrow().superblock.drives.clone();
         for (index, _) in drives.iter().enumerate().filter(|(_, drive)| !drive.state.is_in_use()) {
             let drive = DriveIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
-            shard.call(move |shard| async move { shard.leave_drive(drive).await }).await??;
+            shard.call(move |shard| async move { shard.detach_drive(drive).await }).await??;
         }
         let leaving = self.leaving();
-        shard.call(move |shard| async move { shard.set_leaving(&leaving) }).await?;
+        shard.call(move |shard| async move { shard.set_draining(&leaving) }).await?;
         Ok(())
     }
 

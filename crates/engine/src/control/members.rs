@@ -109,7 +109,7 @@ impl Control {
         // It still knows the loss only from others: what was begun before must have ended, by shards and by ourselves.
         self.loss_propagated(index).await?;
         for shard in self.all_shards() {
-            shard.call(move |shard| async move { shard.let_go_of(index).await }).await?;
+            shard.call(move |shard| async move { shard.wait_until_unused(index).await }).await?;
         }
         // What was found may be in its cache only: it must be safe before the other slot is written.
         drive.flush().await.map_err(|error| Error::io(format!("{path} does not flush"), index, error))?;
@@ -134,7 +134,7 @@ impl Control {
         tracing::warn!(drive = %index, path, "the drive holds an older state than it was given: all of it is rebuilt");
         self.events.emit_drive(index, EventKind::DriveStale, path);
         for shard in self.all_shards() {
-            shard.call(move |shard| async move { shard.distrust_drive(index).await }).await??;
+            shard.call(move |shard| async move { shard.invalidate_drive(index).await }).await??;
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Control {
         self.publish(change).await?;
         for shard in self.all_shards() {
             let leaving = self.leaving();
-            shard.call(move |shard| async move { shard.set_leaving(&leaving) }).await?;
+            shard.call(move |shard| async move { shard.set_draining(&leaving) }).await?;
         }
         let kind = if leaves { EventKind::DriveDraining } else { EventKind::DriveDrainCancelled };
         self.events.emit_drive(drive, kind, &self.path_of(drive));
@@ -325,7 +325,7 @@ impl Control {
         refused.map_or(Ok(()), Err)?;
         for shard in self.all_shards() {
             let source = source.clone();
-            let joins = shard.call(move |shard| async move { shard.join_drive(index, source.open()) });
+            let joins = shard.call(move |shard| async move { shard.attach_drive(index, source.open()) });
             joins.await?;
         }
         self.use_for_segments(index).await
@@ -346,7 +346,7 @@ impl Control {
         if self.state.borrow().is_in_use(index) {
             self.notify_space_freed();
             for shard in self.all_shards() {
-                shard.call(|shard| async move { shard.repair_soon() }).await?;
+                shard.call(|shard| async move { shard.request_repair() }).await?;
             }
             self.schedule_retirement();
             return Ok(());
@@ -354,7 +354,7 @@ impl Control {
         // Before a shard knew of it, perhaps.
         self.loss_propagated(index).await?;
         for shard in self.all_shards() {
-            shard.call(move |shard| async move { shard.leave_drive(index).await }).await??;
+            shard.call(move |shard| async move { shard.detach_drive(index).await }).await??;
         }
         Err(Error::new(ErrorKind::Io, format!("drive {index} was lost as soon as it had joined")))
     }

@@ -34,7 +34,7 @@ use crate::scrub::Scrub;
 use crate::segments::AllocPriority;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
-use crate::volume::all;
+use crate::volume::join_all;
 use crate::zones::{AllocatedZones, Zones};
 pub(crate) use link::ControlLink;
 use members::JoiningDrive;
@@ -233,7 +233,7 @@ impl Control {
             gained.set(clean.await.unwrap_or(false) || gained.get());
             Ok(())
         });
-        all(clean).await.is_ok() && gained.get()
+        join_all(clean).await.is_ok() && gained.get()
     }
 
     /// Free zones of each drive.

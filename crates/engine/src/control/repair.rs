@@ -182,7 +182,7 @@ impl Control {
     async fn forget(&self, drives: &[DriveIndex], shards: &[Home<Shard>]) {
         for drive in drives.iter().copied() {
             for shard in shards {
-                let _ = shard.call(move |shard| async move { shard.forget_drive(drive) }).await;
+                let _ = shard.call(move |shard| async move { shard.remove_drive(drive) }).await;
             }
             if let Some(place) = self.drives.borrow_mut().get_mut(drive.index()) {
                 *place = None;

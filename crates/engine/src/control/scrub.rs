@@ -13,7 +13,7 @@ use reactor::{Reactor, WaitList};
 use super::Control;
 use crate::error::Result;
 use crate::scrub::{Scrub, ScrubFindings, ScrubStatus};
-use crate::volume::all;
+use crate::volume::join_all;
 
 /// Bytes read after which the position is published.
 const NOTE_BYTES: u64 = 1 << 30;
@@ -118,7 +118,7 @@ impl Control {
             whole.set(ended.unwrap_or(false) && whole.get());
             Ok(())
         });
-        all(scrub).await.is_ok() && is_whole.get()
+        join_all(scrub).await.is_ok() && is_whole.get()
     }
 
     async fn end_scrub(&self, run: u64) {
@@ -211,7 +211,7 @@ impl Control {
     pub(crate) async fn notify_scrub_changed(&self) {
         let shards = self.shards.borrow().clone();
         for shard in shards {
-            let _ = shard.call(|shard| async move { shard.scrub_look_again() }).await;
+            let _ = shard.call(|shard| async move { shard.wake_scrub() }).await;
         }
         self.scrubbing.wake();
     }

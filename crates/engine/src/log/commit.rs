@@ -8,10 +8,10 @@ use format::{Column, DriveIndex, Item, RecordLocation, Scheme, SegmentClass, Seg
 use reactor::IoResult;
 use smallvec::SmallVec;
 
-use super::pace::TRIES_MAX;
+use super::gc_pacer::ATTEMPTS_MAX;
 use super::request::{Batch, REQUEST_BLOCKS_MAX, prefers_mirror};
-use super::stage::{Rows, Stage};
-use super::{Asked, Effect, Flight, Log, Stream};
+use super::stripe::{StripeBuilder, StripeColumns};
+use super::{Effect, Log, PeerSpace, PendingRecord, WriteClass};
 use crate::error::{Error, ErrorKind};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
@@ -20,7 +20,7 @@ use crate::map::NodeRef;
 use crate::segments::AppendRoom;
 
 /// The streams that take turns with the checkpoint's.
-const OTHERS: [Stream; 4] = [Stream::User, Stream::Trim, Stream::Cold, Stream::Freeing];
+const OTHERS: [WriteClass; 4] = [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing];
 /// Times as many full records as others may be in flight.
 const FULL_DEPTH: usize = 4;
 
@@ -32,12 +32,12 @@ impl Log {
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.work.notified().await;
-            while let Some(stream) = self.next_stream() {
-                if !self.may_start(stream) || self.failure().is_some() {
+            while let Some(write_class) = self.next_stream() {
+                if !self.may_start(write_class) || self.failure().is_some() {
                     break;
                 }
-                self.took_turn(stream);
-                self.commit_one(stream).await;
+                self.note_served(write_class);
+                self.commit_one(write_class).await;
             }
             if self.stopping.get() && (self.is_idle() || self.failure().is_some()) {
                 return self.has_ended();
@@ -47,7 +47,7 @@ impl Log {
 
     /// True if one more record may be in flight. With [`Log::depth`] of them, a record that could still grow waits for more to
     /// go into it; one that is full has nothing to wait for.
-    fn may_start(&self, stream: Stream) -> bool {
+    fn may_start(&self, write_class: WriteClass) -> bool {
         let in_flight = self.in_flight.borrow().len();
         if in_flight < self.depth {
             return true;
@@ -55,7 +55,7 @@ impl Log {
         let full = || {
             let queues = self.queues.borrow();
             let mut left = REQUEST_BLOCKS_MAX;
-            queues.of(stream).iter().any(|request| {
+            queues.of(write_class).iter().any(|request| {
                 left = left.saturating_sub(request.payload());
                 left == 0
             })
@@ -64,36 +64,40 @@ impl Log {
     }
 
     /// The queue to serve next: the checkpoint's and the others' in turns, so that neither holds the other up.
-    fn next_stream(&self) -> Option<Stream> {
+    fn next_stream(&self) -> Option<WriteClass> {
         let queues = self.queues.borrow();
         let waits = self.waits.get();
-        let held_back =
-            |stream: Stream| stream == Stream::User && !self.pace.may_write() && !self.stopping.get();
-        let ready = |stream: Stream| !queues.of(stream).is_empty() && !held_back(stream);
-        let after = OTHERS.iter().position(|other| *other == self.last_other.get()).map_or(0, |at| at + 1);
+        let is_throttled = |write_class: WriteClass| {
+            write_class == WriteClass::User && !self.pacer.may_write() && !self.stopping.get()
+        };
+        let ready =
+            |write_class: WriteClass| !queues.of(write_class).is_empty() && !is_throttled(write_class);
+        let after = OTHERS.iter().position(|other| *other == self.last_served.get()).map_or(0, |at| at + 1);
         let mut others = OTHERS.iter().cycle().skip(after).take(OTHERS.len());
-        let waits = |stream: Stream| *waits.of(stream) && !self.goes_ahead(stream);
-        let other = others.find(|stream| ready(**stream) && !waits(**stream)).copied();
-        let checkpoint = ready(Stream::Checkpoint).then_some(Stream::Checkpoint);
-        if self.others_turn.get() { other.or(checkpoint) } else { checkpoint.or(other) }
+        let waits =
+            |write_class: WriteClass| *waits.of(write_class) && !self.needed_by_checkpoint(write_class);
+        let other = others.find(|write_class| ready(**write_class) && !waits(**write_class)).copied();
+        let checkpoint = ready(WriteClass::Checkpoint).then_some(WriteClass::Checkpoint);
+        if self.others_first.get() { other.or(checkpoint) } else { checkpoint.or(other) }
     }
 
     /// Remembers whose turn it is next.
-    fn took_turn(&self, stream: Stream) {
-        self.others_turn.set(stream == Stream::Checkpoint);
-        if stream != Stream::Checkpoint {
-            self.last_other.set(stream);
+    fn note_served(&self, write_class: WriteClass) {
+        self.others_first.set(write_class == WriteClass::Checkpoint);
+        if write_class != WriteClass::Checkpoint {
+            self.last_served.set(write_class);
         }
     }
 
     /// Writes one record from a queue, or opens or seals a segment on the way to it.
-    async fn commit_one(self: &Rc<Self>, stream: Stream) {
-        let class = self.class_for(stream);
+    async fn commit_one(self: &Rc<Self>, write_class: WriteClass) {
+        let class = self.class_for(write_class);
         // Before any room is used: what is left in the open segments by now is the checkpoint's.
-        if self.recent_is_full(stream.privilege()) {
-            return self.wait_or_refuse(stream, &Error::new(ErrorKind::NoSpace, "no checkpoint can be made"));
+        if self.recent_is_full(write_class.priority()) {
+            return self
+                .wait_or_refuse(write_class, &Error::new(ErrorKind::NoSpace, "no checkpoint can be made"));
         }
-        let privilege = self.privilege(stream);
+        let privilege = self.priority(write_class);
         if let Some((segment, room)) = self.current(class, privilege)
             && room.rows > 0
         {
@@ -103,11 +107,11 @@ impl Log {
             let more_to_come = self.in_flight.borrow().len() + 1 >= self.depth;
             let batch = {
                 let mut queues = self.queues.borrow_mut();
-                Batch::gather(queues.of_mut(stream), scheme, room.rows, atomic, more_to_come)
+                Batch::gather(queues.of_mut(write_class), scheme, room.rows, atomic, more_to_come)
             };
             if !batch.requests.is_empty() {
-                self.ledger.map.borrow_mut().repin(&batch.borrowed);
-                self.write_record(segment, room, scheme, batch, stream);
+                self.ledger.map.borrow_mut().repin(&batch.shared_pins);
+                self.write_record(segment, room, scheme, batch, write_class);
                 if matches!(class, SegmentClass::Hot | SegmentClass::Mirror) {
                     self.open_ahead(class);
                 }
@@ -116,108 +120,109 @@ impl Log {
         }
         match self.open_next(class, privilege).await {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => self.wait_for_space(stream, &error),
+            Err(error) if error.kind() == ErrorKind::NoSpace => self.wait_for_space(write_class, &error),
             Err(error) => self.fail(&error),
         }
     }
 
-    /// Lets a stream wait for a checkpoint; if none can be made, or this is one, says so instead.
-    fn wait_or_refuse(&self, stream: Stream, error: &Error) {
+    /// Lets a write_class wait for a checkpoint; if none can be made, or this is one, says so instead.
+    fn wait_or_refuse(&self, write_class: WriteClass, error: &Error) {
         // The checkpoint after what is being compacted waits for that.
-        let waits_for_it = stream == Stream::Checkpoint || stream == Stream::Cold && self.compacting.get();
-        if waits_for_it || self.checkpoint_failure.borrow().is_some() || self.unserved.get() {
-            return self.refuse_all(stream, error);
+        let waits_for_it =
+            write_class == WriteClass::Checkpoint || write_class == WriteClass::Cold && self.compacting.get();
+        if waits_for_it || self.checkpoint_failure.borrow().is_some() || self.no_reclaim.get() {
+            return self.refuse_all(write_class, error);
         }
-        let needs_less = |other: &&Stream| other.privilege() <= stream.privilege();
-        OTHERS.iter().filter(needs_less).for_each(|stream| self.waits_now(*stream));
+        let needs_less = |other: &&WriteClass| other.priority() <= write_class.priority();
+        OTHERS.iter().filter(needs_less).for_each(|write_class| self.mark_waiting(*write_class));
         self.checkpoint_due.notify();
     }
 
     /// True for what the next checkpoint waits for: it cannot wait for one.
-    fn goes_ahead(&self, stream: Stream) -> bool {
-        stream == Stream::Checkpoint || stream == Stream::Cold && self.compacting.get()
+    fn needed_by_checkpoint(&self, write_class: WriteClass) -> bool {
+        write_class == WriteClass::Checkpoint || write_class == WriteClass::Cold && self.compacting.get()
     }
 
-    fn waits_now(&self, stream: Stream) {
+    fn mark_waiting(&self, write_class: WriteClass) {
         let mut waits = self.waits.get();
-        *waits.of_mut(stream) = true;
+        *waits.of_mut(write_class) = true;
         self.waits.set(waits);
     }
 
-    /// There is no free segment for a stream. What was freed comes with a checkpoint; beyond that the cleaner makes space,
+    /// There is no free segment for a write_class. What was freed comes with a checkpoint; beyond that the cleaner makes space,
     /// unless it has said that it cannot, and those of the other shards too.
-    fn wait_for_space(self: &Rc<Self>, stream: Stream, error: &Error) {
-        if self.unserved.get() {
+    fn wait_for_space(self: &Rc<Self>, write_class: WriteClass, error: &Error) {
+        if self.no_reclaim.get() {
             // Nobody makes space any more.
-            return self.refuse_all(stream, error);
+            return self.refuse_all(write_class, error);
         }
-        match self.pace.found_none(stream) {
+        match self.pacer.count_failed_attempt(write_class) {
             // Whether there is nothing to clean shows when the cleaner has looked for this one.
             1 => self.exhausted.set(false),
             // What cleaning gains goes to headers and checkpoints.
-            tries if tries > TRIES_MAX => return self.refuse_all(stream, error),
+            attempts if attempts > ATTEMPTS_MAX => return self.refuse_all(write_class, error),
             _ => {}
         }
-        let cleanable = !matches!(stream, Stream::Checkpoint | Stream::Cold);
+        let cleanable = !matches!(write_class, WriteClass::Checkpoint | WriteClass::Cold);
         if cleanable {
-            self.pace.wake();
+            self.pacer.wake();
         }
         let coming = self.rows.segments.borrow_mut().free_emptied() > 0
             || self.rows.segments.borrow().freed_count() > 0;
         if coming {
-            return self.wait_or_refuse(stream, error);
+            return self.wait_or_refuse(write_class, error);
         }
         if !cleanable {
-            return self.refuse_all(stream, error);
+            return self.refuse_all(write_class, error);
         }
         if self.exhausted.replace(false) {
-            match self.asked.replace(Asked::Pending) {
-                Asked::No => self.ask_others(),
-                Asked::Pending => {}
-                Asked::InVain => {
-                    self.asked.set(Asked::No);
-                    return self.refuse_all(stream, error);
+            match self.asked.replace(PeerSpace::Pending) {
+                PeerSpace::No => self.ask_other_shards(),
+                PeerSpace::Pending => {}
+                PeerSpace::InVain => {
+                    self.asked.set(PeerSpace::No);
+                    return self.refuse_all(write_class, error);
                 }
             }
         }
-        self.waits_now(stream);
+        self.mark_waiting(write_class);
     }
 
     /// Has the other shards clean, before anybody is refused.
-    fn ask_others(self: &Rc<Self>) {
+    fn ask_other_shards(self: &Rc<Self>) {
         let log = self.clone();
         let ask = async move {
             let gained = log.link.clean_other_shards().await;
-            log.asked.set(if gained { Asked::No } else { Asked::InVain });
+            log.asked.set(if gained { PeerSpace::No } else { PeerSpace::InVain });
             log.exhausted.set(!gained);
-            log.look_again();
+            log.retry_waiting();
         };
         self.reactor.spawn(ask).detach();
     }
 
-    /// Answers everything that a stream has queued with an error.
-    fn refuse_all(&self, stream: Stream, error: &Error) {
-        self.pace.served(stream);
+    /// Answers everything that a write_class has queued with an error.
+    fn refuse_all(&self, write_class: WriteClass, error: &Error) {
+        self.pacer.reset_attempts(write_class);
         self.refused_before.set(self.next.get());
-        let refused = std::mem::take(self.queues.borrow_mut().of_mut(stream));
+        let refused = std::mem::take(self.queues.borrow_mut().of_mut(write_class));
         let count = refused.iter().filter(|request| request.reply.is_some()).count();
         for request in refused {
             self.refuse(request, error);
         }
-        self.count_answered(stream, count);
+        self.count_answered(write_class, count);
     }
 
-    /// Which kind of segment the next record of a stream goes to.
-    fn class_for(&self, stream: Stream) -> SegmentClass {
-        match stream {
-            Stream::Cold => return SegmentClass::Cold,
-            Stream::Checkpoint => return SegmentClass::Map,
-            Stream::User | Stream::Trim | Stream::Freeing => {}
+    /// Which kind of segment the next record of a write_class goes to.
+    fn class_for(&self, write_class: WriteClass) -> SegmentClass {
+        match write_class {
+            WriteClass::Cold => return SegmentClass::Cold,
+            WriteClass::Checkpoint => return SegmentClass::Map,
+            WriteClass::User | WriteClass::Trim | WriteClass::Freeing => {}
         }
         let queues = self.queues.borrow();
-        let payload: u32 = queues.of(stream).iter().take(8).map(super::Request::payload).sum();
+        let payload: u32 = queues.of(write_class).iter().take(8).map(super::Request::payload).sum();
         // One header block does for anything that a mirror is chosen for.
-        let small = queues.of(stream).len() <= 8 && prefers_mirror(self.geometry.scheme, 1 + payload);
+        let small = queues.of(write_class).len() <= 8 && prefers_mirror(self.geometry.scheme, 1 + payload);
         if small { SegmentClass::Mirror } else { SegmentClass::Hot }
     }
 
@@ -228,9 +233,9 @@ impl Log {
         room: AppendRoom,
         scheme: Scheme,
         batch: Batch,
-        stream: Stream,
+        write_class: WriteClass,
     ) {
-        self.pace.served(stream);
+        self.pacer.reset_attempts(write_class);
         let sequence = self.next.get();
         self.next.set(sequence.next());
         let layout = RecordLayout::new(scheme, room.row, batch.blocks());
@@ -250,33 +255,38 @@ impl Log {
             durable: self.durable.get(),
         };
         let code: Rc<Code> = self.rows.code(scheme);
-        let mut stage = Stage::new(&batch, scheme, &code, layout);
-        let writes = if self.write_in_place(&place, scheme, &mut stage) {
+        let mut builder = StripeBuilder::new(&batch, scheme, &code, layout);
+        let writes = if self.write_in_place(&place, scheme, &mut builder) {
             Writes::new()
         } else {
-            let rows = stage.lay_out(stage.rows(), &place, &self.identity.key);
+            let rows = builder.build(builder.rows(), &place, &self.identity.key);
             self.start_writes(&place, scheme, &rows)
         };
-        let crcs = stage.into_crcs();
-        self.count(&batch, scheme, layout.rows, stream);
-        let flight = Rc::new(Flight {
+        let crcs = builder.into_crcs();
+        self.count(&batch, scheme, layout.rows, write_class);
+        let record = Rc::new(PendingRecord {
             sequence,
             segment,
             layout,
             header_blocks: batch.header_blocks,
             crcs,
             batch: std::cell::RefCell::new(batch),
-            stream,
+            write_class,
             written: std::cell::Cell::new(false),
         });
-        self.in_flight.borrow_mut().push_back(flight.clone());
-        self.finish_or_wait(flight, writes);
+        self.in_flight.borrow_mut().push_back(record.clone());
+        self.finish_or_wait(record, writes);
     }
 
     /// Writes a record where it lies, if all columns are memory of this process: only its first rows are staged, nobody has to wait, and
     /// what was written is waited for once. False, and nothing is written, if they are not.
-    fn write_in_place(&self, place: &RecordLocation, scheme: Scheme, stage: &mut Stage<'_>) -> bool {
-        let (held, rows) = (stage.held(), stage.rows());
+    fn write_in_place(
+        &self,
+        place: &RecordLocation,
+        scheme: Scheme,
+        builder: &mut StripeBuilder<'_>,
+    ) -> bool {
+        let (buffered_rows, rows) = (builder.buffered_rows(), builder.rows());
         let segments = self.rows.segments.borrow();
         let cells = (0..scheme.width())
             .filter_map(|column| segments.cell_at(place.segment, Column::new(column), place.row))
@@ -285,11 +295,11 @@ impl Log {
             if columns.len() < usize::from(scheme.width()) {
                 return false;
             }
-            stage.hand_out(|column, row, cell| match columns.get_mut(column) {
+            builder.emit_remaining(|column, row, cell| match columns.get_mut(column) {
                 Some(column) => column.store(row * BLOCK, cell),
                 None => panic!("a record has as many columns as its segment"),
             });
-            let first = stage.lay_out(held, place, &self.identity.key);
+            let first = builder.build(buffered_rows, place, &self.identity.key);
             columns.iter_mut().enumerate().for_each(|(index, column)| column.store(0, first.bytes(index)));
             true
         });
@@ -297,7 +307,7 @@ impl Log {
     }
 
     /// Starts one write for each column that is on a drive in use.
-    fn start_writes(&self, place: &RecordLocation, scheme: Scheme, rows: &Rows) -> Writes {
+    fn start_writes(&self, place: &RecordLocation, scheme: Scheme, rows: &StripeColumns) -> Writes {
         let segments = self.rows.segments.borrow();
         let write = |column| {
             let cell = segments.cell_at(place.segment, Column::new(column), place.row)?;
@@ -307,16 +317,16 @@ impl Log {
     }
 
     /// Finishes a record at once if its writes are done (memory drives), else in a task of its own.
-    fn finish_or_wait(self: &Rc<Self>, flight: Rc<Flight>, mut writes: Writes) {
+    fn finish_or_wait(self: &Rc<Self>, record: Rc<PendingRecord>, mut writes: Writes) {
         if writes.iter().all(|(_, io)| io.is_done()) {
             let results: Results =
                 writes.iter_mut().filter_map(|(drive, io)| Some((*drive, io.try_take()?))).collect();
-            if results.iter().all(|(_, result)| result.is_ok()) && self.has_enough_columns(&flight) {
-                self.written(&flight);
+            if results.iter().all(|(_, result)| result.is_ok()) && self.has_enough_columns(&record) {
+                self.written(&record);
                 return;
             }
             let log = self.clone();
-            self.reactor.spawn(async move { log.finish(flight, results).await }).detach();
+            self.reactor.spawn(async move { log.finish(record, results).await }).detach();
             return;
         }
         let log = self.clone();
@@ -325,14 +335,14 @@ impl Log {
             for (drive, io) in writes {
                 results.push((drive, io.await));
             }
-            log.finish(flight, results).await;
+            log.finish(record, results).await;
         };
         self.reactor.spawn(wait).detach();
     }
 
     /// Ends a record whose writes have ended. A drive that failed one is lost, and known to be lost by the superblocks,
     /// before the record counts as written (L2).
-    async fn finish(&self, flight: Rc<Flight>, results: Results) {
+    async fn finish(&self, record: Rc<PendingRecord>, results: Results) {
         for (drive, result) in results {
             let lost = match result {
                 Ok(_) => {
@@ -345,26 +355,26 @@ impl Log {
                 return self.fail(&error);
             }
         }
-        if !self.has_enough_columns(&flight) {
+        if !self.has_enough_columns(&record) {
             let message = "too many drives are lost: a record has too few columns";
             return self.fail(&Error::new(ErrorKind::PoolFailed, message));
         }
-        self.written(&flight);
+        self.written(&record);
     }
 
     /// True if a record's rows can be read: k of its columns are on drives in use that took them.
-    fn has_enough_columns(&self, flight: &Flight) -> bool {
+    fn has_enough_columns(&self, record: &PendingRecord) -> bool {
         let segments = self.rows.segments.borrow();
-        let scheme = segments.scheme(flight.segment);
-        let held = (0..scheme.width()).filter(|column| {
-            let cell = segments.cell_at(flight.segment, Column::new(*column), flight.layout.row);
+        let scheme = segments.scheme(record.segment);
+        let online = (0..scheme.width()).filter(|column| {
+            let cell = segments.cell_at(record.segment, Column::new(*column), record.layout.row);
             cell.is_some_and(|cell| self.rows.drives.is_online(cell.drive))
         });
-        held.count() >= usize::from(scheme.data())
+        online.count() >= usize::from(scheme.data())
     }
 
-    fn written(&self, flight: &Flight) {
-        flight.written.set(true);
+    fn written(&self, record: &PendingRecord) {
+        record.written.set(true);
         self.land_written();
         self.work.notify();
     }
@@ -372,34 +382,34 @@ impl Log {
     /// Lands every record that is written and has no unwritten one before it (L1).
     pub(super) fn land_written(&self) {
         loop {
-            let flight = {
+            let record = {
                 let mut in_flight = self.in_flight.borrow_mut();
                 if !in_flight.front().is_some_and(|flight| flight.written.get()) {
                     return;
                 }
                 in_flight.pop_front()
             };
-            let Some(flight) = flight else { return };
+            let Some(record) = record else { return };
             match self.failure() {
-                Some(error) => self.abandon(&flight, &error),
-                None => self.land(flight),
+                Some(error) => self.abandon(&record, &error),
+                None => self.land(record),
             }
         }
     }
 
-    fn land(&self, flight: Rc<Flight>) {
-        assert_eq!(flight.sequence, self.applied.get().next(), "L1: records land in order");
-        let batch = flight.batch.take();
-        let mut at = Landing { next_block: flight.header_blocks, next_crc: 0 };
+    fn land(&self, record: Rc<PendingRecord>) {
+        assert_eq!(record.sequence, self.applied.get().next(), "L1: records land in order");
+        let batch = record.batch.take();
+        let mut at = LandingCursor { next_block: record.header_blocks, next_crc: 0 };
         let mut entries = Vec::new();
         for request in &batch.requests {
             let leaves: &[NodeRef] = match &request.effect {
                 Effect::Leaves(pins) if !pins.is_empty() => pins,
-                _ => &batch.borrowed,
+                _ => &batch.shared_pins,
             };
             let first = entries.len();
             for item in &request.items {
-                self.land_item(&flight, &mut at, item, leaves, &mut entries);
+                self.land_item(&record, &mut at, item, leaves, &mut entries);
             }
             match &request.effect {
                 Effect::Nodes(nodes) => {
@@ -410,34 +420,34 @@ impl Log {
                 Effect::Leaves(_) | Effect::Nothing => {}
             }
         }
-        self.applied.set(flight.sequence);
+        self.applied.set(record.sequence);
         if self.rows.drives.all_durable() {
-            self.durable.set(flight.sequence);
+            self.durable.set(record.sequence);
         }
         {
             let mut segments = self.rows.segments.borrow_mut();
-            segments.record_applied(flight.segment, flight.layout.end());
+            segments.record_applied(record.segment, record.layout.end());
             if self.rows.drives.all_durable() {
-                segments.flushed(&[(flight.segment, flight.layout.end())]);
+                segments.flushed(&[(record.segment, record.layout.end())]);
             }
             let promised = self.ledger.map.borrow().unused_reservations();
-            self.pace.space.set_usage(self.identity.shard.index(), segments.live_blocks(), promised);
+            self.pacer.space.set_usage(self.identity.shard.index(), segments.live_blocks(), promised);
         }
-        self.answer(flight.stream, batch, entries);
+        self.answer(record.write_class, batch, entries);
     }
 
     /// Lets one item change the map; collects the entries of nodes and table blocks.
     fn land_item(
         &self,
-        flight: &Flight,
-        at: &mut Landing,
+        record: &PendingRecord,
+        at: &mut LandingCursor,
         item: &Item,
         leaves: &[NodeRef],
         entries: &mut Vec<format::MapEntry>,
     ) {
         let count = item.payload();
-        let crcs = flight.crcs.get(at.next_crc..at.next_crc + count as usize).unwrap_or(&[]);
-        let payload = Payload { segment: flight.segment, layout: flight.layout, first: at.next_block, crcs };
+        let crcs = record.crcs.get(at.next_crc..at.next_crc + count as usize).unwrap_or(&[]);
+        let payload = Payload { segment: record.segment, layout: record.layout, first: at.next_block, crcs };
         at.next_block += count;
         at.next_crc += count as usize;
         match *item {
@@ -452,10 +462,10 @@ impl Log {
     }
 
     /// Tells a landed record's writers, those of table blocks with their entries.
-    fn answer(&self, stream: Stream, batch: Batch, entries: Vec<format::MapEntry>) {
+    fn answer(&self, write_class: WriteClass, batch: Batch, entries: Vec<format::MapEntry>) {
         // A front part split off a request is no request of its own.
         let whole = batch.requests.iter().filter(|request| request.reply.is_some()).count();
-        self.ledger.unpin(&batch.borrowed);
+        self.ledger.unpin(&batch.shared_pins);
         let mut entries = entries.into_iter();
         for request in batch.requests {
             match &request.effect {
@@ -472,36 +482,36 @@ impl Log {
                 reply.send(Ok(own));
             }
         }
-        self.count_answered(stream, whole);
+        self.count_answered(write_class, whole);
     }
 
     /// Answers the writers of a record that will not land (L3).
-    fn abandon(&self, flight: &Flight, error: &Error) {
-        self.rows.segments.borrow_mut().record_applied(flight.segment, flight.layout.end());
-        let batch = flight.batch.take();
-        self.ledger.unpin(&batch.borrowed);
+    fn abandon(&self, record: &PendingRecord, error: &Error) {
+        self.rows.segments.borrow_mut().record_applied(record.segment, record.layout.end());
+        let batch = record.batch.take();
+        self.ledger.unpin(&batch.shared_pins);
         for request in batch.requests {
             self.refuse(request, error);
         }
     }
 
-    fn count(&self, batch: &Batch, scheme: Scheme, rows: u32, stream: Stream) {
+    fn count(&self, batch: &Batch, scheme: Scheme, rows: u32, write_class: WriteClass) {
         let mut counters = self.counters.get();
         let (payload, header) = (u64::from(batch.payload), u64::from(batch.header_blocks));
         let cells = u64::from(rows) * u64::from(scheme.data());
-        match stream {
-            Stream::Checkpoint => counters.map_blocks += payload,
-            Stream::Trim | Stream::Freeing => counters.freeing_blocks += payload,
-            Stream::User => counters.user_blocks += payload,
-            Stream::Cold => counters.moved_blocks += payload,
+        match write_class {
+            WriteClass::Checkpoint => counters.map_blocks += payload,
+            WriteClass::Trim | WriteClass::Freeing => counters.freeing_blocks += payload,
+            WriteClass::User => counters.user_blocks += payload,
+            WriteClass::Cold => counters.moved_blocks += payload,
         }
         counters.header_blocks += header;
         counters.padding_blocks += cells - payload - header;
         counters.parity_blocks += u64::from(rows) * u64::from(scheme.parity());
         counters.records += 1;
         self.counters.set(counters);
-        if stream == Stream::User {
-            self.pace.user_wrote(cells, self.rows.segments.borrow().freed_count());
+        if write_class == WriteClass::User {
+            self.pacer.on_user_write(cells, self.rows.segments.borrow().freed_count());
         }
         self.blocks_since_checkpoint.set(self.blocks_since_checkpoint.get() + cells);
         if self.blocks_since_checkpoint.get() >= self.checkpoint_blocks {
@@ -511,7 +521,7 @@ impl Log {
 }
 
 /// How far into a record's payload landing has come.
-struct Landing {
+struct LandingCursor {
     next_block: u32,
     next_crc: usize,
 }

@@ -10,10 +10,10 @@
 
 mod commit;
 mod flush;
+mod gc_pacer;
 mod open;
-mod pace;
 mod request;
-mod stage;
+mod stripe;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,8 +23,8 @@ use std::sync::Arc;
 use format::{PoolId, PoolKey, SegmentId, Sequence, ShardIndex, ShardRecord};
 use reactor::{Notify, Reactor, WaitList, local_oneshot};
 
-use request::PerStream;
-pub(crate) use request::{Effect, REQUEST_BLOCKS_MAX, Request, Stream};
+use request::PerClass;
+pub(crate) use request::{Effect, REQUEST_BLOCKS_MAX, Request, WriteClass};
 
 use crate::control::ControlLink;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,7 +32,7 @@ use crate::geometry::{Geometry, RecordLayout};
 use crate::ledger::Ledger;
 use crate::row_reader::RowReader;
 use crate::space::Space;
-use pace::Pace;
+use gc_pacer::GcPacer;
 
 /// Who a shard is.
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +43,14 @@ pub(crate) struct Identity {
 }
 
 /// A record being written.
-struct Flight {
+struct PendingRecord {
     sequence: Sequence,
     segment: SegmentId,
     layout: RecordLayout,
     header_blocks: u32,
     crcs: Vec<u32>,
     batch: RefCell<request::Batch>,
-    stream: Stream,
+    write_class: WriteClass,
     written: Cell<bool>,
 }
 
@@ -86,8 +86,8 @@ pub(crate) struct Log {
     depth: usize,
     checkpoint_blocks: u64,
     recent_max: usize,
-    queues: RefCell<PerStream<VecDeque<Request>>>,
-    in_flight: RefCell<VecDeque<Rc<Flight>>>,
+    queues: RefCell<PerClass<VecDeque<Request>>>,
+    in_flight: RefCell<VecDeque<Rc<PendingRecord>>>,
     open: open::OpenSegments,
     next: Cell<Sequence>,
     applied: Cell<Sequence>,
@@ -103,33 +103,33 @@ pub(crate) struct Log {
     /// Payload and header blocks written since the last checkpoint began.
     pub(crate) blocks_since_checkpoint: Cell<u64>,
     /// Who waits for space or a checkpoint.
-    waits: Cell<PerStream<bool>>,
+    waits: Cell<PerClass<bool>>,
     /// There is no space to come: who waited for it is refused, unless other shards have some.
     exhausted: Cell<bool>,
     /// Other shards were asked for space.
-    asked: Cell<Asked>,
+    asked: Cell<PeerSpace>,
     /// Users and the cleaner, in step.
-    pub(crate) pace: Pace,
+    pub(crate) pacer: GcPacer,
     /// A checkpoint is being made.
     checkpointing: Cell<bool>,
     /// Checkpoints cannot be made now: waiting for one would be in vain.
     checkpoint_failure: RefCell<Option<Error>>,
     /// Whose turn it is: the checkpoint's, or everybody else's.
-    others_turn: Cell<bool>,
-    /// Which of the others was served last.
-    last_other: Cell<Stream>,
+    others_first: Cell<bool>,
+    /// Which of the others was reset_attempts last.
+    last_served: Cell<WriteClass>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
     /// What is moved may take of checkpoints' own space, and waits for none.
     compacting: Cell<bool>,
     /// Nobody makes checkpoints or cleans any more: who would wait for that is refused.
-    unserved: Cell<bool>,
+    no_reclaim: Cell<bool>,
     /// The commit task has not ended.
     running: Cell<bool>,
     ended: WaitList,
-    /// Requests with somebody to answer, queued and answered so far, by stream.
-    queued: Cell<PerStream<u64>>,
-    answered: Cell<PerStream<u64>>,
+    /// Requests with somebody to answer, queued and answered so far, by write_class.
+    queued: Cell<PerClass<u64>>,
+    answered: Cell<PerClass<u64>>,
     settled: WaitList,
     /// Records before this one may hold front parts of requests that were refused.
     refused_before: Cell<Sequence>,
@@ -137,7 +137,7 @@ pub(crate) struct Log {
 
 /// Whether other shards have space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Asked {
+enum PeerSpace {
     /// Nobody has asked.
     #[default]
     No,
@@ -197,15 +197,15 @@ impl Log {
             waits: Cell::default(),
             exhausted: Cell::new(false),
             asked: Cell::default(),
-            pace: Pace::new(start.space),
+            pacer: GcPacer::new(start.space),
             checkpointing: Cell::new(false),
             checkpoint_failure: RefCell::default(),
-            others_turn: Cell::new(true),
-            last_other: Cell::new(Stream::Cold),
+            others_first: Cell::new(true),
+            last_served: Cell::new(WriteClass::Cold),
             counters: Cell::default(),
             stopping: Cell::new(false),
             compacting: Cell::new(false),
-            unserved: Cell::new(false),
+            no_reclaim: Cell::new(false),
             running: Cell::new(true),
             ended: WaitList::default(),
             queued: Cell::default(),
@@ -224,27 +224,27 @@ impl Log {
     /// It is queued when this is called, so that the future, of which every writer has one, need not have room for it.
     pub(crate) fn commit(
         &self,
-        stream: Stream,
+        write_class: WriteClass,
         mut request: Request,
     ) -> impl Future<Output = Result<Vec<format::MapEntry>>> + use<> {
         let (sender, receiver) = local_oneshot();
         request.reply = Some(sender);
-        self.enqueue(stream, request);
+        self.enqueue(write_class, request);
         let closed = || Err(Error::new(ErrorKind::Closed, "the pool was closed"));
         async move { receiver.await.unwrap_or_else(closed) }
     }
 
     /// As [`Log::commit`], for requests that carry their own way to answer. Of several that are queued together it is
-    /// enough that the last one does: the records of a stream land in order.
-    pub(crate) fn enqueue(&self, stream: Stream, request: Request) {
+    /// enough that the last one does: the records of a write_class land in order.
+    pub(crate) fn enqueue(&self, write_class: WriteClass, request: Request) {
         if let Some(error) = self.failure().or_else(|| self.closed()) {
             self.refuse(request, &error);
             return;
         }
         let mut queued = self.queued.get();
-        *queued.of_mut(stream) += u64::from(request.reply.is_some());
+        *queued.of_mut(write_class) += u64::from(request.reply.is_some());
         self.queued.set(queued);
-        self.queues.borrow_mut().of_mut(stream).push_back(request);
+        self.queues.borrow_mut().of_mut(write_class).push_back(request);
         self.work.notify();
     }
 
@@ -257,10 +257,10 @@ impl Log {
         self.settled.until(|| (self.failure().is_some() || reached()).then_some(())).await;
     }
 
-    /// Requests of a stream were answered.
-    fn count_answered(&self, stream: Stream, requests: usize) {
+    /// Requests of a write_class were answered.
+    fn count_answered(&self, write_class: WriteClass, requests: usize) {
         let mut answered = self.answered.get();
-        *answered.of_mut(stream) += requests as u64;
+        *answered.of_mut(write_class) += requests as u64;
         self.answered.set(answered);
         self.settled.wake_all();
     }
@@ -287,7 +287,7 @@ impl Log {
     }
 
     /// A checkpoint begins.
-    pub(crate) fn checkpoint_begins(&self) {
+    pub(crate) fn checkpoint_started(&self) {
         self.checkpointing.set(true);
     }
 
@@ -295,7 +295,7 @@ impl Log {
     pub(crate) fn checkpoint_ended(&self, result: &Result<()>) {
         self.checkpointing.set(false);
         *self.checkpoint_failure.borrow_mut() = result.as_ref().err().cloned();
-        self.look_again();
+        self.retry_waiting();
     }
 
     /// Why the last checkpoint could not be made, if that is so and no space has come back since.
@@ -308,51 +308,52 @@ impl Log {
         if self.checkpoint_failure.take().is_some() {
             self.checkpoint_due.notify();
         }
-        self.look_again();
-        self.pace.wake();
+        self.retry_waiting();
+        self.pacer.wake();
     }
 
     /// The cleaner is about to move `blocks`: users may write that much more.
-    pub(crate) fn cleaner_moves(&self, blocks: usize) {
-        self.pace.moved(blocks);
+    pub(crate) fn on_cleaner_moved(&self, blocks: usize) {
+        self.pacer.on_moved(blocks);
         self.work.notify();
     }
 
     /// The cleaner finds nothing to do while `coming` segments wait for the next checkpoint.
-    pub(crate) fn cleaner_rests(&self, coming: usize) {
-        self.pace.rest(coming);
+    pub(crate) fn on_cleaner_idle(&self, coming: usize) {
+        self.pacer.set_idle(coming);
         self.work.notify();
     }
 
     /// The cleaner has done what it could: a segment's worth, or nothing at all.
     pub(crate) fn cleaning_ended(&self, gained: bool) {
         self.exhausted.set(!gained);
-        let somebody_waits = self.waits.get().iter().any(|waits| *waits) || self.pace.cleans_for_somebody();
-        self.pace.cleaning_ended(gained);
+        let somebody_waits =
+            self.waits.get().iter().any(|waits| *waits) || self.pacer.is_cleaning_for_others();
+        self.pacer.cleaning_ended(gained);
         if gained && somebody_waits {
             self.checkpoint_due.notify();
         } else if !gained {
-            self.look_again();
+            self.retry_waiting();
         }
     }
 
-    fn look_again(&self) {
-        self.waits.set(PerStream::default());
+    fn retry_waiting(&self) {
+        self.waits.set(PerClass::default());
         self.work.notify();
     }
 
     /// The shard begins to stop: what needs no space is still done.
     pub(crate) fn begin_stop(&self) {
-        self.unserved.set(true);
+        self.no_reclaim.set(true);
         self.checkpoint_due.notify();
-        self.pace.stop();
-        self.look_again();
+        self.pacer.stop();
+        self.retry_waiting();
     }
 
     /// Ends the commit task once the queues are empty; what comes later is refused.
     pub(crate) async fn stop(&self) {
         self.stopping.set(true);
-        self.look_again();
+        self.retry_waiting();
         self.ended.until(|| (!self.running.get()).then_some(())).await;
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use format::{Scheme, SegmentClass, SegmentId};
 use reactor::WaitList;
 
-use super::{Log, Stream};
+use super::{Log, WriteClass};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segments::{AllocPriority, AppendRoom};
 
@@ -65,7 +65,7 @@ impl Log {
         }
     }
 
-    /// The open segment of a class, with its room, if there is one that this stream may use.
+    /// The open segment of a class, with its room, if there is one that this write_class may use.
     pub(super) fn current(
         &self,
         class: SegmentClass,
@@ -76,11 +76,11 @@ impl Log {
         (room.level <= privilege).then_some((id, room))
     }
 
-    /// How much a stream needs space.
-    pub(super) fn privilege(&self, stream: Stream) -> AllocPriority {
-        match stream {
-            Stream::Cold if self.compacting.get() => AllocPriority::Checkpoint,
-            _ => stream.privilege(),
+    /// How much a write_class needs space.
+    pub(super) fn priority(&self, write_class: WriteClass) -> AllocPriority {
+        match write_class {
+            WriteClass::Cold if self.compacting.get() => AllocPriority::Checkpoint,
+            _ => write_class.priority(),
         }
     }
 
@@ -143,12 +143,12 @@ impl Log {
             let spares = open.spares.borrow();
             open.current.get().iter().chain(spares.iter()).filter(|id| self.is_incomplete(**id)).count()
         };
-        self.pace.space.can_replace(self.classes_that_can_be_whole().map(incomplete).sum())
+        self.pacer.space.can_replace(self.classes_that_can_be_whole().map(incomplete).sum())
     }
 
     fn classes_that_can_be_whole(&self) -> impl Iterator<Item = SegmentClass> {
-        let staying = self.rows.drives.active_count();
-        CLASSES.into_iter().filter(move |class| staying >= usize::from(self.scheme_of(*class).width()))
+        let active_count = self.rows.drives.active_count();
+        CLASSES.into_iter().filter(move |class| active_count >= usize::from(self.scheme_of(*class).width()))
     }
 
     fn is_incomplete(&self, id: SegmentId) -> bool {
@@ -157,7 +157,7 @@ impl Log {
     }
 
     /// Waits until every segment for which zones had been asked by now is in its place.
-    pub(crate) async fn arrivals(&self) {
+    pub(crate) async fn wait_for_opening(&self) {
         let asked = self.open.asked.get();
         let coming = || self.open.coming.borrow().first().is_some_and(|first| *first <= asked);
         self.open.arrived.until(|| (!coming()).then_some(())).await;
@@ -166,7 +166,7 @@ impl Log {
     /// Makes a new segment the open one of its class.
     ///
     /// # Errors
-    /// `NoSpace` if none is to be had for this stream; anything else is the pool's failure.
+    /// `NoSpace` if none is to be had for this write_class; anything else is the pool's failure.
     pub(super) async fn open_next(
         self: &Rc<Self>,
         class: SegmentClass,
@@ -210,7 +210,7 @@ impl Log {
     /// How many spares there should be, with `rows` left in the open segment: one when that is half full, more of small
     /// ones unless space is short.
     fn spares_wanted(&self, class: SegmentClass, rows: u32) -> usize {
-        let space = &self.pace.space;
+        let space = &self.pacer.space;
         // Small commits, which go to mirrors, come one by one.
         if class == SegmentClass::Hot && space.free_for_users() > space.high_water() {
             let segment = self.geometry.rows() * u32::from(self.geometry.scheme.data());
@@ -227,13 +227,13 @@ impl Log {
         let number = self.open.asked.get() + 1;
         self.open.asked.set(number);
         self.open.coming.borrow_mut().insert(number);
-        let opened = self.open_known(class, privilege).await;
+        let opened = self.open_and_publish(class, privilege).await;
         self.open.coming.borrow_mut().remove(&number);
         self.open.arrived.wake_all();
         opened
     }
 
-    async fn open_known(&self, class: SegmentClass, privilege: AllocPriority) -> Result<SegmentId> {
+    async fn open_and_publish(&self, class: SegmentClass, privilege: AllocPriority) -> Result<SegmentId> {
         let (record, level) = self.link.allocate(self.scheme_of(class), class, privilege).await?;
         let id = {
             let mut segments = self.rows.segments.borrow_mut();
@@ -248,7 +248,7 @@ impl Log {
         // each costs what it stores besides nodes, and the one that is being made may bring enough.
         let coming = self.rows.segments.borrow().freed_count();
         let may_want = class != SegmentClass::Map && !self.checkpointing.get();
-        let is_wanted = may_want && self.pace.wants_checkpoint(coming);
+        let is_wanted = may_want && self.pacer.wants_checkpoint(coming);
         if self.recent_is_due() || is_wanted {
             self.checkpoint_due.notify();
         }

@@ -47,7 +47,7 @@ pub(crate) struct Request {
 
 /// Which queue a request waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum WriteClass {
     /// New data.
     User,
     /// Trims, zeros and healed blocks.
@@ -60,30 +60,30 @@ pub(crate) enum Stream {
     Checkpoint,
 }
 
-/// A value for each stream.
+/// A value for each write_class.
 #[derive(Clone, Copy, Default)]
-pub(super) struct PerStream<T>([T; 5]);
+pub(super) struct PerClass<T>([T; 5]);
 
-impl<T> PerStream<T> {
-    pub(super) fn of(&self, stream: Stream) -> &T {
+impl<T> PerClass<T> {
+    pub(super) fn of(&self, write_class: WriteClass) -> &T {
         let [user, trim, cold, freeing, checkpoint] = &self.0;
-        match stream {
-            Stream::User => user,
-            Stream::Trim => trim,
-            Stream::Cold => cold,
-            Stream::Freeing => freeing,
-            Stream::Checkpoint => checkpoint,
+        match write_class {
+            WriteClass::User => user,
+            WriteClass::Trim => trim,
+            WriteClass::Cold => cold,
+            WriteClass::Freeing => freeing,
+            WriteClass::Checkpoint => checkpoint,
         }
     }
 
-    pub(super) fn of_mut(&mut self, stream: Stream) -> &mut T {
+    pub(super) fn of_mut(&mut self, write_class: WriteClass) -> &mut T {
         let [user, trim, cold, freeing, checkpoint] = &mut self.0;
-        match stream {
-            Stream::User => user,
-            Stream::Trim => trim,
-            Stream::Cold => cold,
-            Stream::Freeing => freeing,
-            Stream::Checkpoint => checkpoint,
+        match write_class {
+            WriteClass::User => user,
+            WriteClass::Trim => trim,
+            WriteClass::Cold => cold,
+            WriteClass::Freeing => freeing,
+            WriteClass::Checkpoint => checkpoint,
         }
     }
 
@@ -98,9 +98,9 @@ impl<T> PerStream<T> {
     }
 }
 
-impl Stream {
+impl WriteClass {
     /// What its space is wanted for.
-    pub(super) fn privilege(self) -> AllocPriority {
+    pub(super) fn priority(self) -> AllocPriority {
         match self {
             Self::Checkpoint => AllocPriority::Checkpoint,
             Self::Freeing | Self::Cold => AllocPriority::Freeing,
@@ -148,7 +148,7 @@ impl Request {
             }
             left -= length;
         }
-        // Its leaves are those of the rest: see `Batch::borrowed`.
+        // Its leaves are those of the rest: see `Batch::shared_pins`.
         let effect = Effect::Leaves(Pins::new());
         Some(Request { items: SmallVec::from_elem(front, 1), data, effect, reply: None })
     }
@@ -160,7 +160,7 @@ pub(super) struct Batch {
     pub(super) requests: Vec<Request>,
     /// Leaves that a split-off front part changes: those of its rest, pinned once more for the batch, because the rest
     /// may be refused while the front is being written.
-    pub(super) borrowed: Pins,
+    pub(super) shared_pins: Pins,
     pub(super) payload: u32,
     pub(super) header_blocks: u32,
     items: usize,
@@ -220,15 +220,15 @@ impl Batch {
             let Some(request) = queue.pop_front() else { break };
             batch.add(request);
         }
-        batch.fill_up(queue, scheme, cells, atomic);
+        batch.fill_last_row(queue, scheme, cells, atomic);
         if more_to_come && queue.is_empty() {
-            batch.end_with_a_row(queue, scheme);
+            batch.trim_to_whole_rows(queue, scheme);
         }
         batch
     }
 
     /// Gives back the last requests, if these are what goes beyond the last whole row.
-    fn end_with_a_row(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme) {
+    fn trim_to_whole_rows(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme) {
         let row = u32::from(scheme.data());
         let beyond = self.blocks() % row;
         let (mut count, mut blocks) = (0, 0);
@@ -251,7 +251,7 @@ impl Batch {
     }
 
     /// Fills the last row, or the rest of the segment, with the front of a large write.
-    fn fill_up(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme, cells: u32, atomic: u32) {
+    fn fill_last_row(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme, cells: u32, atomic: u32) {
         let Some(next) = queue.front_mut() else { return };
         let items_bytes = next.items.first().map_or(0, Item::encoded_bytes);
         if self.items + 1 > RECORD_ITEMS_MAX {
@@ -274,11 +274,11 @@ impl Batch {
             return;
         }
         if let Effect::Leaves(pins) = &next.effect {
-            self.borrowed.extend_from_slice(pins);
+            self.shared_pins.extend_from_slice(pins);
         }
         match next.split_front(room, atomic) {
             Some(front) => self.add(front),
-            None => self.borrowed.clear(),
+            None => self.shared_pins.clear(),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! What a checkpoint takes from the map: the state at one record, written bottom-up while writes go on.
+//! Checkpoint support of the map: a snapshot of one state, written bottom-up while writes continue.
 //!
-//! [`Map::freeze`] costs nothing but a list swap: from then on, the first change to a node that is still to be written
-//! keeps a copy of its frozen content (M3). [`Map::take_level`] hands out the images of one level; when each is
-//! stored, [`Map::node_stored`] points its parent at it, in the frozen state and in the live one.
+//! [`Map::freeze`] only swaps the list of dirty nodes. After that, the first change to a node that
+//! is not yet written saves a copy of its frozen content (M3). [`Map::take_level`] returns the
+//! images of one level; after each is stored, [`Map::node_stored`] updates its parent's pointer, in
+//! both the frozen and the live state.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +12,21 @@ use format::{LayerEntry, LayerId, LayerRecord, MapEntry, MergedRecord, NODE_ENTR
 use super::walk::first_block;
 use super::{Map, MissingNode, Node, NodeRef, index_at};
 
-/// A node's content to be stored, or the news that it became empty.
+/// A node's content to be stored, or the information that the node is empty.
 pub(crate) struct NodeImage {
     /// The node; pinned until [`Map::node_stored`].
     pub(crate) node: NodeRef,
-    /// Its layer.
+    /// Layer of the node.
     pub(crate) layer: LayerId,
-    /// Its level.
+    /// Level of the node.
     pub(crate) level: u8,
-    /// Its number within the level.
+    /// Number of the node within its level.
     pub(crate) index: u64,
-    /// What to store; `None` if it holds nothing.
+    /// Content to store; `None` if the node is empty.
     pub(crate) entries: Option<Box<[MapEntry; NODE_ENTRIES]>>,
 }
 
-/// The layers as they were at the freeze, their roots updated as nodes are stored, and where merged ones had gone.
+/// The layers at the freeze, with their roots updated as nodes are stored, and the merged layers.
 pub(crate) type FrozenLayers = Vec<LayerEntry>;
 
 struct FrozenLayer {
@@ -33,13 +34,13 @@ struct FrozenLayer {
     root: Option<NodeRef>,
 }
 
-/// The frozen state of a running checkpoint.
+/// Frozen state of a running checkpoint.
 pub(super) struct FrozenMap {
-    /// The period whose dirty nodes are being written.
+    /// Period of the dirty nodes being written.
     period: u64,
     layers: BTreeMap<LayerId, FrozenLayer>,
     merged: Vec<MergedRecord>,
-    /// Nodes still to be handed out, by level.
+    /// Nodes that [`Map::take_level`] has not returned yet, by level.
     levels: Vec<Vec<NodeRef>>,
 }
 
@@ -50,16 +51,16 @@ impl FrozenMap {
 }
 
 impl Map {
-    /// Freezes the map as it is now for a checkpoint.
+    /// Freezes the map for a checkpoint.
     ///
     /// # Panics
-    /// If one is running.
+    /// If a checkpoint is already running.
     pub(crate) fn freeze(&mut self) {
-        assert!(self.freeze.is_none(), "a checkpoint is running");
+        assert!(self.freeze.is_none(), "a checkpoint is already running");
         let mut levels: Vec<Vec<NodeRef>> = Vec::new();
         for at in std::mem::take(&mut self.dirty) {
             let node = &self.nodes[at];
-            assert_eq!(node.dirty, Some(self.period), "a node in the list of dirty nodes is dirty");
+            assert_eq!(node.dirty, Some(self.period), "a node in the dirty list is dirty");
             let level = usize::from(node.level);
             if levels.len() <= level {
                 levels.resize_with(level + 1, Vec::new);
@@ -82,7 +83,7 @@ impl Map {
         self.period += 1;
     }
 
-    /// The nodes that a checkpoint would store if it began now.
+    /// The nodes that a checkpoint started now would store.
     pub(crate) fn nodes_to_store(&self) -> impl Iterator<Item = MissingNode> + '_ {
         let nodes = self.dirty.iter().map(|at| &self.nodes[*at]);
         nodes.filter(|node| !Node::is_empty(&node.entries)).map(|node| MissingNode {
@@ -92,19 +93,20 @@ impl Map {
         })
     }
 
-    /// A node and those above it, which are stored with it (M1).
+    /// A node and its ancestors, which are stored with it (M1).
     pub(crate) fn with_ancestors(&self, node: MissingNode) -> impl Iterator<Item = MissingNode> + use<> {
         let height = self.layers.get(&node.layer).map_or(0, |layer| layer.height);
         let above = move |level| index_at(first_block(node), level);
         (node.level..height).map(move |level| MissingNode { layer: node.layer, level, index: above(level) })
     }
 
-    /// Levels that the running checkpoint has to write, from the leaves up.
+    /// Number of levels that the running checkpoint has to write, leaves included.
     pub(crate) fn frozen_levels(&self) -> usize {
         self.freeze.as_ref().map_or(0, |freeze| freeze.levels.len())
     }
 
-    /// The images of up to `count` nodes of `level`, pinned. Empty when the level has been handed out.
+    /// Returns and pins the images of up to `count` nodes of `level`; empty at the end of the
+    /// level.
     pub(crate) fn take_level(&mut self, level: usize, count: usize) -> Vec<NodeImage> {
         let Some(freeze) = self.freeze.as_mut() else { return Vec::new() };
         let period = freeze.period;
@@ -120,7 +122,7 @@ impl Map {
             Some(frozen) => frozen,
             None => {
                 assert_eq!(node.dirty, Some(period), "M3: a frozen node lost its content");
-                // Clean from here on, and pinned until its parent points to the new place (M2).
+                // Clean from now on, but pinned until its parent points to the new location (M2).
                 node.dirty = None;
                 node.entries.clone()
             }
@@ -130,7 +132,8 @@ impl Map {
         NodeImage { node: at, layer: node.layer, level: node.level, index: node.index, entries }
     }
 
-    /// An image was stored at `entry` (or held nothing, with [`MapEntry::ABSENT`]). Gives the entry it replaces.
+    /// Records that an image is stored at `entry`, or with [`MapEntry::ABSENT`] that the node is
+    /// empty. Returns the replaced entry.
     pub(crate) fn node_stored(&mut self, at: NodeRef, entry: MapEntry) -> MapEntry {
         self.unpin(&[at]);
         let node = &self.nodes[at];
@@ -138,7 +141,7 @@ impl Map {
         let old = match parent {
             Some(parent) => {
                 if self.nodes[parent].dirty.is_none() && self.nodes[parent].entry(slot) != entry {
-                    // A root that grew above this node since the freeze, and is stored nowhere yet (M2).
+                    // A root added above this node since the freeze, which is not stored yet (M2).
                     self.touch(parent);
                 }
                 let parent = &mut self.nodes[parent];
@@ -149,7 +152,7 @@ impl Map {
             }
             None => match self.layers.get_mut(&layer) {
                 Some(layer) => std::mem::replace(&mut layer.root_entry, entry),
-                None => panic!("a node of layer {layer}, which does not exist"),
+                None => panic!("a node belongs to layer {layer}, which does not exist"),
             },
         };
         if let Some(frozen) = self.freeze.as_mut().and_then(|freeze| freeze.layers.get_mut(&layer))
@@ -163,19 +166,19 @@ impl Map {
         old
     }
 
-    /// An image could not be stored: the node is as dirty as before.
+    /// Marks a node as dirty again after its image could not be stored.
     pub(crate) fn node_failed(&mut self, at: NodeRef) {
         self.unpin(&[at]);
         self.touch(at);
     }
 
-    /// Ends the checkpoint's use of the map; gives the layers as they were frozen, with their stored roots.
+    /// Ends the freeze and returns the frozen layers with their stored roots.
     ///
     /// # Panics
-    /// If nodes are still to be stored.
+    /// If nodes are not stored yet.
     pub(crate) fn thaw(&mut self) -> FrozenLayers {
         let Some(freeze) = self.freeze.take() else { panic!("no checkpoint is running") };
-        assert_eq!(freeze.remaining(), 0, "a checkpoint ended before its nodes were stored");
+        assert_eq!(freeze.remaining(), 0, "a checkpoint ends after all of its nodes are stored");
         let layers = freeze.layers.into_values().map(|layer| {
             let height = if layer.record.root.address().is_some() { layer.record.height } else { 0 };
             LayerEntry::Layer(LayerRecord { height, ..layer.record })
@@ -183,7 +186,7 @@ impl Map {
         layers.chain(freeze.merged.into_iter().map(LayerEntry::Merged)).collect()
     }
 
-    /// Gives up the running checkpoint: everything it had not stored is dirty again.
+    /// Aborts the running checkpoint: all nodes it did not store are dirty again.
     pub(crate) fn abandon_freeze(&mut self) {
         let Some(freeze) = self.freeze.take() else { return };
         for at in freeze.levels.into_iter().flatten() {

@@ -1,16 +1,16 @@
-//! Keeping the map within its memory budget: the clock algorithm over clean nodes.
+//! Eviction: the clock algorithm over clean nodes keeps the map within its memory budget.
 
 use super::{Map, NodeRef};
 
-/// Positions that one call looks at, at most: eviction is spread over the walks that need room.
-const LOOK: usize = 64;
+/// Maximum number of nodes examined per call, so that the cost is spread over many walks.
+const SCAN_MAX: usize = 64;
 
 impl Map {
-    /// Makes room for one more node if the budget is used up and something can go; for more than one after nothing could, so that what is
-    /// beyond the budget is given back.
+    /// Evicts a node if the budget is used up and a node is evictable. Evicts more than one if the
+    /// map is above its budget, after earlier calls found no evictable node.
     pub(super) fn make_room(&mut self) {
         let bound = self.nodes.bound();
-        for _ in 0..LOOK.min(2 * bound) {
+        for _ in 0..SCAN_MAX.min(2 * bound) {
             if self.nodes.len() < self.budget {
                 return;
             }
@@ -26,7 +26,7 @@ impl Map {
         }
     }
 
-    /// Forgets a clean, unpinned, childless node (M2).
+    /// Evicts a clean, unpinned, childless node (M2).
     pub(super) fn evict(&mut self, at: NodeRef) {
         let node = self.nodes.remove(at);
         assert!(node.is_evictable(), "M2: only clean, unpinned, childless nodes are evicted");

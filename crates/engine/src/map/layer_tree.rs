@@ -1,7 +1,7 @@
-//! How layers are related: which lies below which, and where the blocks of merged ones went.
+//! Relations of layers: the parent of each layer, and the targets of merged layers.
 //!
-//! What lies below a layer is what the catalogue says, and never stored here. Where a merged layer went is stored, as long as a
-//! header of a record may name it.
+//! The catalogue stores the parents; here they are only cached. The target of a merged layer is
+//! stored as long as a record header may refer to the merged layer.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use smallvec::SmallVec;
 use super::shortcut::ShortcutTarget;
 use super::{Map, MissingNode, Pins};
 
-/// See the module.
+/// Parents and merge targets of layers.
 #[derive(Clone, Default)]
 pub(super) struct LayerTree {
-    /// The layer below each that has one.
+    /// Parent of each layer that has one.
     parents: BTreeMap<LayerId, LayerId>,
-    /// How many layers lie directly above each that has some.
-    above: BTreeMap<LayerId, u32>,
+    /// Number of children of each layer that has some.
+    child_counts: BTreeMap<LayerId, u32>,
     merged: BTreeMap<LayerId, MergedRecord>,
-    /// Rises whenever blocks go from one layer to another, or what lies below a layer changes.
-    changes: u64,
+    /// Increases whenever blocks move between layers or a layer's parent changes.
+    version: u64,
 }
 
-/// Layers, from the top down.
+/// Layers from child to ancestor.
 pub(crate) type Chain = SmallVec<[LayerId; 4]>;
 
-/// Leaves pinned in a layer and those below it.
+/// Leaves pinned in a layer and its ancestors.
 #[derive(Default)]
 pub(crate) struct ChainPins {
     layers: BTreeMap<LayerId, Pins>,
@@ -43,27 +43,27 @@ impl LayerTree {
         self.merged.insert(record.layer, *record);
     }
 
-    /// True if it lies below another layer.
+    /// Returns true if the layer has children.
     pub(super) fn has_child_layer(&self, layer: LayerId) -> bool {
-        self.above.contains_key(&layer)
+        self.child_counts.contains_key(&layer)
     }
 
-    /// Says what lies below a layer; gives what did.
-    fn set_below(&mut self, layer: LayerId, parent: Option<LayerId>) -> Option<LayerId> {
+    /// Sets the parent of a layer; returns the old one.
+    fn set_parent(&mut self, layer: LayerId, parent: Option<LayerId>) -> Option<LayerId> {
         let before = match parent {
             Some(parent) => self.parents.insert(layer, parent),
             None => self.parents.remove(&layer),
         };
         if let Some(before) = before
-            && let Some(above) = self.above.get_mut(&before)
+            && let Some(count) = self.child_counts.get_mut(&before)
         {
-            *above -= 1;
-            if *above == 0 {
-                self.above.remove(&before);
+            *count -= 1;
+            if *count == 0 {
+                self.child_counts.remove(&before);
             }
         }
         if let Some(parent) = parent {
-            *self.above.entry(parent).or_default() += 1;
+            *self.child_counts.entry(parent).or_default() += 1;
         }
         before
     }
@@ -74,36 +74,36 @@ impl LayerTree {
 }
 
 impl Map {
-    /// Says what lies below a layer.
+    /// Sets the parent of a layer.
     pub(crate) fn set_parent(&mut self, layer: LayerId, parent: Option<LayerId>) {
-        self.layer_tree.changes += 1;
-        // A new one that has none above it has no shortcuts, and nobody has any through it.
-        if self.layer_tree.set_below(layer, parent).is_some() || self.layer_tree.has_child_layer(layer) {
-            self.shortcuts.forget();
+        self.layer_tree.version += 1;
+        // A new layer without children has no shortcuts, and no shortcut leads through it.
+        if self.layer_tree.set_parent(layer, parent).is_some() || self.layer_tree.has_child_layer(layer) {
+            self.shortcuts.clear();
         }
     }
 
-    /// What lies below a layer.
+    /// Returns the parent of a layer.
     pub(crate) fn parent(&self, layer: LayerId) -> Option<LayerId> {
         self.layer_tree.parents.get(&layer).copied()
     }
 
-    /// The layers in which a block may be whose record's header names `layer`.
+    /// Returns the layers that may hold a block after its record header named `layer`.
     pub(crate) fn merged_into(&self, layer: LayerId) -> Chain {
         std::iter::successors(Some(layer), |at| self.layer_tree.merged.get(at).map(|merged| merged.into))
             .collect()
     }
 
-    /// The highest number of a layer that is in use here, or was merged into one that is.
+    /// Returns the highest layer number in use or merged into a layer in use.
     pub(crate) fn last_layer(&self) -> Option<LayerId> {
         let merged = self.layer_tree.merged.last_key_value().map(|(layer, _)| *layer);
         self.layers.last_key_value().map(|(layer, _)| *layer).max(merged)
     }
 
-    /// As [`Map::lookup`], and what a layer does not have is looked for in those below it.
+    /// As [`Map::lookup`], but continues in the ancestors for absent blocks.
     ///
     /// # Errors
-    /// A node to be read first; `entries` is as it was then.
+    /// The node to load first; `entries` is then unchanged.
     pub(crate) fn lookup_through(
         &mut self,
         layer: LayerId,
@@ -115,8 +115,8 @@ impl Map {
         entries.resize(before + count, MapEntry::ABSENT);
         let mut next = Some(layer);
         while let Some(at) = next {
-            let Some(wanted) = entries.get_mut(before..) else { break };
-            match self.fill(at, block, wanted) {
+            let Some(missing) = entries.get_mut(before..) else { break };
+            match self.fill(at, block, missing) {
                 Ok(true) => break,
                 Ok(false) => next = self.parent(at),
                 Err(load) => {
@@ -128,7 +128,8 @@ impl Map {
         Ok(())
     }
 
-    /// Fills in what a layer has of the blocks from `block` on whose entries are absent. True if none is left.
+    /// Fills absent entries from a layer, starting at `block`. Returns true if none is absent
+    /// afterwards.
     fn fill(&mut self, layer: LayerId, block: u64, entries: &mut [MapEntry]) -> Result<bool, MissingNode> {
         let mut found: SmallVec<[MapEntry; 8]> = SmallVec::new();
         let mut start = 0;
@@ -146,11 +147,12 @@ impl Map {
         Ok(complete)
     }
 
-    /// Pins the leaves that [`Map::lookup_through`] needs, except those of layers that are `empty`. For walks through more layers than the
-    /// memory budget has room for: what is pinned stays so over several tries, and the caller takes the pins back.
+    /// Pins the leaves that [`Map::lookup_through`] needs, except in layers that are `empty`. For
+    /// walks through more layers than the memory budget allows: pins are kept over several
+    /// attempts, and the caller releases them.
     ///
     /// # Errors
-    /// A node to be read first.
+    /// The node to load first.
     pub(crate) fn pin_through(
         &mut self,
         layer: LayerId,
@@ -173,27 +175,31 @@ impl Map {
         Ok(())
     }
 
-    /// True if a node of the layer is pinned, by somebody who waits for a record or a node, or by a checkpoint.
+    /// Returns true if a node of the layer is pinned, by a pending record or load, or by a
+    /// checkpoint.
     pub(crate) fn is_pinned(&self, layer: LayerId) -> bool {
         self.nodes.iter().any(|node| node.layer == layer && node.pins > 0)
     }
 
-    /// Rises whenever blocks go from one layer to another, or what lies below a layer changes.
+    /// Increases whenever blocks move between layers or a layer's parent changes.
     pub(crate) fn tree_version(&self) -> u64 {
-        self.layer_tree.changes
+        self.layer_tree.version
     }
 
-    /// The entry that a block of a layer shows, and the layer that it is in, any one of them if it is in none.
+    /// Returns the visible entry of a block and the layer that holds it; any layer of the chain if
+    /// the entry is absent.
     ///
     /// # Errors
-    /// A node to be read first.
+    /// The node to load first.
     pub(crate) fn lookup_one_through(
         &mut self,
         layer: LayerId,
         block: u64,
     ) -> Result<(LayerId, MapEntry), MissingNode> {
         let entry = self.lookup_one(layer, block)?;
-        let Some(below) = self.parent(layer).filter(|_| entry.is_absent()) else { return Ok((layer, entry)) };
+        let Some(parent) = self.parent(layer).filter(|_| entry.is_absent()) else {
+            return Ok((layer, entry));
+        };
         match self.shortcuts.get(layer, block) {
             Some(ShortcutTarget::Nowhere) => return Ok((layer, entry)),
             Some(ShortcutTarget::In(layer)) => {
@@ -204,17 +210,17 @@ impl Map {
             }
             None => {}
         }
-        let (at, entry) = self.look_below(below, block)?;
+        let (at, entry) = self.lookup_ancestors(parent, block)?;
         if entry.is_absent() {
             self.shortcuts.set(layer, block, ShortcutTarget::Nowhere);
-        } else if at != below {
+        } else if at != parent {
             self.shortcuts.set(layer, block, ShortcutTarget::In(at));
         }
         Ok((at, entry))
     }
 
-    /// Looks for a block in a layer and those below it, one after the other.
-    fn look_below(&mut self, layer: LayerId, block: u64) -> Result<(LayerId, MapEntry), MissingNode> {
+    /// Looks up a block in a layer and its ancestors, in this order.
+    fn lookup_ancestors(&mut self, layer: LayerId, block: u64) -> Result<(LayerId, MapEntry), MissingNode> {
         let mut at = layer;
         loop {
             let entry = self.lookup_one(at, block)?;
@@ -225,39 +231,40 @@ impl Map {
         }
     }
 
-    /// Blocks of a layer are going to another one, from now on.
+    /// Records that blocks of a layer are being merged into another one.
     pub(super) fn begin_merge(&mut self, layer: LayerId, into: LayerId) {
-        self.layer_tree.changes += 1;
+        self.layer_tree.version += 1;
         let record = MergedRecord { layer, into, until: None };
         let known = self.layer_tree.merged.entry(layer).or_insert(record);
-        assert_eq!(known.into, into, "layer {layer} is merged into one layer");
+        assert_eq!(known.into, into, "layer {layer} is merged into one layer only");
     }
 
-    /// A layer is gone. What was merged into it goes by the layer that it was merged into itself, if it was. Segments from
-    /// `newest` on cannot name it any more.
+    /// Removes a layer. Redirects layers merged into it to its own merge target, if any. Segments
+    /// from `newest` on cannot refer to the layer.
     pub(super) fn end_layer(&mut self, layer: LayerId, newest: Incarnation) {
-        // Its number may be used again.
-        self.shortcuts.forget();
-        let heir = self.layer_tree.merged.get_mut(&layer).map(|merged| {
+        // The layer number may be reused.
+        self.shortcuts.clear();
+        let target = self.layer_tree.merged.get_mut(&layer).map(|merged| {
             merged.until = Some(newest);
             merged.into
         });
-        match heir {
-            Some(heir) => {
-                let to_it = self.layer_tree.merged.values_mut().filter(|merged| merged.into == layer);
-                to_it.for_each(|merged| merged.into = heir);
+        match target {
+            Some(target) => {
+                let redirected = self.layer_tree.merged.values_mut().filter(|merged| merged.into == layer);
+                redirected.for_each(|merged| merged.into = target);
             }
             None => self.layer_tree.merged.retain(|_, merged| merged.into != layer),
         }
     }
 
-    /// Forgets merged layers that no header can name any more: every segment is newer than `oldest`, or that one.
+    /// Removes merged layers that no header can refer to, because all segments are at least as new
+    /// as `oldest`.
     pub(crate) fn forget_merged(&mut self, oldest: Incarnation) {
         self.layer_tree.merged.retain(|_, merged| merged.until.is_none_or(|until| until >= oldest));
     }
 }
 
-/// The first run of absent entries at or behind `from`.
+/// Returns the first run of absent entries at or after `from`.
 fn absent_run(entries: &[MapEntry], from: usize) -> Option<std::ops::Range<usize>> {
     let rest = entries.get(from..)?;
     let start = from + rest.iter().position(|entry| entry.is_absent())?;

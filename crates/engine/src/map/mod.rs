@@ -1,17 +1,20 @@
-//! The map: which block of which layer lies where.
+//! The map from blocks of layers to addresses.
 //!
-//! Owns the radix trees of one shard's layers as far as they are in memory, which nodes are dirty, and the frozen
-//! state that a running checkpoint writes. All of it is plain state: whoever needs a node that is not in memory gets
-//! told which block to read ([`MissingNode`]) and comes back with it.
+//! Owns the in-memory part of the radix trees of one shard's layers, their dirty state, and the
+//! frozen state of a running checkpoint. Plain state: an operation that needs a node that is not in
+//! memory returns it as a [`MissingNode`]; the caller loads the node and retries.
 //!
-//! Always true (numbers as in docs/invariants.md):
-//! - M1: the ancestors of a dirty node are dirty, so a checkpoint that writes all dirty nodes bottom-up reaches them.
-//! - M2: a clean node equals what its parent's entry points to; nothing but clean, unpinned, childless nodes is evicted.
-//! - M3: while a checkpoint runs, every node dirty at its start keeps that content until it is handed out to be written.
-//! - M4: an entry of an inner node changes only when its child was written, or turned out empty, never by user writes.
-//! - M5: a shortcut through layers passes none that has the block.
+//! Always true (docs/invariants.md):
+//! - M1: the ancestors of a dirty node are dirty, so a checkpoint that writes all dirty nodes
+//!   bottom-up reaches them.
+//! - M2: a clean node equals its stored image. Only clean, unpinned, childless nodes are evicted.
+//! - M3: during a checkpoint, every node dirty at its start keeps its frozen content until the
+//!   content is taken for writing.
+//! - M4: an entry of an inner node changes only when its child is stored or found empty, never by
+//!   client writes.
+//! - M5: a shortcut does not skip a layer that holds the block.
 //!
-//! Must not know: drives, the log, who asks.
+//! Must not know: drives, the log, the origin of an operation.
 
 mod checkpoint;
 mod evict;
@@ -35,52 +38,53 @@ use node::{Node, Nodes};
 pub(crate) use unreadable::EntryRun;
 pub(crate) use walk::Pins;
 
-/// Bits of a block number that one level of the tree resolves.
+/// Bits of a block number resolved by one level of the tree.
 const LEVEL_BITS: u32 = NODE_ENTRIES.ilog2();
 
-/// A tree's root and size.
+/// The tree of a layer.
 #[derive(Clone, Debug)]
 struct Layer {
-    /// Levels; 0 for a layer without a tree.
+    /// Number of levels; 0 for an empty layer.
     height: u8,
     /// The root node, if it is in memory.
     root: Option<NodeRef>,
-    /// Where the root was last written.
+    /// Address of the stored root.
     root_entry: MapEntry,
-    /// Entries that point to blocks.
+    /// Number of entries that point to blocks.
     stored: u64,
 }
 
-/// A node that must be read before the walk can go on.
+/// A node that must be loaded before a walk can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct MissingNode {
-    /// The layer.
+    /// Layer of the node.
     pub(crate) layer: LayerId,
-    /// Level of the node, 0 for a leaf.
+    /// Level of the node; 0 for a leaf.
     pub(crate) level: u8,
     /// Number of the node within its level.
     pub(crate) index: u64,
 }
 
-/// A shard's map.
+/// The map of one shard.
 pub(crate) struct Map {
     layers: BTreeMap<LayerId, Layer>,
-    /// The entry of every block of a layer that is not among these.
+    /// The entry of all blocks of layers that are not in `layers`.
     unlisted: MapEntry,
     nodes: Nodes,
-    /// Nodes wanted in memory at most; passed when nothing can be evicted.
+    /// Maximum number of nodes in memory; exceeded if no node is evictable.
     budget: usize,
-    /// Nodes that may become dirty between two checkpoints: what one can store.
+    /// Maximum number of nodes dirtied between two checkpoints: as many as a checkpoint can store.
     dirty_max: usize,
-    /// Rises with every checkpoint. A node is dirty in the current period or in the one being written.
+    /// Increases with every checkpoint. A node is dirty in the current period or in the one being
+    /// written.
     period: u64,
-    /// Nodes that became dirty in the current period.
+    /// Nodes dirtied in the current period.
     dirty: Vec<NodeRef>,
-    /// What the running checkpoint has still to write.
+    /// State of the running checkpoint.
     freeze: Option<checkpoint::FrozenMap>,
-    /// Nodes being read, and who waits for them.
+    /// Nodes being loaded, and the tasks waiting for each.
     loading: HashMap<MissingNode, Rc<WaitList>>,
-    /// Layers dropped while a checkpoint runs.
+    /// Layers dropped during a checkpoint.
     dropped: Vec<LayerId>,
     layer_tree: layer_tree::LayerTree,
     shortcuts: shortcut::Shortcuts,
@@ -89,7 +93,8 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// An empty map that wants to keep at most `budget` nodes of 4 KiB in memory, and at most `dirty_max` of them dirty.
+    /// Creates an empty map with a budget of `budget` nodes of 4 KiB in memory and `dirty_max`
+    /// dirty nodes.
     pub(crate) fn new(budget: usize, dirty_max: usize) -> Self {
         let budget = budget.clamp(64, usize::MAX / 2);
         Self {
@@ -110,7 +115,7 @@ impl Map {
         }
     }
 
-    /// Adds a layer as a checkpoint stored it, or where one went.
+    /// Restores a layer, or the target of a merged layer, from a checkpoint.
     pub(crate) fn restore_layer(&mut self, entry: &LayerEntry) {
         let record = match entry {
             LayerEntry::Layer(record) => record,
@@ -119,32 +124,32 @@ impl Map {
         let layer =
             Layer { height: record.height, root: None, root_entry: record.root, stored: record.stored };
         let old = self.layers.insert(record.layer, layer);
-        assert!(old.is_none(), "layer {} restored twice", record.layer);
+        assert!(old.is_none(), "layer {} is restored twice", record.layer);
     }
 
-    /// The layers that exist.
+    /// The existing layers.
     pub(crate) fn layer_ids(&self) -> Vec<LayerId> {
         self.layers.keys().copied().collect()
     }
 
-    /// Blocks that `layer` stores.
+    /// Number of blocks stored by `layer`.
     pub(crate) fn stored(&self, layer: LayerId) -> u64 {
         self.layers.get(&layer).map_or(0, |layer| layer.stored)
     }
 
-    /// Forgets a layer that stores nothing, with [`Map::forget_dropped`]. No segment is newer than `newest`.
+    /// Marks an empty layer for [`Map::forget_dropped`]. No segment is newer than `newest`.
     pub(crate) fn drop_layer(&mut self, layer: LayerId, newest: Incarnation) {
         self.dropped.push(layer);
         self.end_layer(layer, newest);
     }
 
-    /// Lets what a leaf of a layer has go over to the leaf of another one that covers the same blocks, except where that has something
-    /// itself. Gives the entries that are nobody's any more.
+    /// Moves the entries of a leaf to the leaf of another layer that covers the same blocks, except
+    /// where the target has an entry. Returns the superseded entries.
     ///
     /// # Panics
-    /// If the leaves do not cover the same blocks.
+    /// If the leaves cover different blocks.
     pub(crate) fn merge_leaf(&mut self, from: NodeRef, into: NodeRef) -> Vec<MapEntry> {
-        assert_eq!(self.nodes[from].index, self.nodes[into].index, "leaves of the same blocks are merged");
+        assert_eq!(self.nodes[from].index, self.nodes[into].index, "merged leaves cover the same blocks");
         self.begin_merge(self.nodes[from].layer, self.nodes[into].layer);
         self.shortcuts.forget_leaf(self.nodes[from].index);
         let mut superseded = Vec::new();
@@ -163,11 +168,11 @@ impl Map {
         superseded
     }
 
-    /// Forgets the layers that were dropped, unless a running checkpoint still writes them. Gives the places of their
-    /// nodes, which nothing points to any more.
+    /// Removes dropped layers, unless a running checkpoint is still writing them. Returns the
+    /// entries of their stored nodes, which are unreferenced from now on.
     ///
     /// # Panics
-    /// If one still stores blocks: they would never be freed.
+    /// If a dropped layer still stores blocks, which would leak.
     pub(crate) fn forget_dropped(&mut self) -> Vec<MapEntry> {
         let mut places = Vec::new();
         if self.freeze.is_some() {
@@ -175,8 +180,9 @@ impl Map {
         }
         for layer in std::mem::take(&mut self.dropped) {
             let Some(dropped) = self.layers.remove(&layer) else { continue };
-            assert_eq!(dropped.stored, 0, "layer {layer} dropped while it stores blocks");
-            // Every stored node had a block, whose unmapping made it and its ancestors dirty: all are in memory (M1).
+            assert_eq!(dropped.stored, 0, "layer {layer} is dropped while it stores blocks");
+            // Every stored node held a block. Unmapping it dirtied the node and its ancestors, so
+            // all of them are in memory (M1).
             places.push(dropped.root_entry);
             let nodes = &self.nodes;
             self.dirty.retain(|at| nodes[*at].layer != layer);
@@ -186,17 +192,18 @@ impl Map {
         places
     }
 
-    /// Nodes in memory.
+    /// Number of nodes in memory.
     pub(crate) fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Nodes that differ from what is stored, those of a running checkpoint included.
+    /// Number of nodes that differ from their stored image, including those of a running
+    /// checkpoint.
     pub(crate) fn dirty_count(&self) -> usize {
         self.dirty.len() + self.freeze.as_ref().map_or(0, checkpoint::FrozenMap::remaining)
     }
 
-    /// Where nodes are stored, as far as the nodes in memory say: all of them after a walk that read all.
+    /// The stored nodes that nodes in memory point to: all of them after a complete walk.
     pub(crate) fn stored_nodes(&self) -> Vec<(MissingNode, MapEntry)> {
         let roots = self.layers.iter().filter(|(_, layer)| layer.height > 0).map(|(id, layer)| {
             (MissingNode { layer: *id, level: layer.height - 1, index: 0 }, layer.root_entry)
@@ -213,45 +220,45 @@ impl Map {
         roots.chain(children).filter(|(_, entry)| entry.address().is_some()).collect()
     }
 
-    /// Nodes that may become dirty between two checkpoints.
+    /// Maximum number of nodes dirtied between two checkpoints.
     pub(crate) fn dirty_max(&self) -> usize {
         self.dirty_max
     }
 
-    /// Nodes that became dirty since the last checkpoint began.
+    /// Number of nodes dirtied since the last checkpoint started.
     pub(crate) fn dirtied(&self) -> usize {
         self.dirty.len()
     }
 
-    /// True if so much is dirty that a checkpoint could not store it, or that the map outgrows its budget: writers wait
-    /// for a checkpoint.
+    /// Returns true if writers must wait for a checkpoint, because it could not store more dirty
+    /// nodes or the map exceeds its memory budget.
     pub(crate) fn is_over_budget(&self) -> bool {
         self.dirty.len() > self.dirty_max
             || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 2
     }
 
-    /// True if a checkpoint should begin, so that nobody has to wait for it.
+    /// Returns true if a checkpoint should start, so that no writer has to wait.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
         self.dirty.len() > self.dirty_max / 4 * 3
             || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 4
     }
 
-    /// True if somebody will soon have to wait for a checkpoint.
+    /// Returns true if writers will soon have to wait for a checkpoint.
     pub(crate) fn is_checkpoint_urgent(&self) -> bool {
         self.dirty.len() > self.dirty_max / 8 * 7
             || self.nodes.len() > self.budget && self.dirty_count() > self.budget / 8 * 3
     }
 
-    /// Changes a leaf's entry and gives the old one. The leaf was pinned by a walk.
+    /// Replaces the entry of a pinned leaf and returns the old one.
     pub(crate) fn replace(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
         let old = self.set(leaf, slot, entry);
-        // A write that was queued when its layer was put below another one.
+        // A write that was queued when its layer got a child.
         if old.is_absent()
             && !entry.is_absent()
             && !self.shortcuts.is_empty()
             && self.layer_tree.has_child_layer(self.nodes[leaf].layer)
         {
-            self.shortcuts.forget();
+            self.shortcuts.clear();
         }
         old
     }
@@ -259,7 +266,7 @@ impl Map {
     fn set(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
         self.touch(leaf);
         let node = &mut self.nodes[leaf];
-        assert_eq!(node.level, 0, "M4: only leaves change by writes");
+        assert_eq!(node.level, 0, "M4: writes change only leaves");
         let id = node.layer;
         let old = node.swap(slot, entry);
         if old.address().is_some() != entry.address().is_some()
@@ -272,35 +279,36 @@ impl Map {
         old
     }
 
-    /// The entry in a leaf's slot.
+    /// Returns the entry in a leaf's slot.
     pub(crate) fn entry(&self, leaf: NodeRef, slot: usize) -> MapEntry {
         self.nodes[leaf].entry(slot)
     }
 
-    /// First block that a leaf covers.
+    /// First block covered by a leaf.
     pub(crate) fn leaf_start(&self, leaf: NodeRef) -> u64 {
         self.nodes[leaf].index << LEVEL_BITS
     }
 
-    /// Pins nodes that are pinned already once more.
+    /// Adds a pin to nodes that are already pinned.
     pub(crate) fn repin(&mut self, nodes: &[NodeRef]) {
         for node in nodes {
             let node = &mut self.nodes[*node];
-            assert!(node.pins > 0, "only what is pinned is pinned again");
+            assert!(node.pins > 0, "only a pinned node gets another pin");
             node.pins += 1;
         }
     }
 
-    /// Takes back pins that a walk set.
+    /// Removes pins set by a walk.
     pub(crate) fn unpin(&mut self, nodes: &[NodeRef]) {
         for node in nodes {
             let node = &mut self.nodes[*node];
-            assert!(node.pins > 0, "a node that is not pinned was unpinned");
+            assert!(node.pins > 0, "an unpinned node has a pin");
             node.pins -= 1;
         }
     }
 
-    /// Marks a node and its ancestors dirty in the current period, keeping what a running checkpoint must still write.
+    /// Marks a node and its ancestors as dirty in the current period, and saves frozen content that
+    /// a running checkpoint must still write.
     fn touch(&mut self, node: NodeRef) {
         let mut next = Some(node);
         while let Some(at) = next {
@@ -318,7 +326,7 @@ impl Map {
     }
 }
 
-/// The slot of `block` in a node of `level`.
+/// Slot of `block` in a node of `level`.
 #[allow(clippy::cast_possible_truncation)]
 fn slot_at(block: u64, level: u8) -> usize {
     (block >> (LEVEL_BITS * u32::from(level))) as usize % NODE_ENTRIES
@@ -329,7 +337,7 @@ fn index_at(block: u64, level: u8) -> u64 {
     block >> (LEVEL_BITS * (u32::from(level) + 1))
 }
 
-/// Levels that a tree needs to reach `block`.
+/// Number of levels a tree needs to cover `block`.
 fn height_for(block: u64) -> u8 {
     let mut height = 1;
     while index_at(block, height - 1) > 0 {

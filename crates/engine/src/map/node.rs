@@ -1,15 +1,16 @@
-//! A node of the map in memory, and the slab that they live in.
+//! In-memory map nodes, and their slab.
 
 use std::ops::{Index, IndexMut};
 
 use format::{LayerId, MapEntry, NODE_ENTRIES};
 use slab::Slab;
 
-/// A node in memory. Valid while the node is pinned, dirty, or nothing was evicted in between.
+/// Reference to a node in memory. Valid while the node is pinned or dirty, or until the next
+/// eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeRef(u32);
 
-/// A node in memory.
+/// A map node in memory.
 pub(super) struct Node {
     pub(super) layer: LayerId,
     /// 0 for a leaf.
@@ -18,12 +19,12 @@ pub(super) struct Node {
     pub(super) index: u64,
     pub(super) parent: Option<NodeRef>,
     pub(super) entries: Box<[MapEntry; NODE_ENTRIES]>,
-    /// Inner nodes: which children are in memory (slab key + 1; 0 for none).
+    /// Children of an inner node that are in memory (slab key + 1; 0 for none).
     children: Option<Box<[u32; NODE_ENTRIES]>>,
     pub(super) cached_children: u16,
-    /// The period in which it became dirty; `None` if it is clean.
+    /// Period in which the node became dirty; `None` if it is clean.
     pub(super) dirty: Option<u64>,
-    /// Content that the running checkpoint must write, if the node changed since.
+    /// Content that the running checkpoint must write, if the node has changed since the freeze.
     pub(super) frozen: Option<Box<[MapEntry; NODE_ENTRIES]>>,
     pub(super) pins: u32,
     /// Used since the clock hand last passed.
@@ -61,7 +62,7 @@ impl Node {
     pub(super) fn swap(&mut self, slot: usize, entry: MapEntry) -> MapEntry {
         match self.entries.get_mut(slot) {
             Some(place) => std::mem::replace(place, entry),
-            None => panic!("slot {slot} of a node"),
+            None => panic!("a node has no slot {slot}"),
         }
     }
 
@@ -83,7 +84,7 @@ impl Node {
         }
     }
 
-    /// This node's slot in its parent.
+    /// Slot of this node in its parent.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn slot_in_parent(&self) -> usize {
         self.index as usize % NODE_ENTRIES
@@ -109,7 +110,7 @@ impl Nodes {
         self.slab.len()
     }
 
-    /// Keys run below this number.
+    /// Exclusive upper bound of the keys.
     pub(super) fn bound(&self) -> usize {
         self.slab.capacity()
     }
@@ -129,19 +130,19 @@ impl Nodes {
         self.slab.remove(node.0 as usize)
     }
 
-    /// The node in slab position `position`, if there is one.
+    /// Returns the node in slab position `position`, if any.
     pub(super) fn at(&mut self, position: usize) -> Option<(NodeRef, &mut Node)> {
         let key = u32::try_from(position).ok()?;
         self.slab.get_mut(position).map(|node| (NodeRef(key), node))
     }
 
-    /// Forgets all nodes of a dropped layer, collecting where their children lie.
+    /// Removes all nodes of a dropped layer and collects the entries of their children.
     pub(super) fn remove_layer(&mut self, layer: LayerId, places: &mut Vec<MapEntry>) {
         self.slab.retain(|_, node| {
             if node.layer != layer {
                 return true;
             }
-            assert!(node.pins == 0, "a node of a dropped layer is pinned");
+            assert!(node.pins == 0, "a node of a dropped layer is not pinned");
             if node.level > 0 {
                 places.extend(node.entries.iter().copied());
             }

@@ -1,4 +1,4 @@
-//! Room that is kept for layers of thick volumes: what they may store and do not store yet.
+//! Space reservations of layers of thick volumes.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,17 @@ use format::LayerId;
 
 use super::Map;
 
-/// See the module. Always true: `unused` is the sum over all these layers of what they may store beyond what they do.
+/// Reservations by layer. Always true: `unused` is the sum over all layers of the reserved blocks
+/// that are not stored.
 #[derive(Default)]
 pub(super) struct Reservations {
-    /// Blocks that each may store.
+    /// Reserved blocks of each layer.
     limits: BTreeMap<LayerId, u64>,
     unused: u64,
 }
 
 impl Reservations {
-    /// A layer stores `new` blocks, and stored `old` until now.
+    /// Updates `unused` after a layer's number of stored blocks changed from `old` to `new`.
     pub(super) fn stored(&mut self, layer: LayerId, old: u64, new: u64) {
         if let Some(may) = self.limits.get(&layer) {
             self.unused = self.unused - may.saturating_sub(old) + may.saturating_sub(new);
@@ -24,7 +25,7 @@ impl Reservations {
 }
 
 impl Map {
-    /// Keeps room for so many blocks of a layer; none any more with 0.
+    /// Sets the number of blocks reserved for a layer; 0 removes the reservation.
     pub(crate) fn set_reservation(&mut self, layer: LayerId, blocks: u64) {
         let stored = self.stored(layer);
         let reservations = &mut self.reservations;
@@ -36,12 +37,12 @@ impl Map {
         reservations.unused += blocks.saturating_sub(stored);
     }
 
-    /// True if room is kept for blocks of a layer.
+    /// Returns true if blocks are reserved for a layer.
     pub(crate) fn has_reservation(&self, layer: LayerId) -> bool {
         self.reservations.limits.contains_key(&layer)
     }
 
-    /// Blocks that room is kept for and that are not stored.
+    /// Number of reserved blocks that are not stored.
     pub(crate) fn unused_reservations(&self) -> u64 {
         self.reservations.unused
     }

@@ -1,13 +1,13 @@
-//! Which of many layers a block was found in, so that it is not looked for in all of them each time.
+//! Shortcuts: a cache of the ancestor layer that holds each block.
 //!
-//! A block of a volume with a hundred snapshots may lie below all of them. Who has looked for it through the layers notes where it was; who
-//! looks for it next goes there at once. Only where there is more than one layer below: one is as quickly looked at.
+//! In a volume with a hundred snapshots, a block may be in the oldest layer. The first read finds
+//! it through all layers and caches the layer; later reads use it directly. Only blocks with more
+//! than one ancestor layer get shortcuts, and only single-block reads use them: a longer read walks
+//! every layer once for all of its blocks.
 //!
-//! Only reads of single blocks use them: a longer read looks at every layer, once for all of its blocks.
-//!
-//! Always true (M5): no layer between the two has the block. So the shortcuts of a leaf's blocks are forgotten when blocks of that leaf go
-//! from one layer to another; and all, when a layer that lies below another one gets a block otherwise, when other layers lie below one,
-//! and when a layer is gone.
+//! Always true (M5): no skipped layer holds the block. Therefore the shortcuts of a leaf are
+//! dropped when blocks of this leaf move between layers. All shortcuts are dropped when a layer
+//! with children gets a block in another way, when parents change, and when a layer is removed.
 
 use std::collections::BTreeMap;
 
@@ -15,46 +15,49 @@ use format::{LayerId, NODE_ENTRIES};
 
 use super::{LEVEL_BITS, slot_at};
 
-/// Memory of a page, as a share of a node's with what belongs to that.
+/// Pages that use as much memory as one node with its overhead.
 const PAGES_PER_NODE: usize = 4;
-/// One part in this many of the map's memory is for pages.
-const PART: usize = 8;
+/// Pages may use 1/8 of the map's memory.
+const MEMORY_SHARE: usize = 8;
 
-/// Where a block was found.
+/// Cached result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShortcutTarget {
-    /// In this layer.
+    /// The layer that holds the block.
     In(LayerId),
-    /// In none.
+    /// No layer holds the block.
     Nowhere,
 }
 
-/// Shortcuts of as many blocks as a leaf has: the number of the layer and one, 0 for none known.
+/// Shortcuts for the blocks of one leaf: layer number + 1; 0 for no shortcut.
 type Page = Box<[u32; NODE_ENTRIES]>;
 
-/// A leaf's number within each layer, and the layer that is read: the pages of a leaf's blocks lie together.
+/// Leaf number, and the layer that is read: pages of the same blocks are adjacent.
 type PageKey = (u64, LayerId);
 
-/// In place of a layer's number: the block is in none.
+/// Page entry for a block that no layer holds.
 const NOWHERE: u32 = u32::MAX;
 
-/// See the module.
+/// The shortcuts of a map.
 pub(super) struct Shortcuts {
     pages: BTreeMap<PageKey, Page>,
     pages_max: usize,
 }
 
 impl Shortcuts {
-    /// For a map of so many nodes.
+    /// Creates the cache for a map of `nodes` nodes.
     pub(super) fn new(nodes: usize) -> Self {
-        Self { pages: BTreeMap::new(), pages_max: (nodes / PART).saturating_mul(PAGES_PER_NODE).max(8) }
+        Self {
+            pages: BTreeMap::new(),
+            pages_max: (nodes / MEMORY_SHARE).saturating_mul(PAGES_PER_NODE).max(8),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// Where below `layer` a block was found.
+    /// Returns the cached result for a block of `layer`.
     pub(super) fn get(&self, layer: LayerId, block: u64) -> Option<ShortcutTarget> {
         let page = self.pages.get(&(block >> LEVEL_BITS, layer))?;
         match *page.get(slot_at(block, 0))? {
@@ -64,7 +67,8 @@ impl Shortcuts {
         }
     }
 
-    /// Notes where it was found. With too many pages all are forgotten: which of them are used is not known.
+    /// Caches the result of a lookup. Drops all pages if there are too many, because their use is
+    /// not tracked.
     pub(super) fn set(&mut self, layer: LayerId, block: u64, found: ShortcutTarget) {
         let number = match found {
             ShortcutTarget::Nowhere => NOWHERE,
@@ -81,11 +85,11 @@ impl Shortcuts {
         }
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.pages.clear();
     }
 
-    /// Forgets where the blocks of leaf `index` are, from whatever layer on.
+    /// Drops the shortcuts for the blocks of leaf `index`, for all layers.
     pub(super) fn forget_leaf(&mut self, index: u64) {
         let leaf = (index, LayerId::new(0))..=(index, LayerId::new(u32::MAX));
         while let Some((place, _)) = self.pages.range(leaf.clone()).next() {

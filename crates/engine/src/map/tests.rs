@@ -1,4 +1,4 @@
-//! The map against a plain model: a store of images, random evictions, checkpoints that run while writes go on.
+//! The map against a model: random evictions, and checkpoints concurrent with writes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn block(number: u32) -> MapEntry {
     MapEntry::block(Address::new(SegmentId::new(number), Column::new(0), Row::new(0)), number)
 }
 
-/// Node images by address, as the log would store them.
+/// Node images by address, in place of the log.
 #[derive(Default)]
 struct Store {
     images: BTreeMap<u64, Box<[MapEntry; NODE_ENTRIES]>>,
@@ -106,7 +106,7 @@ impl Harness {
         }
     }
 
-    /// Stores one batch of the running checkpoint; false when it is through.
+    /// Stores one batch of the running checkpoint; returns false at its end.
     fn step(&mut self, level: &mut usize, count: usize) -> bool {
         let images = self.map.take_level(*level, count);
         if images.is_empty() {
@@ -120,7 +120,7 @@ impl Harness {
         true
     }
 
-    /// What a map restored from these layers holds.
+    /// Returns the content of a map restored from these layers.
     fn read_back(&self, layers: &FrozenLayers) -> BTreeMap<(LayerId, u64), MapEntry> {
         let mut found = BTreeMap::new();
         for layer in layers {
@@ -181,7 +181,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_checkpoint_holds_exactly_the_state_at_its_start(ops in prop::collection::vec(op(), 1..250), budget in 8usize..64) {
+    fn checkpoint_stores_exactly_the_state_at_its_start(ops in prop::collection::vec(op(), 1..250), budget in 8usize..64) {
         let mut harness = Harness::new(budget);
         let mut frozen: Option<(BTreeMap<_, _>, usize)> = None;
         let mut number = 0;
@@ -218,7 +218,8 @@ proptest! {
             let layers = harness.map.thaw();
             prop_assert_eq!(harness.read_back(&layers), model);
         }
-        // A second checkpoint in peace holds everything; after it every node can go.
+        // A second checkpoint without concurrent writes stores everything; then all nodes are
+        // evictable.
         harness.map.freeze();
         let mut level = 0;
         while harness.step(&mut level, 100) {}
@@ -232,7 +233,7 @@ proptest! {
 }
 
 #[test]
-fn ranges_are_looked_up_across_leaves_and_holes() {
+fn lookup_spans_leaves_and_holes() {
     let mut harness = Harness::new(64);
     for at in [250, 255, 256, 1000] {
         harness.write(A, at, block(at as u32));
@@ -250,7 +251,7 @@ fn ranges_are_looked_up_across_leaves_and_holes() {
 }
 
 #[test]
-fn an_empty_layer_leaves_nothing_behind() {
+fn dropping_an_empty_layer_frees_all_nodes() {
     let mut harness = Harness::new(64);
     for at in 0..2000 {
         harness.write(A, at * 300, block(1 + at as u32));
@@ -271,8 +272,8 @@ fn an_empty_layer_leaves_nothing_behind() {
     assert_eq!(harness.map.node_count(), 0);
 }
 
-/// What a block of `layer` shows, layer by layer.
-fn plainly(harness: &Harness, parents: &[(LayerId, LayerId)], layer: LayerId, at: u64) -> MapEntry {
+/// Returns the visible entry of a block, by a search of each layer.
+fn naive_lookup(harness: &Harness, parents: &[(LayerId, LayerId)], layer: LayerId, at: u64) -> MapEntry {
     let mut next = Some(layer);
     while let Some(layer) = next {
         if let Some(entry) = harness.model.get(&(layer, at)) {
@@ -284,7 +285,7 @@ fn plainly(harness: &Harness, parents: &[(LayerId, LayerId)], layer: LayerId, at
 }
 
 impl Harness {
-    /// Merges a layer into the one above it.
+    /// Merges a leaf into its child layer.
     fn merge(&mut self, from: LayerId, into: LayerId, at: u64) {
         let mut pins = self.leaf(from, at);
         pins.extend(self.leaf(into, at));
@@ -299,9 +300,9 @@ impl Harness {
     }
 }
 
-/// A record names the layer that its blocks were written to: they are looked for where that went, and where that went.
+/// A record names the layer that its blocks were written to. Lookups must follow chains of merges.
 #[test]
-fn blocks_of_a_merged_layer_are_looked_for_where_it_went() {
+fn merged_into_follows_a_chain_of_merges() {
     let mut harness = Harness::new(64);
     let layers: Vec<_> = (11..14).map(LayerId::new).collect();
     for (below, above) in layers.iter().zip(&layers[1..]) {
@@ -316,56 +317,57 @@ fn blocks_of_a_merged_layer_are_looked_for_where_it_went() {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Through {
-    /// Writes to a layer of the chain, counted from the lowest: late ones go to those below, too.
+enum StackOp {
+    /// Writes to a layer of the stack, counted from the oldest; includes late writes to older
+    /// layers.
     Write(usize, u64),
     Read(u64),
-    /// Merges a leaf of a layer into the one above.
+    /// Merges a leaf of a layer into its child.
     Merge(usize, u64),
-    /// Puts a new layer on top.
+    /// Adds a new top layer.
     Snapshot,
-    /// Puts a layer below all others, which has a block.
-    Found(u64),
-    /// Merges all of a layer, and takes it out.
+    /// Adds a layer below all others, with one block.
+    AddBase(u64),
+    /// Merges all of a layer into its child and removes the layer.
     Delete(usize),
-    /// Takes a layer out with what it has.
-    Skip(usize),
+    /// Removes a layer from the stack without merging its blocks.
+    Detach(usize),
 }
 
-fn through() -> impl Strategy<Value = Through> {
-    // Few blocks, in three leaves: what is read once is read and written again.
+fn stack_op() -> impl Strategy<Value = StackOp> {
+    // Few blocks in three leaves, so that blocks are read and written repeatedly.
     let at = prop_oneof![0u64..4, 256u64..258, Just(600)];
     prop_oneof![
-        3 => (0usize..8, at.clone()).prop_map(|(layer, at)| Through::Write(layer, at)),
-        8 => at.clone().prop_map(Through::Read),
-        1 => (0usize..8, at.clone()).prop_map(|(layer, at)| Through::Merge(layer, at)),
-        1 => Just(Through::Snapshot),
-        1 => at.prop_map(Through::Found),
-        1 => (0usize..8).prop_map(Through::Delete),
-        1 => (0usize..8).prop_map(Through::Skip),
+        3 => (0usize..8, at.clone()).prop_map(|(layer, at)| StackOp::Write(layer, at)),
+        8 => at.clone().prop_map(StackOp::Read),
+        1 => (0usize..8, at.clone()).prop_map(|(layer, at)| StackOp::Merge(layer, at)),
+        1 => Just(StackOp::Snapshot),
+        1 => at.prop_map(StackOp::AddBase),
+        1 => (0usize..8).prop_map(StackOp::Delete),
+        1 => (0usize..8).prop_map(StackOp::Detach),
     ]
 }
 
-/// Layers one above the other, and the numbers of those that nobody reads any more and that still have blocks.
-struct Tower {
+/// A stack of layers, and layers removed from it that still hold blocks.
+struct LayerStack {
     harness: Harness,
     chain: Vec<LayerId>,
-    skipped: Vec<LayerId>,
+    detached: Vec<LayerId>,
     written: u32,
 }
 
-impl Tower {
+impl LayerStack {
     fn new() -> Self {
-        Self { harness: Harness::new(4096), chain: vec![A], skipped: Vec::new(), written: 0 }
+        Self { harness: Harness::new(4096), chain: vec![A], detached: Vec::new(), written: 0 }
     }
 
     fn top(&self) -> LayerId {
         *self.chain.last().unwrap()
     }
 
-    /// A layer that is not in use; its number may have been.
+    /// Returns an unused layer number, possibly used before.
     fn free(&self) -> LayerId {
-        let used = |layer: &LayerId| self.chain.contains(layer) || self.skipped.contains(layer);
+        let used = |layer: &LayerId| self.chain.contains(layer) || self.detached.contains(layer);
         (20..).map(LayerId::new).find(|layer| !used(layer)).unwrap()
     }
 
@@ -378,7 +380,7 @@ impl Tower {
         self.harness.write(layer, at, block(self.written));
     }
 
-    /// Takes a layer that is not on top out of the chain.
+    /// Removes a layer other than the top one from the stack.
     fn take_out(&mut self, layer: usize) -> LayerId {
         let below = self.below(layer);
         self.harness.map.set_parent(self.chain[layer + 1], below);
@@ -386,32 +388,32 @@ impl Tower {
         self.chain.remove(layer)
     }
 
-    fn apply(&mut self, op: Through) {
+    fn apply(&mut self, op: StackOp) {
         let below_top = self.chain.len() - 1;
         match op {
-            Through::Write(layer, at) => self.write(self.chain[layer % self.chain.len()], at),
-            Through::Read(at) => {
+            StackOp::Write(layer, at) => self.write(self.chain[layer % self.chain.len()], at),
+            StackOp::Read(at) => {
                 let parents: Vec<_> = self.chain.windows(2).map(|pair| (pair[1], pair[0])).collect();
                 let top = self.top();
                 let (_, found) = self.harness.retry(|map| map.lookup_one_through(top, at));
-                assert_eq!(found, plainly(&self.harness, &parents, top, at));
+                assert_eq!(found, naive_lookup(&self.harness, &parents, top, at));
             }
-            Through::Merge(layer, at) if below_top > 0 => {
+            StackOp::Merge(layer, at) if below_top > 0 => {
                 let layer = layer % below_top;
                 self.harness.merge(self.chain[layer], self.chain[layer + 1], at);
             }
-            Through::Snapshot if self.chain.len() < 8 => {
+            StackOp::Snapshot if self.chain.len() < 8 => {
                 let new = self.free();
                 self.harness.map.set_parent(new, Some(self.top()));
                 self.chain.push(new);
             }
-            Through::Found(at) if self.chain.len() < 8 => {
+            StackOp::AddBase(at) if self.chain.len() < 8 => {
                 let new = self.free();
                 self.write(new, at);
                 self.harness.map.set_parent(self.chain[0], Some(new));
                 self.chain.insert(0, new);
             }
-            Through::Delete(layer) if below_top > 0 => {
+            StackOp::Delete(layer) if below_top > 0 => {
                 let layer = layer % below_top;
                 for leaf in 0..3 {
                     self.harness.merge(self.chain[layer], self.chain[layer + 1], leaf * 256);
@@ -421,12 +423,12 @@ impl Tower {
                 self.harness.map.forget_dropped();
                 self.harness.map.forget_merged(format::Incarnation::new(2));
             }
-            Through::Skip(layer) if below_top > 0 && self.skipped.len() < 8 => {
+            StackOp::Detach(layer) if below_top > 0 && self.detached.len() < 8 => {
                 let layer = layer % below_top;
-                // A layer that is being merged into it must go into it.
+                // A layer being merged into this one must stay mergeable.
                 if self.below(layer).is_none_or(|below| self.harness.map.merged_into(below).len() == 1) {
-                    let skipped = self.take_out(layer);
-                    self.skipped.push(skipped);
+                    let detached = self.take_out(layer);
+                    self.detached.push(detached);
                 }
             }
             _ => {}
@@ -436,21 +438,21 @@ impl Tower {
 
 proptest! {
     #[test]
-    fn shortcuts_lead_where_a_plain_search_does(ops in prop::collection::vec(through(), 1..300)) {
-        let mut tower = Tower::new();
-        ops.into_iter().for_each(|op| tower.apply(op));
+    fn shortcuts_match_a_naive_lookup(ops in prop::collection::vec(stack_op(), 1..300)) {
+        let mut stack = LayerStack::new();
+        ops.into_iter().for_each(|op| stack.apply(op));
     }
 }
 
-/// A block goes up out of the layer to which a shortcut leads, and an older one comes into that from below.
+/// A block moves up out of the layer that a shortcut refers to, and an older block moves into it.
 #[test]
-fn a_shortcut_never_leads_to_what_came_after() {
-    let mut tower = Tower::new();
-    (0..4).for_each(|_| tower.apply(Through::Snapshot));
-    tower.apply(Through::Write(1, 1));
-    tower.apply(Through::Write(2, 1));
-    tower.apply(Through::Read(1));
-    tower.apply(Through::Merge(2, 0));
-    tower.apply(Through::Merge(1, 0));
-    tower.apply(Through::Read(1));
+fn a_shortcut_never_returns_an_older_block() {
+    let mut stack = LayerStack::new();
+    (0..4).for_each(|_| stack.apply(StackOp::Snapshot));
+    stack.apply(StackOp::Write(1, 1));
+    stack.apply(StackOp::Write(2, 1));
+    stack.apply(StackOp::Read(1));
+    stack.apply(StackOp::Merge(2, 0));
+    stack.apply(StackOp::Merge(1, 0));
+    stack.apply(StackOp::Read(1));
 }

@@ -1,21 +1,22 @@
-//! Nodes and layers that cannot be read, in a map that is only looked at.
+//! Unreadable nodes and layers in a map that is only inspected.
 //!
-//! Always true: a block whose node or layer cannot be read has an unknown entry, never an absent one, so that nobody takes it for a
-//! hole. Used by the verifier and by salvage alone: a map in service has no unknown entry.
+//! Always true: a block of an unreadable node or layer has an unknown entry, never an absent one,
+//! so it cannot be mistaken for a hole. Only the verifier and salvage use this; a map in service
+//! has no unknown entries.
 
 use format::{LayerId, MapEntry, Mapping};
 
 use super::walk::{WalkEnd, slot_of_index, subtree_end};
 use super::{LEVEL_BITS, Layer, Map, MissingNode, NodeRef, height_for, index_at};
 
-/// The entries of a layer from some block on.
+/// A run of entries of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryRun {
     /// The entries of one leaf, up to its end.
     Leaf,
-    /// The same entry for every block below `until`: absent, zero or unknown.
+    /// One entry for all blocks below `until`: absent, zero or unknown.
     Same {
-        /// The first block behind the stretch.
+        /// First block after the run.
         until: u64,
         /// The entry.
         entry: MapEntry,
@@ -23,25 +24,25 @@ pub(crate) enum EntryRun {
 }
 
 impl MissingNode {
-    /// The first block that the node covers.
+    /// First block covered by the node.
     pub(crate) fn first_block(self) -> u64 {
         super::walk::first_block(self)
     }
 
-    /// The number of blocks that the node covers.
+    /// Number of blocks covered by the node.
     pub(crate) fn blocks(self) -> u64 {
         1 << (LEVEL_BITS * (u32::from(self.level) + 1))
     }
 
-    /// The node of `level` that covers a block of a layer.
+    /// Returns the node of `level` that covers a block of a layer.
     pub(crate) fn covering(layer: LayerId, block: u64, level: u8) -> Self {
         Self { layer, level, index: index_at(block, level) }
     }
 }
 
 impl Map {
-    /// Marks everything below a node that cannot be read as unknown. Gives the entry that leads to the node; `None` if nothing
-    /// leads there any more.
+    /// Marks all blocks of an unreadable node as unknown. Returns the replaced entry; `None` if no
+    /// entry points to the node.
     pub(crate) fn mark_unreadable(&mut self, node: MissingNode) -> Option<MapEntry> {
         let layer = self.layers.get_mut(&node.layer)?;
         let old = if node.level + 1 == layer.height {
@@ -53,40 +54,44 @@ impl Map {
         old.address().map(|_| old)
     }
 
-    /// Marks every block of the layers that are not listed as unknown: a part of the layer table cannot be read.
+    /// Marks all blocks of unlisted layers as unknown, because part of the layer table is
+    /// unreadable.
     pub(crate) fn mark_unlisted_unreadable(&mut self) {
         self.unlisted = MapEntry::UNKNOWN;
     }
 
-    /// A layer of which nothing is known.
+    /// Creates a layer with unknown contents.
     pub(super) fn unknown_layer(&self) -> Layer {
         let height = height_for(format::limits::LAYER_BLOCKS_MAX - 1);
         Layer { height, root: None, root_entry: MapEntry::UNKNOWN, stored: 0 }
     }
 
-    /// The entries from `block` on.
+    /// Returns the run of entries at `block`.
     ///
     /// # Errors
-    /// A node to be read first.
+    /// The node to load first.
     pub(crate) fn entry_run(&mut self, layer: LayerId, block: u64) -> Result<EntryRun, MissingNode> {
         match self.reach(layer, block) {
             WalkEnd::Node(_) => Ok(EntryRun::Leaf),
             WalkEnd::Unread(load) => Err(load),
             WalkEnd::Nothing { level, entry } => {
-                assert!(!matches!(entry.mapping(), Mapping::Block { .. }), "M4: a stretch without a node");
+                assert!(
+                    !matches!(entry.mapping(), Mapping::Block { .. }),
+                    "M4: a run without a node holds no blocks"
+                );
                 Ok(EntryRun::Same { until: subtree_end(block, level), entry })
             }
         }
     }
 
-    /// Changes an entry of a leaf without a look at what is counted: the counts of a damaged map are wrong anyway. The leaf was
-    /// pinned by a walk. Gives the old entry.
+    /// Replaces an entry of a pinned leaf without updating the counts, which are wrong in a damaged
+    /// map anyway. Returns the old entry.
     pub(crate) fn put_uncounted(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
         self.touch(leaf);
         self.nodes[leaf].swap(slot, entry)
     }
 
-    /// Forgets a layer, whatever it still stores.
+    /// Removes a layer even if it still stores blocks.
     pub(crate) fn forget_layer(&mut self, layer: LayerId) {
         if self.layers.remove(&layer).is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Walks down the trees: lookups, the leaves that a write will change, and bringing nodes in.
+//! Tree walks: lookups, preparing leaves for changes, and loading nodes.
 
 use std::rc::Rc;
 
@@ -11,11 +11,11 @@ use super::{LEVEL_BITS, Layer, Map, MissingNode, Node, NodeRef, height_for, inde
 /// Leaves pinned for one operation.
 pub(crate) type Pins = SmallVec<[NodeRef; 2]>;
 
-/// Where a walk towards a block ends.
+/// Result of a walk towards a block.
 pub(super) enum WalkEnd {
-    /// The node that was asked for: mostly a leaf.
+    /// The requested node, in most cases a leaf.
     Node(NodeRef),
-    /// No node exists below `level`: the whole subtree reads as this.
+    /// No node exists below `level`: the whole subtree has this entry.
     Nothing { level: u8, entry: MapEntry },
     /// This node exists but is not in memory.
     Unread(MissingNode),
@@ -25,7 +25,7 @@ impl Map {
     /// Appends the entries of blocks `block..block + count` to `entries`.
     ///
     /// # Errors
-    /// A node to be read first; `entries` is as it was then.
+    /// The node to load first; `entries` is then unchanged.
     pub(crate) fn lookup(
         &mut self,
         layer: LayerId,
@@ -59,7 +59,7 @@ impl Map {
         Ok(())
     }
 
-    /// The entry of one block; a fast path of [`Map::lookup`].
+    /// Returns the entry of one block; a fast path of [`Map::lookup`].
     pub(crate) fn lookup_one(&mut self, layer: LayerId, block: u64) -> Result<MapEntry, MissingNode> {
         match self.reach(layer, block) {
             WalkEnd::Node(leaf) => Ok(self.nodes[leaf].entry(slot_at(block, 0))),
@@ -68,16 +68,17 @@ impl Map {
         }
     }
 
-    /// The entry of one block if its leaf is in memory, which is not taken for a use of it.
+    /// Returns the entry of one block if its leaf is in memory. Does not count as a use for
+    /// eviction.
     pub(crate) fn peek(&self, layer: LayerId, block: u64) -> Option<&MapEntry> {
         let leaf = self.find(layer, 0, block >> LEVEL_BITS)?;
         self.nodes[leaf].entries.get(slot_at(block, 0))
     }
 
-    /// The first block from `from` on, below `end`, whose leaf exists; `None` if there is none.
+    /// Returns the first block in `from..end` with an existing leaf; `None` if there is none.
     ///
     /// # Errors
-    /// An inner node to be read first.
+    /// The inner node to load first.
     pub(crate) fn next_leaf(
         &mut self,
         layer: LayerId,
@@ -96,11 +97,12 @@ impl Map {
         Ok(None)
     }
 
-    /// Pins the leaves that cover `block..block + count`, creating those that do not exist, in `pins`, which is empty at first.
+    /// Pins the leaves that cover `block..block + count` in `pins`, and creates missing ones.
+    /// `pins` is empty before the first call.
     ///
     /// # Errors
-    /// A node to be read first. What is pinned by then stays so: several ranges of many leaves would else drive each other's out of memory
-    /// for ever. The caller comes back, or takes the pins back.
+    /// The node to load first. Nodes pinned so far stay pinned; otherwise several large ranges
+    /// could evict each other's leaves forever. The caller retries or releases the pins.
     pub(crate) fn prepare_write(
         &mut self,
         layer: LayerId,
@@ -117,11 +119,12 @@ impl Map {
         Ok(())
     }
 
-    /// Pins every leaf that exists within `block..block + count`, in `pins`, which is in block order.
+    /// Pins every existing leaf within `block..block + count` in `pins`, in block order.
     ///
     /// # Errors
-    /// A node to be read first. What is pinned by then stays so: a range of more leaves than the memory budget would
-    /// never be in memory as a whole otherwise. The caller comes back, or takes the pins back.
+    /// The node to load first. Nodes pinned so far stay pinned; otherwise a range with more leaves
+    /// than the memory budget would never be in memory as a whole. The caller retries or releases
+    /// the pins.
     pub(crate) fn prepare_unmap(
         &mut self,
         layer: LayerId,
@@ -148,8 +151,8 @@ impl Map {
         Ok(())
     }
 
-    /// Where to read a node that a walk missed: its stored entry, and what to wait for if it is being read already.
-    /// `None` if it is in memory by now or no longer exists.
+    /// Starts to load a missing node: returns its stored entry, or the wait list of a load in
+    /// progress. `None` if the node is in memory by now or no longer exists.
     pub(crate) fn begin_load(&mut self, load: MissingNode) -> Option<Result<MapEntry, Rc<WaitList>>> {
         if let Some(waiting) = self.loading.get(&load) {
             return Some(Err(waiting.clone()));
@@ -159,7 +162,7 @@ impl Map {
         Some(Ok(entry))
     }
 
-    /// Ends a load: puts the node in place unless the tree has changed meanwhile, and wakes who waited.
+    /// Ends a load: inserts the node unless the tree has changed, and wakes the waiting tasks.
     pub(crate) fn end_load(
         &mut self,
         load: MissingNode,
@@ -176,7 +179,8 @@ impl Map {
         }
     }
 
-    /// The stored entry of a node that is not in memory while its parent is; `None` otherwise.
+    /// Returns the stored entry of a node that is not in memory but whose parent is; `None`
+    /// otherwise.
     fn stored_entry(&self, load: MissingNode) -> Option<MapEntry> {
         let layer = self.layers.get(&load.layer)?;
         let entry = if load.level + 1 == layer.height {
@@ -195,7 +199,7 @@ impl Map {
         entry.address().map(|_| entry)
     }
 
-    /// The node in memory with this level and index.
+    /// Returns the node with this level and index, if it is in memory.
     pub(super) fn find(&self, layer: LayerId, level: u8, index: u64) -> Option<NodeRef> {
         let layer = self.layers.get(&layer)?;
         let mut at = layer.root?;
@@ -208,7 +212,7 @@ impl Map {
         Some(at)
     }
 
-    /// Puts a node that was read into its place. The caller has checked that the place is empty.
+    /// Inserts a loaded node. The caller has checked that it is not in memory.
     fn attach(&mut self, load: MissingNode, entries: Box<[MapEntry; NODE_ENTRIES]>) {
         let is_root = self.layers.get(&load.layer).is_some_and(|layer| layer.height == load.level + 1);
         let parent =
@@ -216,10 +220,10 @@ impl Map {
         self.add(Node::new(load.layer, load.level, load.index, parent, entries));
     }
 
-    /// Adds a node to memory, as a child of its parent or as its layer's root.
+    /// Adds a node to memory, as a child of its parent or as the root of its layer.
     fn add(&mut self, node: Node) -> NodeRef {
         let (layer, parent, slot) = (node.layer, node.parent, node.slot_in_parent());
-        // A pin keeps the parent while room is made for the child.
+        // The pin protects the parent from eviction while a node is evicted for the child.
         if let Some(parent) = parent {
             self.nodes[parent].pins += 1;
         }
@@ -234,7 +238,7 @@ impl Map {
             }
             None => match self.layers.get_mut(&layer) {
                 Some(layer) => layer.root = Some(at),
-                None => panic!("a root of layer {layer}, which does not exist"),
+                None => panic!("a root belongs to layer {layer}, which does not exist"),
             },
         }
         at
@@ -244,13 +248,13 @@ impl Map {
         self.descend(layer, block, 0)
     }
 
-    /// Goes down towards `block` as far as the node of level `to`.
+    /// Descends towards `block`, down to the node of level `to`.
     fn descend(&mut self, layer: LayerId, block: u64, to: u8) -> WalkEnd {
         let Some(tree) = self.layers.get(&layer) else {
             return WalkEnd::Nothing { level: u8::MAX, entry: self.unlisted };
         };
         if tree.height == 0 || height_for(block) > tree.height {
-            // Nothing from here to the end of the address space, or to where the tree would have to grow.
+            // Absent up to the end of the address space, or up to the current height of the tree.
             return WalkEnd::Nothing { level: u8::MAX, entry: MapEntry::ABSENT };
         }
         let mut level = tree.height - 1;
@@ -281,11 +285,11 @@ impl Map {
         WalkEnd::Node(at)
     }
 
-    /// True if a node lies at `place` now.
+    /// Returns true if a node is currently stored at `address`.
     ///
     /// # Errors
-    /// A node above it to be read first.
-    pub(crate) fn is_stored_at(&mut self, node: MissingNode, place: Address) -> Result<bool, MissingNode> {
+    /// The ancestor to load first.
+    pub(crate) fn is_stored_at(&mut self, node: MissingNode, address: Address) -> Result<bool, MissingNode> {
         let entry = match self.descend(node.layer, first_block(node), node.level) {
             WalkEnd::Nothing { .. } => return Ok(false),
             WalkEnd::Unread(load) if load != node => return Err(load),
@@ -295,21 +299,22 @@ impl Map {
                 None => self.layers.get(&node.layer).map(|layer| layer.root_entry),
             },
         };
-        Ok(entry.and_then(|entry| entry.address()) == Some(place))
+        Ok(entry.and_then(|entry| entry.address()) == Some(address))
     }
 
-    /// Has the next checkpoint store a node anew if it lies at `place` now. True if it does.
+    /// Marks a node as dirty if it is currently stored at `address`, so that the next checkpoint
+    /// rewrites it. Returns whether it is.
     ///
     /// # Errors
-    /// A node to be read first.
-    pub(crate) fn rewrite_node(&mut self, node: MissingNode, place: Address) -> Result<bool, MissingNode> {
-        if !self.is_stored_at(node, place)? {
+    /// The node to load first.
+    pub(crate) fn rewrite_node(&mut self, node: MissingNode, address: Address) -> Result<bool, MissingNode> {
+        if !self.is_stored_at(node, address)? {
             return Ok(false);
         }
         match self.descend(node.layer, first_block(node), node.level) {
             WalkEnd::Unread(load) => Err(load),
             WalkEnd::Node(at) => {
-                // One that is dirty is stored anew without that.
+                // A dirty node is rewritten anyway.
                 if self.nodes[at].dirty.is_none() {
                     self.touch(at);
                 }
@@ -319,7 +324,7 @@ impl Map {
         }
     }
 
-    /// The leaf of `block`, made if it does not exist.
+    /// Returns the leaf of `block`, and creates it if it does not exist.
     fn create_leaf(&mut self, layer: LayerId, block: u64) -> Result<NodeRef, MissingNode> {
         self.grow(layer, height_for(block));
         loop {
@@ -327,7 +332,7 @@ impl Map {
                 WalkEnd::Node(leaf) => return Ok(leaf),
                 WalkEnd::Unread(load) => return Err(load),
                 WalkEnd::Nothing { level, entry } => {
-                    // The child of the deepest node that exists: at `level - 1`.
+                    // Child of the deepest existing node, at `level - 1`.
                     let child_level = level - 1;
                     let index = index_at(block, child_level);
                     let height = self.layers.get(&layer).map_or(0, |layer| layer.height);
@@ -343,7 +348,7 @@ impl Map {
         }
     }
 
-    /// Makes sure that the layer exists and its tree has at least `height` levels.
+    /// Ensures that the layer exists and its tree has at least `height` levels.
     fn grow(&mut self, layer: LayerId, height: u8) {
         let empty = match self.unlisted.is_unknown() {
             true => self.unknown_layer(),
@@ -358,7 +363,7 @@ impl Map {
         }
     }
 
-    /// Puts a new root above the old one.
+    /// Adds a new root above the old one.
     fn grow_by_one(&mut self, layer: LayerId) {
         let Some(tree) = self.layers.get_mut(&layer) else { return };
         let level = tree.height;
@@ -369,7 +374,7 @@ impl Map {
         if let Some(first) = entries.first_mut() {
             *first = old_entry;
         }
-        // The old root stays pinned while room is made.
+        // The old root stays pinned during an eviction for the new one.
         if let Some(old_root) = old_root {
             self.nodes[old_root].pins += 1;
         }
@@ -381,19 +386,19 @@ impl Map {
             self.nodes[root].set_child(0, Some(old_root));
         }
         if !old_entry.is_absent() || old_root.is_some_and(|old| self.nodes[old].dirty.is_some()) {
-            // M1, M2: the new root is stored nowhere yet.
+            // M1, M2: the new root is not stored yet.
             self.touch(root);
         }
     }
 }
 
-/// The slot in its parent of the node with this index.
+/// Slot in its parent of the node with this index.
 #[allow(clippy::cast_possible_truncation)]
 pub(super) fn slot_of_index(index: u64) -> usize {
     index as usize % NODE_ENTRIES
 }
 
-/// End of the subtree that an entry of a node of `level` covers around `block`.
+/// End of the subtree around `block` that an entry of a node of `level` covers.
 pub(super) fn subtree_end(block: u64, level: u8) -> u64 {
     match 1u64.checked_shl(LEVEL_BITS * u32::from(level)) {
         Some(size) => (block | (size - 1)).saturating_add(1),
@@ -401,7 +406,7 @@ pub(super) fn subtree_end(block: u64, level: u8) -> u64 {
     }
 }
 
-/// The first block that a node covers.
+/// First block covered by a node.
 pub(super) fn first_block(node: MissingNode) -> u64 {
     node.index << (LEVEL_BITS * (u32::from(node.level) + 1))
 }

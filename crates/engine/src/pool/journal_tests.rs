@@ -19,7 +19,7 @@ fn what_happened_is_kept() {
         pool.create_volume("a", 1 << 20, 4096, 0).await.unwrap();
         pool.snapshot_volume("a@one", 0).await.unwrap();
         pool.fail_drive(2).await.unwrap();
-        pool.repair_settled().await.unwrap();
+        pool.wait_for_repair().await.unwrap();
         let first = pool.events(0, 1000).await.unwrap();
         let created = Event {
             seconds: 1_700_000_000,

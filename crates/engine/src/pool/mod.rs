@@ -19,7 +19,7 @@ use format::{DriveErrors, DriveState, PoolId, Scheme};
 use reactor::{Drive, Home, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
-pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeUsage};
+pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{check_zones, prepare_drive, short_path};
 pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
@@ -278,13 +278,13 @@ impl Pool {
     /// When the pool was closed.
     pub async fn set_repair_limits(&self, limits: RepairLimits) -> Result<()> {
         self.inner.repair.set(limits);
-        self.repair_soon().await
+        self.request_repair().await
     }
 
     /// Has every shard look for segments that miss columns.
-    async fn repair_soon(&self) -> Result<()> {
+    async fn request_repair(&self) -> Result<()> {
         for shard in self.inner.shards.iter() {
-            shard.call(|shard| async move { shard.repair_soon() }).await?;
+            shard.call(|shard| async move { shard.request_repair() }).await?;
         }
         Ok(())
     }
@@ -294,9 +294,9 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn repair_settled(&self) -> Result<()> {
+    pub async fn wait_for_repair(&self) -> Result<()> {
         for shard in self.inner.shards.iter() {
-            shard.call(|shard| async move { shard.repair_settled().await }).await?;
+            shard.call(|shard| async move { shard.wait_for_repair().await }).await?;
         }
         self.inner.control.call(|control| async move { control.drive_changes_finished().await }).await?;
         Ok(())

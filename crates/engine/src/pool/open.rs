@@ -450,7 +450,7 @@ async fn open_parts(
         scrub,
     };
     let pool = Pool { inner: Arc::new(inner) };
-    pool.repair_soon().await?;
+    pool.request_repair().await?;
     control.schedule_retirement();
     control.resume_scrub();
     take_back(&control, stale);

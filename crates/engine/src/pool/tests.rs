@@ -112,6 +112,34 @@ fn data_is_there_after_a_clean_close_and_without_one() {
 }
 
 #[test]
+fn a_full_pool_accepts_zeros_over_holes_beside_stored_blocks() {
+    let drives = drives(5, 24 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        pool.create_volume("a", 1 << 30, 4096, 0).await.unwrap();
+        let volume = pool.open_volume("a").await.unwrap().attach();
+        let stored = pattern(5, 4096);
+        volume.write(0, &stored.span()).await.unwrap();
+        let data = pattern(3, 1 << 20);
+        let mut end = 4 << 20;
+        while volume.write(end, &data.span()).await.is_ok() {
+            end += 1 << 20;
+        }
+        // A smaller write fails as well: the pool is full.
+        let refused = volume.write(4096, &stored.span()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        // Half a stored block and half a hole.
+        volume.write(2048, &Buffer::zeroed(4096).span()).await.unwrap();
+        let found = read(&volume, 0, 8192).await;
+        assert_eq!(found[..2048], stored.as_slice()[..2048]);
+        assert!(found[2048..].iter().all(|byte| *byte == 0));
+        drop(volume);
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
 fn a_full_pool_says_so_and_recovers_by_deleting() {
     let drives = drives(5, 24 << 20);
     run(async || {

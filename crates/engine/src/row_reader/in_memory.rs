@@ -1,8 +1,10 @@
-//! Reads of drives that are memory of this process: verified while they are copied.
+//! Reads from in-memory drives: copied and verified in one pass.
 //!
-//! A drive that moves data by itself leaves it in memory, where it is verified; here the processor copies, and would have to fetch
-//! the copy once more. Always true: a run counts as read only if every block of it arrived with its CRC; otherwise nothing is said
-//! of the drive, and the run is read like any other, which accuses and mends. So nothing depends on this.
+//! A device writes the data to memory by DMA, where it is verified. On an in-memory drive the
+//! processor copies the data, and computing the CRCs during the copy avoids a second pass. Always
+//! true: a run counts as read only if every block matches its CRC. Otherwise the run is read again
+//! on the normal path, which records errors and repairs. Correctness does not depend on this
+//! module.
 #![allow(unsafe_code)]
 
 use codec::copy_crc32c_blocks;
@@ -11,11 +13,12 @@ use reactor::{Span, Window};
 
 use super::{BlockRun, RowReader};
 
-/// Blocks that are copied before their sums are compared.
+/// Blocks copied before their CRCs are compared.
 const STEP: usize = 64;
 
 impl RowReader {
-    /// Copies a run to `into` from a drive that is memory. True if all of it is there and verified; false if it must be read.
+    /// Copies a run to `into` from an in-memory drive. Returns false if the run must be read
+    /// normally.
     pub(crate) fn copy_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> bool {
         let Some(cell) = self.segments.borrow().cell(run.address) else { return false };
         let verified =
@@ -24,14 +27,15 @@ impl RowReader {
     }
 }
 
-/// Copies blocks, and compares the sum of each copy.
+/// Copies blocks and compares the CRC of each copy.
 fn copy(window: Window<'_>, crcs: &[u32], into: &Span) -> bool {
-    assert!(window.len() == into.len() && into.len() == crcs.len() * BLOCK, "shape of a read");
+    assert!(window.len() == into.len() && into.len() == crcs.len() * BLOCK, "buffer and CRCs match the run");
     let mut sums = [0; STEP];
     for (crcs, at) in crcs.chunks(STEP).zip((0..).step_by(STEP * BLOCK)) {
         let Some(sums) = sums.get_mut(..crcs.len()) else { return false };
-        // SAFETY: window and span are as long as there are sums, the step lies within, and they belong to different owners. Others
-        // change what they hold as devices do, and only the copies are summed, as they were written.
+        // SAFETY: window and span both have `crcs.len()` blocks, the step is within these bounds,
+        // and the two belong to different owners. Others may modify the memory concurrently, as a
+        // device does; CRCs are computed only over the bytes written to the copy.
         unsafe {
             copy_crc32c_blocks(window.as_ptr().add(at), into.as_ptr().add(at), BLOCK, sums);
         }

@@ -1,11 +1,11 @@
-//! Runs of any length, whole and damaged anywhere.
+//! Runs of various lengths, intact and with a damaged block.
 
 use codec::crc32c;
 use reactor::{Buffer, Drive, Memory};
 
 use super::*;
 
-/// Bytes before the run on its drive.
+/// Offset of the run on its drive, in bytes.
 const BEFORE: usize = 3 * BLOCK;
 
 #[test]

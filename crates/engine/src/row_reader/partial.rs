@@ -1,4 +1,4 @@
-//! Some rows of a segment, each cell as far as it is to be had: one bad place does not take a long read with it.
+//! Reads of whole rows that tolerate unreadable cells: one bad sector does not fail a long read.
 
 use format::limits::BLOCK;
 use format::{Address, Column, Row, SegmentId};
@@ -6,24 +6,25 @@ use reactor::Buffer;
 
 use super::{RowReader, RowSpan};
 
-/// See the module.
+/// Rows of a segment with the cells that could be read.
 pub(crate) struct PartialRows {
-    /// Columns of which at least one row could be read; what could not is zero.
+    /// Columns with at least one readable cell; unreadable cells are zero.
     pub(crate) span: RowSpan,
-    /// Column and row, counted from the piece's first, of cells that their drives did not give.
+    /// Column and row, relative to the first row, of cells that their drives failed to return.
     pub(crate) unreadable: Vec<(u8, u32)>,
 }
 
 impl PartialRows {
-    /// One of its rows, with the cells of it that were read.
-    pub(crate) fn row(&self, index: u32, is_there: impl Fn(u8) -> bool) -> RowSpan {
-        let columns = self.span.cells.iter().map(|(column, _)| *column).filter(|column| is_there(*column));
+    /// Returns one row, with those columns of its readable cells that `include` accepts.
+    pub(crate) fn row(&self, index: u32, include: impl Fn(u8) -> bool) -> RowSpan {
+        let columns = self.span.cells.iter().map(|(column, _)| *column).filter(|column| include(*column));
         let cells =
             columns.filter_map(|column| Some((column, Buffer::copy_of(self.cell(column, index)?)))).collect();
         RowSpan { id: self.span.id, row: self.span.row.plus(index), count: 1, cells }
     }
 
-    /// The cell of `column` in row `index`, counted from the piece's first, if it was read.
+    /// Returns the cell of `column` in row `index`, relative to the first row; `None` if it is
+    /// unreadable.
     pub(crate) fn cell(&self, column: u8, index: u32) -> Option<&[u8]> {
         if self.unreadable.contains(&(column, index)) {
             return None;
@@ -34,8 +35,8 @@ impl PartialRows {
 }
 
 impl RowReader {
-    /// Reads all columns of some rows: each as one run, or row by row where that cannot be read, or is missing in part. Cells that are not
-    /// on a drive in use are left out.
+    /// Reads all columns of some rows: each column in one run, or row by row if that fails or part
+    /// of the column is missing. Cells on offline drives are left out.
     pub(crate) async fn read_partial(&self, id: SegmentId, row: Row, count: u32) -> PartialRows {
         let width = self.segments.borrow().scheme(id).width();
         let all: Vec<u8> = (0..width).collect();
@@ -65,7 +66,7 @@ impl RowReader {
                         place.copy_from_slice(cell.as_slice());
                         any = true;
                     }
-                    // Its drive may have gone just now.
+                    // The drive may have been lost during the read.
                     _ if is_there() => unreadable.push((column, index)),
                     _ => {}
                 }

@@ -1,4 +1,4 @@
-//! The catalogue of a pool of which parts cannot be read.
+//! The catalogue of a damaged pool: the volume records that can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,89 +9,90 @@ use format::{LayerId, VolumeKind, VolumeRecord, VolumeState};
 use reactor::Buffer;
 
 use crate::check::{Finding, FindingKind};
-use crate::shard::{BlockState, Chain, Look, SalvageShard};
+use crate::shard::{BlockState, LayerChain, Probe, SalvageShard};
 use crate::volume::Slices;
 
-/// A volume or snapshot of which there is a record.
-pub(crate) struct KnownVolume {
-    /// Its name; with its number behind a `#` if an older record has the same name.
+/// A volume or snapshot with a readable record.
+pub(crate) struct SalvageableVolume {
+    /// The name; followed by `#` and the volume's number if an earlier record has the same name.
     pub(crate) name: String,
     pub(crate) record: VolumeRecord,
-    /// Its layer and those below it.
-    pub(crate) chain: Chain,
+    /// The volume's layer and its ancestors.
+    pub(crate) chain: LayerChain,
     pub(crate) slices: Slices,
-    /// The record, or data of the volume, may be older than the newest.
+    /// The record or data of the volume may be out of date.
     pub(crate) stale: bool,
 }
 
-/// See the module.
+/// The readable and the lost records of the catalogue.
 #[derive(Default)]
 pub(crate) struct SalvageCatalogue {
-    /// All readable records by number, those of volumes that are being deleted included.
+    /// All readable records by number, including volumes under deletion.
     pub(crate) records: BTreeMap<u64, VolumeRecord>,
-    /// The volumes and snapshots that are in use, by name.
-    pub(crate) volumes: Vec<Rc<KnownVolume>>,
-    /// Numbers of records that cannot be read.
+    /// The volumes and snapshots that are not under deletion, sorted by name.
+    pub(crate) volumes: Vec<Rc<SalvageableVolume>>,
+    /// Numbers of unreadable records.
     pub(crate) lost: Vec<Range<u64>>,
     pub(crate) findings: Vec<Finding>,
-    /// Shards of the pool.
+    /// Number of shards of the pool.
     pub(super) shards: usize,
 }
 
 impl SalvageCatalogue {
-    /// Reads the catalogue from shard 0 as far as it can be read.
+    /// Reads the catalogue from shard 0, as far as possible.
     pub(crate) async fn read(shards: &[Rc<SalvageShard>]) -> Self {
         let mut catalogue = Self { shards: shards.len(), ..Self::default() };
         let mut stale = BTreeSet::new();
         let Some(first) = shards.first() else { return catalogue };
-        let chain = Chain { layers: vec![LayerId::SYSTEM], open: false };
+        let chain = LayerChain { layers: vec![LayerId::SYSTEM], open: false };
         let mut next = 0;
         while next < u64::from(VOLUMES_MAX) {
-            let states = first.states(&chain, next, u64::from(VOLUMES_MAX), &Look::Read).await;
+            let states = first.states(&chain, next, u64::from(VOLUMES_MAX), &Probe::Read).await;
             for run in states {
                 let numbers = next..next + run.blocks;
                 next = numbers.end;
                 match run.state {
                     BlockState::Hole => {}
-                    BlockState::Lost => catalogue.lose(numbers),
+                    BlockState::Lost => catalogue.mark_lost(numbers),
                     BlockState::Data => {
                         stale.extend(numbers.clone().filter(|_| run.stale));
                         for number in numbers {
-                            catalogue.take(first, &chain, number, shards.len()).await;
+                            catalogue.read_record(first, &chain, number, shards.len()).await;
                         }
                     }
                 }
             }
         }
-        catalogue.find_volumes(shards, &stale);
+        catalogue.list_volumes(shards, &stale);
         catalogue
     }
 
-    fn lose(&mut self, numbers: Range<u64>) {
+    fn mark_lost(&mut self, numbers: Range<u64>) {
         match self.lost.last_mut() {
             Some(last) if last.end == numbers.start => last.end = numbers.end,
             _ => self.lost.push(numbers),
         }
     }
 
-    async fn take(&mut self, shard: &SalvageShard, chain: &Chain, number: u64, shards: usize) {
+    /// Adds a record to the catalogue, or marks it as lost.
+    async fn read_record(&mut self, shard: &SalvageShard, chain: &LayerChain, number: u64, shards: usize) {
         let block = Buffer::new(BLOCK);
         if !shard.read(chain, number, &block.span(), true).await.is_empty() {
-            return self.lose(number..number + 1);
+            return self.mark_lost(number..number + 1);
         }
         let message = match VolumeRecord::decode(block.as_slice()) {
             Ok(record) if record.spread.fits(shards) => {
                 self.records.insert(number, record);
                 return;
             }
-            Ok(_) => format!("catalogue record {number}: it names shards that the pool does not have"),
+            Ok(_) => format!("catalogue record {number} refers to shards that the pool does not have"),
             Err(error) => format!("catalogue record {number}: {error}"),
         };
         self.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
-        self.lose(number..number + 1);
+        self.mark_lost(number..number + 1);
     }
 
-    fn find_volumes(&mut self, shards: &[Rc<SalvageShard>], stale: &BTreeSet<u64>) {
+    fn list_volumes(&mut self, shards: &[Rc<SalvageShard>], stale: &BTreeSet<u64>) {
         let layers: BTreeMap<LayerId, Option<LayerId>> =
             self.records.values().map(|record| (record.layer, record.parent)).collect();
         let of_stale = self.records.iter().filter(|(number, _)| stale.contains(number));
@@ -105,14 +106,14 @@ impl SalvageCatalogue {
             let slices = Slices::of(record.spread, shards.len());
             let mut holders = slices.holders().filter_map(|shard| shards.get(shard));
             let chain = chain_of(record.layer, &layers, !self.lost.is_empty());
-            // An older record of a layer below may name another parent.
+            // A stale record of an ancestor may name a wrong parent.
             let of_stale = chain.layers.iter().any(|layer| stale_layers.contains(layer));
             let is_stale = catalogue_stale || of_stale || holders.any(|shard| shard.is_stale());
             let name = match names.insert(record.name.clone()) {
                 true => record.name.clone(),
                 false => format!("{}#{number}", record.name),
             };
-            self.volumes.push(Rc::new(KnownVolume {
+            self.volumes.push(Rc::new(SalvageableVolume {
                 name,
                 record: record.clone(),
                 chain,
@@ -123,7 +124,8 @@ impl SalvageCatalogue {
         self.volumes.sort_by(|one, next| one.name.cmp(&next.name));
     }
 
-    /// Layers of volumes whose record cannot be read: layers that shards have, and that no record owns.
+    /// Returns the layers of volumes whose record cannot be read: layers in the shards that no
+    /// record owns.
     pub(crate) fn unowned(&self, shards: &[Rc<SalvageShard>]) -> BTreeSet<LayerId> {
         let owned: BTreeSet<LayerId> = self.records.values().map(|record| record.layer).collect();
         let all = shards.iter().flat_map(|shard| shard.user_layers());
@@ -131,9 +133,10 @@ impl SalvageCatalogue {
     }
 }
 
-/// A layer and those below it, from the top down. Below a layer that no record owns there may be others if records are lost.
-fn chain_of(layer: LayerId, parents: &BTreeMap<LayerId, Option<LayerId>>, records_lost: bool) -> Chain {
-    let mut chain = Chain { layers: vec![layer], open: false };
+/// Returns a layer and its ancestors, from the top down. If records are lost, a layer without a
+/// record may have unknown ancestors, and the chain is open.
+fn chain_of(layer: LayerId, parents: &BTreeMap<LayerId, Option<LayerId>>, records_lost: bool) -> LayerChain {
+    let mut chain = LayerChain { layers: vec![layer], open: false };
     let mut at = layer;
     loop {
         match parents.get(&at) {
@@ -150,12 +153,12 @@ fn chain_of(layer: LayerId, parents: &BTreeMap<LayerId, Option<LayerId>>, record
     }
 }
 
-impl KnownVolume {
+impl SalvageableVolume {
     pub(crate) fn is_snapshot(&self) -> bool {
         self.record.kind == VolumeKind::Snapshot
     }
 
-    /// Blocks that the volume has, the last one perhaps in part.
+    /// Returns the number of blocks of the volume; the last one may be partial.
     pub(crate) fn blocks(&self) -> u64 {
         self.record.size.div_ceil(BLOCK as u64)
     }

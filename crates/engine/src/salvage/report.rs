@@ -1,4 +1,4 @@
-//! The report on a pool that is salvaged, and findings about lost metadata in words.
+//! The report on a damaged pool, and the messages of findings about lost metadata.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,42 +10,43 @@ use super::catalogue::SalvageCatalogue;
 use crate::check::{Finding, FindingKind};
 use crate::error::Error;
 use crate::pool::{Assembled, LostRange};
-use crate::shard::{LostPart, Part, SalvageShard};
+use crate::shard::{LostPart, LostPartKind, SalvageShard};
 use crate::volume::Slices;
 
-/// Ranges that one finding names at most.
+/// The most ranges that a finding lists.
 const RANGES_MAX: u64 = 256;
 
-/// The report on a pool that is salvaged.
+/// The report on a damaged pool.
 #[derive(Clone, Debug, Default)]
 pub struct SalvageReport {
-    /// True if the pool was closed in order.
+    /// True if the pool was closed cleanly.
     pub clean: bool,
-    /// The opening of the pool and the generation within it that the drives show. A newer state may be on drives that are not here.
+    /// The epoch and generation of the newest state on the drives. Missing drives may hold a newer
+    /// one.
     pub state: (u64, u64),
     /// The drives of the pool.
     pub drives: Vec<SalvagedDrive>,
-    /// The reason why the pool cannot be opened, if there is one, and the parts of its maps, tables, catalogue and log that cannot be
-    /// read.
+    /// The reason why the pool cannot be opened, if any, and the unreadable parts of its maps,
+    /// tables, catalogue and log.
     pub problems: Vec<Finding>,
-    /// Records of the log behind the checkpoints, which were replayed in memory.
+    /// Records of the log after the checkpoints, which were replayed in memory.
     pub records: u64,
-    /// Layers of volumes whose record cannot be read.
+    /// Number of layers of volumes whose record cannot be read.
     pub unowned_layers: u64,
-    /// True if records of the log are lost: every block may be older than the newest write of it.
+    /// True if records of the log are lost: every block may be older than its newest write.
     pub stale: bool,
 }
 
-/// A drive of a pool that is salvaged.
+/// A drive of a damaged pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SalvagedDrive {
-    /// Its number in the pool.
+    /// The drive's index in the pool.
     pub index: u16,
-    /// The path at which the pool last found it.
+    /// The path recorded by the pool.
     pub path: String,
-    /// Its state in the newest superblock.
+    /// The state in the newest superblock.
     pub state: DriveState,
-    /// True if it is here and is read.
+    /// True if the drive is present and is read.
     pub present: bool,
 }
 
@@ -67,7 +68,7 @@ impl SalvageReport {
         };
         for (index, shard) in shards.iter().enumerate() {
             let lost = shard.lost();
-            report.problems.extend(lost.iter().map(|lost| describe(lost, index, catalogue)));
+            report.problems.extend(lost.iter().map(|part| describe(part, index, catalogue)));
         }
         report.problems.extend(describe_catalogue(catalogue, shards));
         report
@@ -76,40 +77,38 @@ impl SalvageReport {
 
 fn drives(superblock: &Superblock, is_present: impl Fn(usize) -> bool) -> Vec<SalvagedDrive> {
     let numbered = superblock.drives.iter().enumerate();
-    let belong = numbered.filter(|(_, record)| record.state != DriveState::Removed);
+    let members = numbered.filter(|(_, record)| record.state != DriveState::Removed);
     let drive = |(index, record): (usize, &format::DriveRecord)| SalvagedDrive {
         index: u16::try_from(index).unwrap_or(u16::MAX),
         path: record.path.clone(),
         state: record.state,
         present: is_present(index),
     };
-    belong.map(drive).collect()
+    members.map(drive).collect()
 }
 
-/// The finding that a part of a shard's metadata is lost.
+/// Returns the finding for a lost part of a shard's metadata.
 pub(crate) fn describe(lost: &LostPart, shard: usize, catalogue: &SalvageCatalogue) -> Finding {
     let at = lost.address().map_or_else(String::new, |address| format!(" at {address}"));
     let why = lost.error.as_ref().map_or_else(String::new, |error: &Error| format!(" ({error})"));
     let mut ranges = Vec::new();
     let message = match &lost.part {
-        Part::Root => format!(
-            "the root of the checkpoint of shard {shard}{at} cannot be read{why}: nothing can be found that was written to the shard \
-             before the checkpoint"
+        LostPartKind::Root => format!(
+            "the root of the checkpoint of shard {shard}{at} cannot be read{why}: data written to the shard before the \
+             checkpoint cannot be found"
         ),
-        Part::Segments(ids) => format!(
-            "a block of the segment table of shard {shard}{at} cannot be read{why}: the places of segments {} to {} are not known",
+        LostPartKind::Segments(ids) => format!(
+            "a block of the segment table of shard {shard}{at} cannot be read{why}: the locations of segments {} to {} are unknown",
             ids.start,
             ids.end.saturating_sub(1)
         ),
-        Part::Live(_) => {
-            format!(
-                "a block of live counts of shard {shard}{at} cannot be read{why}: no data is lost with it"
-            )
+        LostPartKind::Live(_) => {
+            format!("a block of live counts of shard {shard}{at} cannot be read{why}: no data is lost")
         }
-        Part::Layers => format!(
+        LostPartKind::Layers => format!(
             "a block of the layer table of shard {shard}{at} cannot be read{why}: the maps of the layers that it lists cannot be found"
         ),
-        Part::Node(node) => {
+        LostPartKind::Node(node) => {
             let first = node.first_block();
             let (name, blocks) = catalogue.describe(shard, node.layer, first..first + node.blocks());
             ranges = catalogue.ranges(shard, node.layer, first..first + node.blocks());
@@ -121,22 +120,22 @@ pub(crate) fn describe(lost: &LostPart, shard: usize, catalogue: &SalvageCatalog
                 node.layer
             )
         }
-        Part::Records(first, last) => format!(
-            "records {first} to {last} of the log of shard {shard} are lost: everything in the shard may be older than the newest write"
+        LostPartKind::Records(first, last) => format!(
+            "records {first} to {last} of the log of shard {shard} are lost: all data of the shard may be older than the newest write"
         ),
-        Part::LogEnd(segment, row) => format!(
-            "segment {segment} of shard {shard} cannot be read from row {row} on, where records of the log may be: everything in the \
-             shard may be older than the newest write"
+        LostPartKind::LogEnd(segment, row) => format!(
+            "segment {segment} of shard {shard} cannot be read from row {row} on, which may hold records of the log: all data of \
+             the shard may be older than the newest write"
         ),
-        Part::Header(segment, row) => format!(
-            "the log of shard {shard} is damaged in segment {segment} row {row}{why}: everything in the shard may be older than the \
-             newest write"
+        LostPartKind::Header(segment, row) => format!(
+            "the log of shard {shard} is damaged in segment {segment} row {row}{why}: all data of the shard may be older than \
+             the newest write"
         ),
     };
     Finding { lost: ranges, ..Finding::new(FindingKind::Lost, None, message) }
 }
 
-/// Findings about records of volumes.
+/// Returns the findings about volume records.
 pub(crate) fn describe_catalogue(catalogue: &SalvageCatalogue, shards: &[Rc<SalvageShard>]) -> Vec<Finding> {
     let mut findings = catalogue.findings.clone();
     for numbers in &catalogue.lost {
@@ -156,7 +155,8 @@ pub(crate) fn describe_catalogue(catalogue: &SalvageCatalogue, shards: &[Rc<Salv
 }
 
 impl SalvageCatalogue {
-    /// The name of the volume that a layer belongs to, and how many of some of its blocks in a shard it can have.
+    /// Returns the name of the volume that owns a layer, and the number of the given blocks of a
+    /// shard that lie within the volume.
     fn describe(&self, shard: usize, layer: LayerId, blocks: Range<u64>) -> (String, u64) {
         let count = blocks.end - blocks.start;
         match self.records.values().find(|record| record.layer == layer) {
@@ -169,11 +169,12 @@ impl SalvageCatalogue {
             None if layer == LayerId::SYSTEM => ("the catalogue".into(), count),
             None if layer == LayerId::EVENTS => ("the event log".into(), count),
             None if layer == LayerId::LOST => ("the list of lost blocks".into(), count),
-            None => (format!("layer {layer}, which no readable record names,"), count),
+            None => (format!("layer {layer}, which has no readable record,"), count),
         }
     }
 
-    /// The bytes of the volume that a layer belongs to that some of its blocks in a shard are; the first of them if they are many.
+    /// Returns the byte ranges of the owning volume that blocks of a layer in a shard map to, the
+    /// first 256 of them if there are more.
     pub(crate) fn ranges(&self, shard: usize, layer: LayerId, blocks: Range<u64>) -> Vec<LostRange> {
         let Some(record) = self.records.values().find(|record| record.layer == layer) else {
             return Vec::new();
@@ -181,7 +182,7 @@ impl SalvageCatalogue {
         let slices = Slices::of(record.spread, self.shards);
         let end = slices.local_bound(shard, record.size.div_ceil(BLOCK as u64)).min(blocks.end);
         let count = end.saturating_sub(blocks.start).min(RANGES_MAX * SLICE / BLOCK as u64);
-        let global = slices.global(shard, blocks.start, count);
+        let global = slices.volume_runs(shard, blocks.start, count);
         let range = |(block, count): (u64, u64)| {
             let offset = block * BLOCK as u64;
             let length = (count * BLOCK as u64).min(record.size.saturating_sub(offset));

@@ -1,4 +1,4 @@
-//! A volume or snapshot of a pool that is salvaged, to be read.
+//! A read-only volume or snapshot of a damaged pool.
 
 use std::rc::Rc;
 
@@ -6,29 +6,31 @@ use format::limits::BLOCK;
 use reactor::{Buffer, Span};
 
 use super::Salvage;
-use super::catalogue::KnownVolume;
-use super::survey::{VolumeSurvey, Walk, survey};
+use super::catalogue::SalvageableVolume;
+use super::survey::{RunCursor, VolumeSurvey, survey};
 use crate::error::{Error, ErrorKind, Result};
-use crate::shard::{BlockState, Look};
+use crate::shard::{BlockState, Probe};
 
-/// Runs of blocks that one call of [`SalvageVolume::extents`] looks at, and the bytes that it covers at least.
-const STEPS: u32 = 4096;
-const TOLD_MIN: u64 = 64 << 20;
+/// Runs of blocks after which [`SalvageVolume::extents`] may return early.
+const RUNS_MIN: u32 = 4096;
+/// Bytes after which [`SalvageVolume::extents`] may return early.
+const EXTENTS_BYTES_MIN: u64 = 64 << 20;
 
-/// A volume or snapshot.
+/// Properties of a volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SalvageVolumeInfo {
-    /// Its name. If an older record of the catalogue has the same name, its number follows behind a `#`.
+    /// The name, followed by `#` and the volume's number if an earlier record has the same name.
     pub name: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Its sector size in bytes.
+    /// The sector size in bytes.
     pub sector: u32,
     /// True for a snapshot.
     pub snapshot: bool,
-    /// Seconds since 1970 when it was created.
+    /// Time of creation, in seconds since 1970.
     pub created: u64,
-    /// True if all of it may be older than the newest write: records of the log are lost, or its record may be an old one.
+    /// True if all data may be older than the newest write: records of the log are lost, or the
+    /// volume's record may be out of date.
     pub stale: bool,
 }
 
@@ -38,41 +40,41 @@ pub struct SalvageVolume {
     index: usize,
 }
 
-/// The state of a stretch of a volume.
+/// The state of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SalvageState {
-    /// It reads as zeros.
+    /// Reads as zeros.
     Hole,
-    /// It holds data.
+    /// Holds data.
     Data,
-    /// It cannot be read.
+    /// Cannot be read.
     Lost,
 }
 
-/// A stretch of a volume.
+/// A range of a volume in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SalvageExtent {
-    /// Bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// Its state. Damage that only a read shows is not in it.
+    /// The state. It does not reflect damage that is detected only by reading.
     pub state: SalvageState,
-    /// True if newer data may have been written there, or it may have been deleted since.
+    /// True if the range may have been overwritten or deleted since.
     pub stale: bool,
 }
 
 /// A range of a volume that cannot be read.
 #[derive(Clone, Debug)]
 pub struct UnreadableRange {
-    /// Its first byte.
+    /// The first byte.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// The reason for its beginning, with the place.
+    /// The error of the first block, with its location.
     pub error: Error,
 }
 
 impl Salvage {
-    pub(super) fn info(&self, volume: &KnownVolume) -> SalvageVolumeInfo {
+    pub(super) fn info(&self, volume: &SalvageableVolume) -> SalvageVolumeInfo {
         SalvageVolumeInfo {
             name: volume.name.clone(),
             size: volume.record.size,
@@ -89,39 +91,40 @@ impl SalvageVolume {
         Self { salvage, index }
     }
 
-    fn known(&self) -> &Rc<KnownVolume> {
+    fn volume(&self) -> &Rc<SalvageableVolume> {
         match self.salvage.catalogue.volumes.get(self.index) {
             Some(volume) => volume,
             None => panic!("volume {} of the catalogue does not exist", self.index),
         }
     }
 
-    /// The volume's properties.
+    /// Returns the volume's properties.
     pub fn info(&self) -> SalvageVolumeInfo {
-        self.salvage.info(self.known())
+        self.salvage.info(self.volume())
     }
 
     /// Fills `into` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// `Invalid` beyond the end; `Corrupt` or `Io`, with the place, if a block of the range cannot be read; `Stale` if it may be older
-    /// than the newest write and that was not accepted. Nothing is known of `into` then.
+    /// `Invalid` beyond the end; `Corrupt` or `Io`, with the location, if a block of the range
+    /// cannot be read; `Stale` if the data may be older than the newest write and stale data is not
+    /// accepted. The contents of `into` are unspecified after an error.
     pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
-        match self.read_left(offset, into).await?.into_iter().next() {
+        match self.read_available(offset, into).await?.into_iter().next() {
             Some(range) => Err(range.error),
             None => Ok(()),
         }
     }
 
-    /// Fills `into` with the bytes from `offset` on that can be read, and with zeros elsewhere. Gives the ranges that cannot be read, in
-    /// order.
+    /// Fills `into` with the readable bytes from `offset` on, and with zeros elsewhere. Returns the
+    /// ranges that cannot be read, in order.
     ///
     /// # Errors
     /// `Invalid` beyond the end.
-    pub async fn read_left(&self, offset: u64, into: &Span) -> Result<Vec<UnreadableRange>> {
+    pub async fn read_available(&self, offset: u64, into: &Span) -> Result<Vec<UnreadableRange>> {
         let length = into.len() as u64;
         self.check(offset, length)?;
-        if self.known().stale && !self.salvage.accept_stale {
+        if self.volume().stale && !self.salvage.accept_stale {
             into.zero();
             return Ok(vec![UnreadableRange { offset, length, error: self.stale_error() }]);
         }
@@ -143,12 +146,12 @@ impl SalvageVolume {
     }
 
     async fn read_blocks(&self, offset: u64, into: &Span) -> Vec<UnreadableRange> {
-        let volume = self.known();
+        let volume = self.volume();
         let mut lost: Vec<UnreadableRange> = Vec::new();
         let (mut next, end) = (offset / BLOCK as u64, (offset + into.len() as u64) / BLOCK as u64);
         while next < end {
             let until = volume.slices.end_of_slice(next).min(end);
-            let (shard, local) = volume.slices.place(next);
+            let (shard, local) = volume.slices.locate(next);
             let at = index(next * BLOCK as u64 - offset);
             let part = into.slice(at..at + index((until - next) * BLOCK as u64));
             let Some(shard) = self.salvage.shards.get(shard) else { break };
@@ -165,22 +168,23 @@ impl SalvageVolume {
         lost
     }
 
-    /// The extents of a range, in order. Their lengths add up to `length`, or to less, but to 64 MiB at least, if there are many.
+    /// Returns the extents of a range, in order. Their lengths add up to `length`; if there are
+    /// many, to less, but to at least 64 MiB.
     ///
     /// # Errors
     /// `Invalid` beyond the end.
     pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<SalvageExtent>> {
         self.check(offset, length)?;
-        let volume = self.known();
-        let looks = self.looks(Look::Drives);
-        let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
-        let mut walk = Walk::new(&self.salvage.shards, volume, &looks, first, end);
+        let volume = self.volume();
+        let probes = self.probes(Probe::Drives);
+        let (first, last) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
+        let mut runs = RunCursor::new(&self.salvage.shards, volume, &probes, first, last);
         let mut extents: Vec<SalvageExtent> = Vec::new();
-        let (mut told, mut steps) = (offset, 0);
-        while (steps < STEPS || told - offset < TOLD_MIN)
-            && let Some((block, run)) = walk.next().await
+        let (mut end, mut count) = (offset, 0);
+        while (count < RUNS_MIN || end - offset < EXTENTS_BYTES_MIN)
+            && let Some((block, run)) = runs.next().await
         {
-            steps += 1;
+            count += 1;
             let until = ((block + run.blocks) * BLOCK as u64).min(offset + length);
             let state = match run.state {
                 BlockState::Hole => SalvageState::Hole,
@@ -189,39 +193,41 @@ impl SalvageVolume {
             };
             let stale = run.stale || volume.stale;
             match extents.last_mut() {
-                Some(last) if last.state == state && last.stale == stale => last.length += until - told,
-                _ => extents.push(SalvageExtent { length: until - told, state, stale }),
+                Some(last) if last.state == state && last.stale == stale => last.length += until - end,
+                _ => extents.push(SalvageExtent { length: until - end, state, stale }),
             }
-            told = until;
+            end = until;
         }
         Ok(extents)
     }
 
-    /// Surveys the whole volume. With `read`, every block is read; otherwise a block counts as readable if enough of its row lies on
-    /// drives that are present. `passed` is called with the number of bytes that were looked at since the last call.
-    pub async fn survey(&self, read: bool, passed: impl FnMut(u64)) -> VolumeSurvey {
-        let looks = self.looks(if read { Look::Read } else { Look::Drives });
-        survey(&self.salvage.shards, self.known(), &looks.into(), passed).await
+    /// Surveys the whole volume. With `read`, every block is read; otherwise a block counts as
+    /// readable if enough cells of its row are on drives that are present. `progress` is called
+    /// with the number of bytes surveyed since the last call.
+    pub async fn survey(&self, read: bool, progress: impl FnMut(u64)) -> VolumeSurvey {
+        let probes = self.probes(if read { Probe::Read } else { Probe::Drives });
+        survey(&self.salvage.shards, self.volume(), &probes.into(), progress).await
     }
 
-    fn looks(&self, look: Look) -> Vec<Look> {
-        vec![look; self.salvage.shards.len()]
+    fn probes(&self, probe: Probe) -> Vec<Probe> {
+        vec![probe; self.salvage.shards.len()]
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<()> {
-        let size = self.known().record.size;
+        let size = self.volume().record.size;
         if offset.checked_add(length).is_some_and(|end| end <= size) {
             return Ok(());
         }
-        let message = format!("{length} bytes at {offset} reach behind the end at {size}");
+        let message =
+            format!("bytes {offset} to {offset}+{length} are beyond the end of the volume at {size}");
         Err(Error::new(ErrorKind::Invalid, message))
     }
 
     fn stale_error(&self) -> Error {
-        let name = &self.known().name;
+        let name = &self.volume().name;
         let message = format!(
-            "all of '{name}' may be older than the newest write: records of the pool's log are lost, or its own record is an old one; \
-             it is read only if stale data is accepted"
+            "all data of '{name}' may be older than the newest write, because log records or its catalogue record are lost; accept \
+             stale data to read it"
         );
         Error::new(ErrorKind::Stale, message)
     }

@@ -1,6 +1,7 @@
-//! Segments and checkpoints: what one remembers of them, what a recovery has to look at behind it, and what it gives back (S3).
+//! Checkpoint support of the segment table: live counts at the start of a checkpoint, replay
+//! positions, and the release of zones (S3).
 //!
-//! Must not know: how a checkpoint is stored.
+//! Must not know: the stored form of a checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +9,26 @@ use format::{DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, ZoneIndex};
 
 use super::{SegmentPhase, Segments, slot};
 
-/// What a checkpoint remembers of the segments at its start.
+/// State of the segments at the start of a checkpoint.
 pub(crate) struct CheckpointMark {
     pub(super) checkpoint: u64,
     /// Live counts, in segment order; adjusted as nodes are stored.
     pub(crate) live: Vec<u32>,
     from: BTreeMap<SegmentId, Row>,
-    /// Incarnations above this were born later.
+    /// Segments with a higher incarnation were opened after the checkpoint started.
     born: u64,
 }
 
 impl CheckpointMark {
-    /// Leaves the pointers of the tables out of the counts: storing the counts changes them. They are counted in again
-    /// when the tables are loaded.
+    /// Excludes the table pointers from the counts, because storing the counts changes them.
+    /// Loading the tables adds them again.
     pub(crate) fn leave_out(&mut self, tables: &[MapEntry]) {
         for entry in tables {
             self.replace_reference(*entry, MapEntry::ABSENT);
         }
     }
 
-    /// A node pointer of the frozen map changed.
+    /// Counts the replacement of a node pointer in the frozen map.
     pub(crate) fn replace_reference(&mut self, old: MapEntry, new: MapEntry) {
         if let Some(address) = new.address() {
             let index = slot(address.segment());
@@ -48,20 +49,20 @@ impl CheckpointMark {
 }
 
 impl Segments {
-    /// Segments of which a recovery would have to read something: from which row, and how they are stored.
+    /// Segments that a recovery would have to replay: first row to replay, and segment record.
     pub(crate) fn recent(&self) -> Vec<(SegmentId, Row, SegmentRecord)> {
         let listed =
             self.recent.iter().filter_map(|id| Some((*id, self.get(*id).replay_from?, self.record(*id))));
         listed.collect()
     }
 
-    /// Number of segments that [`Segments::recent`] would list.
+    /// Number of segments that [`Segments::recent`] returns.
     pub(crate) fn recent_count(&self) -> usize {
         self.recent.len()
     }
 
-    /// Begins a checkpoint: the live counts now, and for each segment the row from which a recovery on top of the
-    /// checkpoint would have to look.
+    /// Starts a checkpoint: captures the live counts, and the row of each segment from which a
+    /// recovery based on this checkpoint would have to replay.
     pub(crate) fn begin_checkpoint(&mut self) -> CheckpointMark {
         self.checkpoints += 1;
         let from = self.recent.iter().filter_map(|id| {
@@ -80,7 +81,7 @@ impl Segments {
         }
     }
 
-    /// The checkpoint begun at `mark` is about to be published: recoveries look from the mark on.
+    /// Applies the replay positions of `mark`, just before the checkpoint is published.
     pub(crate) fn end_checkpoint(&mut self, mark: &CheckpointMark) {
         for id in self.recent.clone() {
             let segment = self.get_mut(id);
@@ -89,14 +90,14 @@ impl Segments {
             }
             segment.replay_from = mark.from.get(&id).copied();
             if segment.replay_from.is_none() {
-                assert_eq!(segment.flushed, segment.append, "a checkpoint holds what was not flushed");
+                assert_eq!(segment.flushed, segment.append, "a checkpoint covers only flushed records");
                 self.recent.remove(&id);
             }
         }
     }
 
-    /// Segments that were freed before the checkpoint at `mark` began, which is durable now, are gone: gives their zones,
-    /// which may be used again, and those that columns had left before (S3).
+    /// Removes the segments that were freed before the checkpoint at `mark`, which is now durable.
+    /// Returns their zones, and zones that columns were moved away from before the checkpoint (S3).
     pub(crate) fn release(&mut self, mark: &CheckpointMark) -> Vec<(DriveIndex, ZoneIndex)> {
         let mut released = self.release_vacated(mark);
         for (index, place) in self.slots.iter_mut().enumerate() {
@@ -114,7 +115,7 @@ impl Segments {
         released
     }
 
-    /// The segment table as the checkpoint at `mark` stores it.
+    /// Returns the segment table as stored by the checkpoint at `mark`.
     pub(crate) fn stored(&self, mark: &CheckpointMark) -> Vec<Option<SegmentRecord>> {
         let ids = 1..=u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         ids.map(SegmentId::new)

@@ -1,10 +1,11 @@
-//! Columns that are not all there, and giving them other zones.
+//! Incomplete segments, and moving columns to other zones.
 //!
-//! A column leaves its zone when what belongs there has been written, and flushed, somewhere else. Always true (S3): the
-//! zone that it left is given back only when a checkpoint that was begun after that is durable, because a recovery from an
-//! earlier one looks for the column where it was, and when no read that was planned before is running.
+//! A column moves after its cells are written and flushed elsewhere. Always true (S3): the old zone
+//! is released only when a checkpoint started after the move is durable, because a recovery from an
+//! earlier checkpoint looks for the column in the old zone, and when all reads planned before the
+//! move have ended.
 //!
-//! Must not know: how a column is computed, which zones are free.
+//! Must not know: the computation of columns, and the free zones.
 
 use format::{
     Column, DriveIndex, Incarnation, Row, Scheme, SegmentColumn, SegmentId, SegmentRecord, ZoneIndex,
@@ -14,71 +15,71 @@ use smallvec::SmallVec;
 use super::{CheckpointMark, SegmentPhase, Segments};
 use crate::drives::DriveUse;
 
-/// A segment that does not have all its columns on drives that stay.
+/// A segment with columns that are missing or must leave their drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incomplete {
     pub(crate) id: SegmentId,
     pub(crate) incarnation: Incarnation,
     pub(crate) scheme: Scheme,
-    /// Rows written.
+    /// Number of rows written.
     pub(crate) rows: u32,
-    /// The columns that are missing, in part or altogether.
+    /// Columns that are missing completely or in part.
     pub(crate) missing: SmallVec<[Column; 4]>,
-    /// Those that are there, on drives that are to be emptied.
+    /// Readable columns that must move to another drive.
     pub(crate) draining: SmallVec<[Column; 4]>,
-    /// Where each column lies, or lay.
-    places: SmallVec<[(Column, DriveIndex); 8]>,
-    /// Nothing is appended any more, and everything in it has landed and is durable.
+    /// The drive of each column, including failed drives.
+    drives: SmallVec<[(Column, DriveIndex); 8]>,
+    /// The segment is sealed, and all of its records are applied and flushed.
     pub(crate) stable: bool,
 }
 
-/// A zone that a column has left.
+/// A zone that a column was moved away from.
 pub(super) struct Vacated {
     id: SegmentId,
     zone: (DriveIndex, ZoneIndex),
-    /// Checkpoints begun before that.
+    /// Number of checkpoints started before the move.
     checkpoints: u64,
-    /// No read that was planned before is running.
+    /// All reads planned before the move have ended.
     drained: bool,
 }
 
 impl Segments {
-    /// The segments that miss columns and are worth completing: not those that are free already. `standing` tells of each drive
-    /// what becomes of what it holds.
-    pub(crate) fn incomplete(&self, standing: impl Fn(DriveIndex) -> DriveUse) -> Vec<Incomplete> {
+    /// Returns the incomplete segments that are not freed. `drive_use` returns the state of a
+    /// drive.
+    pub(crate) fn incomplete(&self, drive_use: impl Fn(DriveIndex) -> DriveUse) -> Vec<Incomplete> {
         let ids = self.ids().filter(|id| !matches!(self.get(*id).phase, SegmentPhase::Freed { .. }));
-        ids.filter_map(|id| self.incomplete_one(id, &standing)).collect()
+        ids.filter_map(|id| self.incomplete_one(id, &drive_use)).collect()
     }
 
-    /// What a segment misses; `None` if it is whole.
+    /// Returns the missing columns of a segment; `None` if it is complete.
     pub(crate) fn incomplete_one(
         &self,
         id: SegmentId,
-        standing: impl Fn(DriveIndex) -> DriveUse,
+        drive_use: impl Fn(DriveIndex) -> DriveUse,
     ) -> Option<Incomplete> {
         let segment = self.get(id);
         let record = &segment.record;
         let rows = segment.append;
-        // A column that ends where the next record begins will miss it.
+        // In an open segment, a column without the rows of the next record counts as missing.
         let end = if segment.phase == SegmentPhase::Open { Row::new(self.geometry.rows()) } else { rows };
-        let of = |at: Column, column: &SegmentColumn| match column.zone {
-            Some((drive, _)) if column.missing_from >= end => match standing(drive) {
-                // What is damaged is written anew elsewhere, like what lies where it cannot stay.
+        let state = |at: Column, column: &SegmentColumn| match column.zone {
+            Some((drive, _)) if column.missing_from >= end => match drive_use(drive) {
+                // A damaged column is rewritten elsewhere, like a column on a draining drive.
                 DriveUse::Active if segment.damaged & bit(at) != 0 => DriveUse::Draining,
-                standing => standing,
+                drive_use => drive_use,
             },
             _ => DriveUse::Failed,
         };
         let numbered = || (0..).map(Column::new).zip(&record.columns);
-        let those = |wanted| {
-            let columns = numbered().filter(move |(at, column)| of(*at, column) == wanted);
+        let columns_with = |wanted| {
+            let columns = numbered().filter(move |(at, column)| state(*at, column) == wanted);
             columns.map(|(at, _)| at).collect::<SmallVec<_>>()
         };
-        let (missing, draining) = (those(DriveUse::Failed), those(DriveUse::Draining));
+        let (missing, draining) = (columns_with(DriveUse::Failed), columns_with(DriveUse::Draining));
         if missing.is_empty() && draining.is_empty() {
             return None;
         }
-        let places = numbered().filter_map(|(at, column)| Some((at, column.zone?.0)));
+        let drives = numbered().filter_map(|(at, column)| Some((at, column.zone?.0)));
         Some(Incomplete {
             id,
             incarnation: record.incarnation,
@@ -86,7 +87,7 @@ impl Segments {
             rows: rows.get(),
             missing,
             draining,
-            places: places.collect(),
+            drives: drives.collect(),
             stable: segment.phase == SegmentPhase::Sealed
                 && segment.in_flight == 0
                 && segment.applied == rows
@@ -94,20 +95,22 @@ impl Segments {
         })
     }
 
-    /// What this life of a segment misses; `None` if it is over, or whole by now.
+    /// Returns the missing columns if the segment still has this incarnation; `None` if it is freed
+    /// or complete.
     pub(crate) fn recheck_incomplete(
         &self,
         id: SegmentId,
         incarnation: Incarnation,
-        standing: impl Fn(DriveIndex) -> DriveUse,
+        drive_use: impl Fn(DriveIndex) -> DriveUse,
     ) -> Option<Incomplete> {
         let segment = self.slots.get(super::slot(id))?.as_ref()?;
-        let lives =
+        let current =
             segment.record.incarnation == incarnation && !matches!(segment.phase, SegmentPhase::Freed { .. });
-        if lives { self.incomplete_one(id, standing) } else { None }
+        if current { self.incomplete_one(id, drive_use) } else { None }
     }
 
-    /// Nothing on a drive that is not in use may be believed: takes all of its columns as missing from their first row.
+    /// Marks all columns on an offline drive as missing from the first row, because the drive's
+    /// contents cannot be trusted.
     pub(crate) fn invalidate_drive(&mut self, drive: DriveIndex) {
         let ids: Vec<_> = self.ids().collect();
         for id in ids {
@@ -119,12 +122,12 @@ impl Segments {
         self.version += 1;
     }
 
-    /// Cells of a column are not what they must be: it is to be written anew. The segment is pinned.
+    /// Marks a column as damaged, so that it is rewritten. The caller has pinned the segment.
     pub(crate) fn mark_damaged(&mut self, id: SegmentId, column: Column) {
         self.get_mut(id).damaged |= bit(column);
     }
 
-    /// Incarnations of the segments with damage that is not healed, and in how many columns.
+    /// Incarnation of each segment with unrepaired damage, and the number of damaged columns.
     pub(crate) fn damaged(&self) -> impl Iterator<Item = (Incarnation, u32)> {
         let live = self
             .slots
@@ -135,7 +138,8 @@ impl Segments {
             .map(|segment| (segment.record.incarnation, segment.damaged.count_ones()))
     }
 
-    /// The oldest segment that is younger than `after` and not younger than `until`, of those that are not free.
+    /// Returns the oldest segment with an incarnation above `after` and up to `until` that is not
+    /// freed.
     pub(crate) fn next_to_scrub(
         &self,
         after: Incarnation,
@@ -144,7 +148,7 @@ impl Segments {
         self.to_scrub(after, until).map(|(id, incarnation, _)| (id, incarnation)).min_by_key(|(_, age)| *age)
     }
 
-    /// Cells of such segments that are written.
+    /// Number of written cells in these segments.
     pub(crate) fn cells_to_scrub(&self, after: Incarnation, until: Incarnation) -> u64 {
         self.to_scrub(after, until).map(|(.., cells)| cells).sum()
     }
@@ -163,20 +167,20 @@ impl Segments {
         segments.filter(move |(_, incarnation, _)| *incarnation > after && *incarnation <= until)
     }
 
-    /// The segment as far as what was written has landed, if it is not free.
+    /// Returns the segment's record up to its last applied row; `None` if it is freed.
     pub(crate) fn applied_record(&self, id: SegmentId) -> Option<SegmentRecord> {
         let segment = self.get(id);
         let rows = segment.applied.get();
-        let lives = !matches!(segment.phase, SegmentPhase::Freed { .. });
-        lives.then(|| SegmentRecord { rows, ..segment.record.clone() })
+        let present = !matches!(segment.phase, SegmentPhase::Freed { .. });
+        present.then(|| SegmentRecord { rows, ..segment.record.clone() })
     }
 
-    /// True if records are appended to a segment.
+    /// Returns true if the segment is open.
     pub(crate) fn is_open(&self, id: SegmentId) -> bool {
         self.get(id).phase == SegmentPhase::Open
     }
 
-    /// True if this life of a segment still needs its columns.
+    /// Returns true if the segment still has this incarnation and is sealed.
     pub(crate) fn needs_columns(&self, id: SegmentId, incarnation: Incarnation) -> bool {
         let segment = self.slots.get(super::slot(id)).and_then(Option::as_ref);
         segment.is_some_and(|segment| {
@@ -184,8 +188,8 @@ impl Segments {
         })
     }
 
-    /// All rows of a column lie in another zone now, flushed; the one that it had comes back by
-    /// [`Segments::release_vacated`].
+    /// Records that all rows of a column are written and flushed in another zone. The old zone is
+    /// returned by [`Segments::release_vacated`].
     pub(crate) fn move_column(&mut self, id: SegmentId, column: Column, to: (DriveIndex, ZoneIndex)) {
         let checkpoints = self.checkpoints;
         let segment = self.get_mut(id);
@@ -207,19 +211,19 @@ impl Segments {
         self.update_locations(id);
     }
 
-    /// Nobody reads a segment any more: reads of zones that its columns have left have ended.
+    /// Marks the old zones of a segment as unread after the last pin was dropped.
     pub(super) fn drained(&mut self, id: SegmentId) {
         self.vacated.iter_mut().filter(|zone| zone.id == id).for_each(|zone| zone.drained = true);
     }
 
-    /// Zones that columns had left before the checkpoint at `mark` began, which is durable now (S3).
+    /// Returns zones that columns left before the checkpoint at `mark`, which is now durable (S3).
     pub(super) fn release_vacated(&mut self, mark: &CheckpointMark) -> Vec<(DriveIndex, ZoneIndex)> {
         let back = |zone: &mut Vacated| zone.drained && zone.checkpoints < mark.checkpoint;
         self.vacated.extract_if(.., back).map(|vacated| vacated.zone).collect()
     }
 }
 
-/// The bit of a column.
+/// The bit of a column in a bitmap.
 fn bit(column: Column) -> u32 {
     1 << column.index()
 }
@@ -227,22 +231,22 @@ fn bit(column: Column) -> u32 {
 const _: () = assert!(format::limits::COLUMNS_MAX <= u32::BITS as usize);
 
 impl Incomplete {
-    /// Blocks that have to be written.
+    /// Number of blocks to write.
     pub(crate) fn blocks(&self) -> u64 {
         u64::from(self.rows) * (self.missing.len() + self.draining.len()) as u64
     }
 
-    /// The drives that a column must not be written to: those of the others, whether they are whole or not.
+    /// Drives that `column` must not be written to: those of the other columns, complete or not.
     pub(crate) fn avoid(&self, column: Column) -> impl Iterator<Item = DriveIndex> {
-        self.places.iter().filter(move |(of, _)| *of != column).map(|(_, drive)| *drive)
+        self.drives.iter().filter(move |(of, _)| *of != column).map(|(_, drive)| *drive)
     }
 
-    /// The columns that have to be written.
+    /// The columns to write.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = Column> {
         self.missing.iter().chain(&self.draining).copied()
     }
 
-    /// Losses that it still bears: what bears fewest is completed first.
+    /// Number of further drive failures that the segment tolerates; repair starts with the lowest.
     pub(crate) fn losses_left(&self) -> usize {
         usize::from(self.scheme.parity()).saturating_sub(self.missing.len())
     }

@@ -1,4 +1,4 @@
-//! Columns that go elsewhere: what is missing is seen, and zones come back when they may.
+//! Detection of missing columns, and release of zones after a move.
 
 use format::{Row, SegmentClass, SegmentRecord, SegmentState};
 
@@ -14,12 +14,12 @@ fn zone(index: u32) -> ZoneIndex {
     ZoneIndex::new(index)
 }
 
-/// One drive is lost, the others stay.
+/// One failed drive; all others are active.
 fn lost(index: u16) -> impl Fn(DriveIndex) -> DriveUse {
     move |on| if on == drive(index) { DriveUse::Failed } else { DriveUse::Active }
 }
 
-/// One segment of 2+1 on drives 0, 1 and 2, with eight rows, sealed.
+/// A segment with scheme 2+1 on drives 0, 1 and 2, with eight rows.
 fn segments() -> (Segments, SegmentId) {
     let scheme: Scheme = "2+1".parse().unwrap();
     let geometry = Geometry { scheme, table_width: 3, zone_bytes: 64 << 10, data_start: 4 << 20 };
@@ -64,12 +64,12 @@ fn what_lies_on_lost_drives_is_missing() {
 fn what_lies_on_a_drive_that_is_to_be_emptied_is_there_and_wanted_elsewhere() {
     let (mut segments, id) = segments();
     settle(&mut segments, id);
-    let standing = |on: DriveIndex| match on.index() {
+    let drive_use = |on: DriveIndex| match on.index() {
         0 => DriveUse::Failed,
         1 => DriveUse::Draining,
         _ => DriveUse::Active,
     };
-    let segment = segments.incomplete_one(id, standing).unwrap();
+    let segment = segments.incomplete_one(id, drive_use).unwrap();
     assert_eq!(segment.missing.as_slice(), [Column::new(0)]);
     assert_eq!(segment.draining.as_slice(), [Column::new(1)]);
     assert_eq!(segment.avoid(Column::new(1)).collect::<Vec<_>>(), [drive(0), drive(2)]);
@@ -85,7 +85,7 @@ fn a_segment_that_was_opened_while_a_drive_went_has_nothing_there() {
     assert_eq!(missing, [16_384, 16_384, 0]);
 }
 
-/// Of a column on a drive that is lost, or was, only what was flushed to it is looked for there.
+/// On a lost drive, only rows flushed before the loss count as present, even after it returns.
 #[test]
 fn what_was_not_flushed_to_a_lost_drive_lies_nowhere() {
     let (mut segments, id) = segments();
@@ -99,7 +99,7 @@ fn what_was_not_flushed_to_a_lost_drive_lies_nowhere() {
     assert!(lies(0, 8) && lies(2, 8));
 }
 
-/// A column that has everything so far, and nothing of what comes, is missing.
+/// A column of an open segment that lacks only future rows is missing.
 #[test]
 fn a_column_that_ends_where_an_open_segment_goes_on_is_missing() {
     let (mut segments, id) = segments();
@@ -123,9 +123,9 @@ fn a_zone_that_was_left_waits_for_a_checkpoint_and_for_readers() {
     let cell = segments.cell_at(id, Column::new(1), Row::new(0)).unwrap();
     assert_eq!((cell.drive, cell.offset), (drive(4), (4 << 20) + 2 * (64 << 10)));
     segments.unpin(id);
-    assert_eq!(segments.release_vacated(&before), [], "the checkpoint was begun before");
+    assert_eq!(segments.release_vacated(&before), [], "this checkpoint started before the move");
     let after = segments.begin_checkpoint();
-    assert_eq!(segments.release_vacated(&after), [], "somebody may be reading there");
+    assert_eq!(segments.release_vacated(&after), [], "one reader is left");
     segments.unpin(id);
     assert_eq!(segments.release_vacated(&before), []);
     assert_eq!(segments.release_vacated(&after), [(drive(1), zone(7))]);

@@ -1,21 +1,21 @@
-//! Where each cell lies: the read path's view of the segments' columns, in one flat table.
+//! Locations of cells: a flat table of all segments' columns for the read path.
 //!
-//! Always true: it says what the segments' records say. Must not know: why columns move.
+//! Always true: it matches the segment records. Must not know: the reasons for moving columns.
 
 use format::{Address, Column, DriveIndex, Row, SegmentId};
 
 use super::{Segments, slot};
 
-/// Where a cell lies on a drive.
+/// Location of a cell on a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellLocation {
     /// The drive.
     pub(crate) drive: DriveIndex,
-    /// Byte on the drive.
+    /// Byte offset on the drive.
     pub(crate) offset: u64,
 }
 
-/// A column as the read path wants it.
+/// Location of a column.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnLocation {
     base: u64,
@@ -24,12 +24,12 @@ pub(super) struct ColumnLocation {
 }
 
 impl ColumnLocation {
-    /// Of a column that was never written.
+    /// A column that was never written.
     pub(super) const UNWRITTEN: Self = Self { base: 0, missing_from: 0, drive: DriveIndex::new(0) };
 }
 
 impl Segments {
-    /// A segment that was just opened is never written on drives that are not in use.
+    /// Marks the columns of a newly opened segment on offline drives as never written.
     pub(crate) fn mark_unwritten(&mut self, id: SegmentId, in_use: impl Fn(DriveIndex) -> bool) {
         let columns = self.get_mut(id).record.columns.iter_mut();
         for column in columns.filter(|column| column.zone.is_some_and(|(drive, _)| !in_use(drive))) {
@@ -42,7 +42,7 @@ impl Segments {
         usize::from(self.geometry.table_width)
     }
 
-    /// Brings the read path's view of a segment's columns up to date.
+    /// Updates the location table from a segment's record.
     pub(super) fn update_locations(&mut self, id: SegmentId) {
         let (width, geometry) = (self.width(), self.geometry);
         let Some(Some(segment)) = self.slots.get(slot(id)) else { return };
@@ -58,12 +58,12 @@ impl Segments {
         }
     }
 
-    /// Where a block's cell lies, if it was written there.
+    /// Returns the location of a block's cell; `None` if it was not written.
     pub(crate) fn cell(&self, address: Address) -> Option<CellLocation> {
         self.cell_at(address.segment(), address.column(), address.row())
     }
 
-    /// Where the cell of `column` and `row` lies, if it was written.
+    /// Returns the location of the cell of `column` and `row`; `None` if it was not written.
     pub(crate) fn cell_at(&self, id: SegmentId, column: Column, row: Row) -> Option<CellLocation> {
         let place = self.places.get(slot(id) * self.width() + column.index())?;
         if row.get() >= place.missing_from {

@@ -1,4 +1,5 @@
-//! Segments as a recovery finds them: put back as they were stored, ended where the log ends, counted anew by the replay.
+//! Recovery support of the segment table: restoring segments, truncating them at the end of the
+//! log, and tracking the replay.
 //!
 //! Must not know: how the log is read.
 
@@ -8,8 +9,9 @@ use super::victim::Age;
 use super::{AllocPriority, Segment, SegmentPhase, Segments, slot};
 
 impl Segments {
-    /// Puts a sealed segment back as it was stored. `replay_from` as in the superblock, if it is still listed there.
-    /// What lies before that row counts as applied; the rest is told by [`Segments::replayed`].
+    /// Restores a sealed segment from its stored record. `replay_from` is the row listed in the
+    /// superblock, if any. Rows before it count as applied; later ones are reported by
+    /// [`Segments::replayed`].
     pub(crate) fn restore(&mut self, id: SegmentId, mut record: SegmentRecord, replay_from: Option<Row>) {
         record.state = SegmentState::Sealed;
         let end = Row::new(record.rows);
@@ -30,7 +32,7 @@ impl Segments {
         self.put(id, segment);
     }
 
-    /// Sets a live count as a checkpoint stored it.
+    /// Sets a live count to the value stored by a checkpoint.
     pub(crate) fn restore_live(&mut self, id: SegmentId, count: u32) {
         if let Some(live) = self.live.get_mut(slot(id)) {
             self.live_blocks = self.live_blocks + u64::from(count) - u64::from(*live);
@@ -38,14 +40,14 @@ impl Segments {
         }
     }
 
-    /// A recovery has replayed the record that ends before `end`.
+    /// Marks the record that ends before `end` as replayed.
     pub(crate) fn replayed(&mut self, id: SegmentId, end: Row) {
         let segment = self.get_mut(id);
         segment.applied = segment.applied.max(end);
     }
 
-    /// Sets where a recovery found a segment to end, and takes the rows from `from` on as missing in every column
-    /// whose drive is not in use: it did not take part in the recovery.
+    /// Sets the end row found by the recovery. Marks rows from `from` on as missing on every drive
+    /// that is not online, because that drive did not take part in the recovery.
     pub(crate) fn truncate(
         &mut self,
         id: SegmentId,
@@ -56,7 +58,7 @@ impl Segments {
         let segment = self.get_mut(id);
         assert!(
             segment.phase == SegmentPhase::Sealed && segment.in_flight == 0,
-            "only a recovery cuts segments"
+            "only a recovery truncates segments"
         );
         segment.record.rows = end.get();
         (segment.append, segment.flushed) = (end, end);
@@ -69,20 +71,21 @@ impl Segments {
         self.update_locations(id);
     }
 
-    /// The replay of what was found in the segments begins. What is written until it ends comes after all of that, so no
-    /// checkpoint on the way may leave it out: a recovery takes records up to the first gap.
+    /// Starts the replay of the segments in the log. Records written until it ends are newer than
+    /// all of the log. No checkpoint during the replay may omit them, because a recovery stops at
+    /// the first gap.
     pub(crate) fn begin_replay(&mut self) {
         self.replaying = Some(self.newest);
     }
 
-    /// The replay is over; every segment is to be looked at for [`Segments::free_emptied`], since nothing told of empty ones.
+    /// Ends the replay and queues every segment for [`Segments::free_emptied`].
     pub(crate) fn end_replay(&mut self) {
         self.replaying = None;
         let ids: Vec<_> = self.ids().collect();
         self.emptied.extend(ids);
     }
 
-    /// True for a segment that was opened while the log is being replayed.
+    /// Returns true for a segment that was opened during the replay.
     pub(super) fn is_ahead(&self, record: &SegmentRecord) -> bool {
         self.replaying.is_some_and(|newest| record.incarnation.get() > newest)
     }

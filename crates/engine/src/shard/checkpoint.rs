@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::Shard;
 use super::tables::TableContents;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Effect, Request, Stream};
+use crate::log::{Effect, Request, WriteClass};
 use crate::map::{NodeImage, NodeRef};
 
 /// Requests of nodes that are under way at once.
@@ -69,7 +69,7 @@ impl Shard {
         self.log.checkpoint_due.notify();
         let goes_on = || self.log.failure().is_none() && !self.stopping.get();
         let waits = || self.ledger.map.borrow().is_over_budget() && goes_on();
-        self.compaction.look_again();
+        self.compaction.retry_waiting();
         while waits() {
             self.log.checkpoint_due.notify();
             let before = self.checkpoints_ended.get();
@@ -96,7 +96,7 @@ impl Shard {
     /// When a record or a superblock could not be written. The last checkpoint stands, and nothing is lost.
     pub(super) async fn checkpoint(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
         self.checkpointed.until(|| (!self.log.is_checkpointing()).then_some(())).await;
-        self.log.checkpoint_begins();
+        self.log.checkpoint_started();
         let result = self.checkpoint_alone(replayed).await;
         if result.is_err() {
             self.ledger.map.borrow_mut().abandon_freeze();
@@ -227,7 +227,7 @@ impl Shard {
         }
         let (sender, receiver) = local_oneshot();
         let request = Request { items, data, effect: Effect::Nodes(nodes), reply: Some(sender) };
-        self.log.enqueue(Stream::Checkpoint, request);
+        self.log.enqueue(WriteClass::Checkpoint, request);
         Some(receiver)
     }
 

@@ -15,12 +15,12 @@ use reactor::{Buffer, LocalReceiver, Reactor, Span, local_oneshot};
 use smallvec::SmallVec;
 
 use super::Shard;
-use super::headers::{Found, HeaderReader};
+use super::headers::{HeaderReader, ScannedRecord};
 use crate::drives::DriveEpoch;
 use crate::error::{ErrorKind, Result};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
-use crate::log::{Effect, Request, Stream};
+use crate::log::{Effect, Request, WriteClass};
 use crate::map::MissingNode;
 use crate::row_reader::BlockRun;
 use crate::segments::CHUNK_BLOCKS;
@@ -63,9 +63,9 @@ impl Shard {
     /// Cleans while space is wanted, until the shard stops. One task a shard.
     pub(super) async fn run_cleaner(self: Rc<Self>) {
         loop {
-            self.log.pace.turn().await;
+            self.log.pacer.wait_for_work().await;
             loop {
-                if self.cleans_no_more() {
+                if self.must_stop_cleaning() {
                     return;
                 }
                 if !self.clean_next().await {
@@ -77,30 +77,30 @@ impl Shard {
 
     /// Cleans the segment that is most worth it. False if there is nothing to do, or nothing can be done now.
     async fn clean_next(self: &Rc<Self>) -> bool {
-        if self.log.pace.worth(self.coming()).is_some() {
+        if self.log.pacer.max_live_share(self.coming()).is_some() {
             // Until it is owed, segments become emptier by themselves, and another one may be worth more by then.
-            self.log.pace.owes(|| self.cleans_no_more()).await;
-            if self.cleans_no_more() {
+            self.log.pacer.wait_for_debt_or_urgency(|| self.must_stop_cleaning()).await;
+            if self.must_stop_cleaning() {
                 return true;
             }
         }
-        if self.log.pace.space.only_checkpoint_reserve_left() {
+        if self.log.pacer.space.only_checkpoint_reserve_left() {
             return self.compact_or_rest().await;
         }
-        let worth = self.log.pace.worth(self.coming());
+        let worth = self.log.pacer.max_live_share(self.coming());
         let Some((victim, share)) = worth.and_then(|worth| self.rows.segments.borrow().victim(worth)) else {
             return self.rests(self.coming() > 0);
         };
-        self.log.pace.cleans(share);
+        self.log.pacer.set_victim_share(share);
         match self.clean_pinned(victim).await {
-            Ok(()) if !self.has_gained(1.0 - share) => true,
+            Ok(()) if !self.count_gain(1.0 - share) => true,
             Ok(()) => {
                 self.log.cleaning_ended(true);
                 true
             }
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // What was moved so far may have emptied something; a checkpoint tells.
-                self.log.cleaner_rests(0);
+                self.log.on_cleaner_idle(0);
                 let coming = self.rows.segments.borrow().freed_count() + self.emptied_by_checkpoint.get();
                 self.log.cleaning_ended(coming > 0);
                 false
@@ -115,12 +115,12 @@ impl Shard {
 
     /// There is nothing to clean, or not now; whether a checkpoint would help whoever waits.
     pub(super) fn rests(&self, helps: bool) -> bool {
-        self.log.cleaner_rests(self.rows.segments.borrow().freed_count());
+        self.log.on_cleaner_idle(self.rows.segments.borrow().freed_count());
         self.log.cleaning_ended(helps);
         false
     }
 
-    pub(super) fn cleans_no_more(&self) -> bool {
+    pub(super) fn must_stop_cleaning(&self) -> bool {
         self.stopping.get() || self.log.failure().is_some()
     }
 
@@ -132,7 +132,7 @@ impl Shard {
     }
 
     /// Counts what cleaning a segment has gained, as a share of one. True if it is worth a checkpoint by now, which takes its part of it.
-    fn has_gained(&self, share: f32) -> bool {
+    fn count_gain(&self, share: f32) -> bool {
         let gained = self.gained.get() + share;
         let is_enough = gained >= GAIN_PER_CHECKPOINT;
         self.gained.set(if is_enough { 0.0 } else { gained });
@@ -227,7 +227,7 @@ impl Shard {
     }
 
     /// What of a record still lives where it was written; notes its nodes and table blocks (`None`), and where they are.
-    async fn live_of(&self, found: &Found, nodes: &mut Nodes) -> Result<Vec<Live>> {
+    async fn live_of(&self, found: &ScannedRecord, nodes: &mut Nodes) -> Result<Vec<Live>> {
         let mut all = Vec::new();
         let mut first = u32::from(found.header.header_blocks);
         let segment = found.header.location.segment;
@@ -253,20 +253,20 @@ impl Shard {
         Ok(all)
     }
 
-    /// Waits until the cleaner owes something, or somebody waits for it. Not while compacting, which holds up the next checkpoint.
-    async fn turn_to_clean(&self) -> Result<()> {
+    /// Waits until the cleaner wait_for_debt_or_urgency something, or somebody waits for it. Not while compacting, which holds up the next checkpoint.
+    async fn wait_for_debt(&self) -> Result<()> {
         if !self.compaction.is_running() {
-            self.log.pace.owes(|| self.cleans_no_more()).await;
+            self.log.pacer.wait_for_debt_or_urgency(|| self.must_stop_cleaning()).await;
         }
         self.check_stopping()
     }
 
     /// Has the next checkpoint store a node anew, if it lives at `place`; says so.
     async fn rewrite_node(&self, node: MissingNode, place: Address) -> Result<bool> {
-        self.turn_to_clean().await?;
+        self.wait_for_debt().await?;
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
-            self.log.cleaner_moves(1);
+            self.log.on_cleaner_moved(1);
             // Not before it must be: each checkpoint costs about a segment where segments are small.
             if self.ledger.map.borrow().is_over_budget() {
                 self.wait_for_map().await?;
@@ -286,8 +286,8 @@ impl Shard {
         all: &mut Vec<Live>,
     ) -> Result<()> {
         // The layer may have been merged into others since, or be about to.
-        let heirs = self.ledger.map.borrow().merged_into(layer);
-        for layer in heirs {
+        let merged_into = self.ledger.map.borrow().merged_into(layer);
+        for layer in merged_into {
             // What is being dropped goes by itself.
             if !self.dying.borrow().contains(&layer) {
                 self.live_in_layer(layer, block, segment, (first, count), layout, all).await?;
@@ -340,9 +340,9 @@ impl Shard {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.turn_to_clean().await?;
+        self.wait_for_debt().await?;
         let blocks: usize = chunk.iter().map(|live| live.crcs.len()).sum();
-        self.log.cleaner_moves(blocks);
+        self.log.on_cleaner_moved(blocks);
         let moved = self.read_live(chunk, blocks).await?;
         let mut queued = Pending::new();
         let result = self.queue_moves(moved, &mut queued).await;
@@ -388,7 +388,7 @@ impl Shard {
                 }
             }
         }
-        self.report_gone().await;
+        self.report_gone_drives().await;
         Ok(read)
     }
 
@@ -415,7 +415,7 @@ impl Shard {
                 effect: Effect::Leaves(pins),
                 reply: Some(sender),
             };
-            self.log.enqueue(Stream::Cold, request);
+            self.log.enqueue(WriteClass::Cold, request);
         }
         Ok(())
     }

@@ -25,13 +25,13 @@ use crate::space::CHECKPOINT_OVERHEAD;
 pub(super) struct Compaction {
     running: Cell<bool>,
     /// What there was when nothing could be gained: without a change nothing can.
-    in_vain: Cell<Option<Found>>,
+    in_vain: Cell<Option<SpaceSnapshot>>,
     ended: WaitList,
 }
 
 /// Live blocks, free segments, and nodes to be stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Found(u64, u64, usize);
+struct SpaceSnapshot(u64, u64, usize);
 
 impl Compaction {
     pub(super) fn is_running(&self) -> bool {
@@ -39,7 +39,7 @@ impl Compaction {
     }
 
     /// Who waits for its end looks whether he still has to.
-    pub(super) fn look_again(&self) {
+    pub(super) fn retry_waiting(&self) {
         self.ended.wake_all();
     }
 }
@@ -57,7 +57,7 @@ struct Plan {
 }
 
 /// What there is for it.
-struct Ground {
+struct CompactionBudget {
     /// Segments that may be opened.
     free: u64,
     /// What is left in the open segment of moved data, in blocks.
@@ -91,7 +91,7 @@ impl Shard {
         self.empty(&planned).await;
         self.log.set_compacting(false);
         self.compaction.running.set(false);
-        self.compaction.look_again();
+        self.compaction.retry_waiting();
         self.rests(self.is_worth_a_checkpoint())
     }
 
@@ -106,7 +106,8 @@ impl Shard {
         let ended = self.checkpoints_ended.get();
         let overtaken = || self.log.is_checkpointing() || self.checkpoints_ended.get() != ended;
         for victim in planned {
-            if overtaken() || self.cleans_no_more() || !self.rows.segments.borrow().is_cleanable(*victim) {
+            if overtaken() || self.must_stop_cleaning() || !self.rows.segments.borrow().is_cleanable(*victim)
+            {
                 return;
             }
             match self.clean_pinned(*victim).await {
@@ -128,7 +129,7 @@ impl Shard {
         let mut plan = Plan { nodes: self.ledger.map.borrow().nodes_to_store().collect(), ..Plan::default() };
         let mut best = (0, 0);
         for victim in victims {
-            if self.log.is_checkpointing() || self.cleans_no_more() {
+            if self.log.is_checkpointing() || self.must_stop_cleaning() {
                 return Vec::new();
             }
             match self.survey(victim, &mut plan).await {
@@ -151,11 +152,11 @@ impl Shard {
         plan.victims
     }
 
-    fn ground(&self) -> (Ground, Vec<SegmentId>, Found) {
+    fn ground(&self) -> (CompactionBudget, Vec<SegmentId>, SpaceSnapshot) {
         let segments = self.rows.segments.borrow();
         let map = self.ledger.map.borrow();
-        let ground = Ground {
-            free: self.log.pace.space.shard_share(),
+        let ground = CompactionBudget {
+            free: self.log.pacer.space.shard_share(),
             room: self.log.room_for_moves(),
             segment: self.geometry.segment_blocks(),
             payload: self.geometry.segment_payload().max(1),
@@ -163,7 +164,7 @@ impl Shard {
             // Some of what may become dirty until then is others'.
             nodes_max: map.dirty_max() as u64 * 3 / 4,
         };
-        let found = Found(segments.live_blocks(), ground.free, map.dirtied());
+        let found = SpaceSnapshot(segments.live_blocks(), ground.free, map.dirtied());
         (ground, segments.victims(), found)
     }
 
@@ -211,7 +212,7 @@ impl Shard {
     }
 }
 
-impl Ground {
+impl CompactionBudget {
     /// Zones that are gained by a plan; `None` if it takes more than there is.
     fn gain(&self, plan: &Plan) -> Option<u64> {
         let nodes = plan.nodes.len() as u64;
@@ -229,7 +230,8 @@ mod tests {
 
     use super::*;
 
-    const GROUND: Ground = Ground { free: 8, room: 0, segment: 64, payload: 60, width: 5, nodes_max: 100 };
+    const BUDGET: CompactionBudget =
+        CompactionBudget { free: 8, room: 0, segment: 64, payload: 60, width: 5, nodes_max: 100 };
 
     fn plan(segments: u64, moved: u64, nodes: u64) -> Plan {
         let node = |index| MissingNode { layer: LayerId::new(7), level: 0, index };
@@ -238,22 +240,22 @@ mod tests {
 
     #[test]
     fn what_is_gained_is_what_comes_back_less_moves_and_two_checkpoints() {
-        assert_eq!(GROUND.gain(&plan(1, 0, 1)), Some(0));
-        assert_eq!(GROUND.gain(&plan(2, 0, 20)), Some(5));
-        assert_eq!(GROUND.gain(&plan(2, 0, 21)), Some(0));
-        assert_eq!(GROUND.gain(&plan(2, 1, 20)), Some(0));
-        assert_eq!(GROUND.gain(&plan(3, 64, 20)), Some(5));
-        assert_eq!(GROUND.gain(&plan(3, 65, 20)), Some(0));
-        assert_eq!(Ground { room: 1, ..GROUND }.gain(&plan(3, 65, 20)), Some(5));
+        assert_eq!(BUDGET.gain(&plan(1, 0, 1)), Some(0));
+        assert_eq!(BUDGET.gain(&plan(2, 0, 20)), Some(5));
+        assert_eq!(BUDGET.gain(&plan(2, 0, 21)), Some(0));
+        assert_eq!(BUDGET.gain(&plan(2, 1, 20)), Some(0));
+        assert_eq!(BUDGET.gain(&plan(3, 64, 20)), Some(5));
+        assert_eq!(BUDGET.gain(&plan(3, 65, 20)), Some(0));
+        assert_eq!(CompactionBudget { room: 1, ..BUDGET }.gain(&plan(3, 65, 20)), Some(5));
         // A mirror of two columns gives back two zones.
-        assert_eq!(GROUND.gain(&Plan { zones: 3 * 2, ..plan(3, 0, 20) }), Some(1));
+        assert_eq!(BUDGET.gain(&Plan { zones: 3 * 2, ..plan(3, 0, 20) }), Some(1));
     }
 
     #[test]
     fn no_more_is_taken_than_there_is() {
-        assert_eq!(GROUND.gain(&plan(9, 0, 100)), Some(6 * 5));
-        assert_eq!(GROUND.gain(&plan(9, 0, 101)), None);
-        assert_eq!(GROUND.gain(&plan(9, 4 * 64, 100)), Some(2 * 5));
-        assert_eq!(GROUND.gain(&plan(9, 5 * 64, 100)), None);
+        assert_eq!(BUDGET.gain(&plan(9, 0, 100)), Some(6 * 5));
+        assert_eq!(BUDGET.gain(&plan(9, 0, 101)), None);
+        assert_eq!(BUDGET.gain(&plan(9, 4 * 64, 100)), Some(2 * 5));
+        assert_eq!(BUDGET.gain(&plan(9, 5 * 64, 100)), None);
     }
 }

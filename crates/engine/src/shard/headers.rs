@@ -23,7 +23,7 @@ const READ_AHEAD: u32 = 64;
 const HEADER_ROWS: u32 = HEADER_BLOCKS_MAX as u32;
 
 /// A record that was found.
-pub(crate) struct Found {
+pub(crate) struct ScannedRecord {
     pub(crate) header: Header,
     pub(crate) layout: RecordLayout,
     pub(super) scheme: Scheme,
@@ -32,7 +32,7 @@ pub(crate) struct Found {
 }
 
 /// A header and the CRC32C of each of its blocks.
-type Read = (Header, Vec<u32>);
+type HeaderWithCrcs = (Header, Vec<u32>);
 
 fn block_crcs(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(BLOCK).map(crc32c).collect()
@@ -95,7 +95,7 @@ impl<'a> HeaderReader<'a> {
     /// # Errors
     /// `Corrupt` for an authentic header whose contents this release never writes: the record exists, and nobody may take its
     /// row for the end of the log.
-    pub(super) async fn next(&mut self) -> Result<Option<Found>> {
+    pub(super) async fn next(&mut self) -> Result<Option<ScannedRecord>> {
         if self.row.get() >= self.record.rows {
             return Ok(None);
         }
@@ -106,11 +106,11 @@ impl<'a> HeaderReader<'a> {
             return Ok(None);
         }
         self.row = layout.end();
-        Ok(Some(Found { header, layout, scheme, header_crcs }))
+        Ok(Some(ScannedRecord { header, layout, scheme, header_crcs }))
     }
 
     /// The header of the record that starts at `row`, if there is one.
-    async fn header_at(&mut self, row: Row) -> Result<Option<Read>> {
+    async fn header_at(&mut self, row: Row) -> Result<Option<HeaderWithCrcs>> {
         if let Some(header) = self.read_ahead(row).await? {
             return Ok(Some(header));
         }
@@ -122,7 +122,7 @@ impl<'a> HeaderReader<'a> {
     /// [`HeaderReader::next`] ended at: behind a gap there may be records that prove that what lay in the gap was durable.
     ///
     /// Looks at each row up to the segment's end, in the first column, or in one choice of k others where that is lost.
-    pub(super) async fn durable_behind(&mut self) -> Sequence {
+    pub(super) async fn durable_after(&mut self) -> Sequence {
         let mut newest = Sequence::default();
         let mut row = self.row;
         while row.get() < self.record.rows {
@@ -159,7 +159,7 @@ impl<'a> HeaderReader<'a> {
     }
 
     /// True if a header in the current row could be read: the first column gives its cell, or enough others give theirs.
-    pub(super) async fn can_see(&self) -> bool {
+    pub(super) async fn is_header_readable(&self) -> bool {
         let piece = self.rows.read_partial(self.id, self.row, 1).await;
         let readable = piece.span.cells.iter().filter(|(column, _)| piece.cell(*column, 0).is_some());
         piece.cell(0, 0).is_some() || readable.count() >= usize::from(self.record.scheme.data())
@@ -214,7 +214,7 @@ impl<'a> HeaderReader<'a> {
     }
 
     /// Tries the first column alone.
-    async fn read_ahead(&mut self, row: Row) -> Result<Option<Read>> {
+    async fn read_ahead(&mut self, row: Row) -> Result<Option<HeaderWithCrcs>> {
         let cached = self.ahead.as_ref().is_some_and(|(first, buffer)| {
             let offset = (row.get().checked_sub(first.get())).unwrap_or(u32::MAX) as usize;
             offset < buffer.len() / BLOCK
@@ -251,7 +251,7 @@ impl<'a> HeaderReader<'a> {
 
     /// Reads the header from its own cells one by one, or computes it from every choice of other columns, until one gives a header that
     /// belongs here: a cell may hold what a drive kept of other times or places, and look perfectly sound.
-    async fn rebuild(&mut self, row: Row) -> Result<Option<Read>> {
+    async fn rebuild(&mut self, row: Row) -> Result<Option<HeaderWithCrcs>> {
         let left = self.record.rows - row.get();
         let end = |piece: &PartialRows| piece.span.row.plus(piece.span.count);
         let header_end = row.plus(HEADER_ROWS.min(left));
@@ -292,7 +292,7 @@ impl<'a> HeaderReader<'a> {
         piece: &PartialRows,
         row: Row,
         cell: impl Fn(u32) -> Option<Vec<u8>>,
-    ) -> Result<Option<Read>> {
+    ) -> Result<Option<HeaderWithCrcs>> {
         let first = row.get() - piece.span.row.get();
         let Some(mut bytes) = cell(first) else { return Ok(None) };
         let Ok(unverified) = UnverifiedHeader::parse(&bytes) else { return Ok(None) };

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::Shard;
 use crate::error::Result;
-use crate::log::{Effect, Request, Stream};
+use crate::log::{Effect, Request, WriteClass};
 use crate::row_reader::{BlockRun, ReadOutcome};
 
 /// Blocks that wait to be healed at most; more are found again when they are read again.
@@ -34,7 +34,7 @@ impl Healer {
 
 impl Shard {
     /// Notes a block that may be damaged where it lies: it is looked at, and moved if it is.
-    pub(super) fn heal_later(&self, layer: LayerId, block: u64, entry: MapEntry) {
+    pub(super) fn queue_heal(&self, layer: LayerId, block: u64, entry: MapEntry) {
         let mut queue = self.heal.queue.borrow_mut();
         let known = queue.iter().any(|(_, _, known)| *known == entry);
         if queue.len() < QUEUE_MAX && !known {
@@ -63,7 +63,7 @@ impl Shard {
     /// Moves one block, unless it has been overwritten meanwhile.
     async fn heal(&self, layer: LayerId, block: u64, entry: MapEntry) -> Result<()> {
         let (layer, found) =
-            self.look_through((layer, block, 1), |map| map.lookup_one_through(layer, block)).await?;
+            self.walk_chain((layer, block, 1), |map| map.lookup_one_through(layer, block)).await?;
         if found != entry {
             return Ok(());
         }
@@ -91,7 +91,7 @@ impl Shard {
             effect: Effect::Leaves(pins),
             reply: None,
         };
-        self.log.commit(Stream::Trim, request).await?;
+        self.log.commit(WriteClass::Trim, request).await?;
         tracing::info!(%layer, block, %from, "a damaged block was moved");
         Ok(())
     }

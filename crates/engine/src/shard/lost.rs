@@ -1,7 +1,7 @@
 //! Lost blocks: blocks of volumes that are damaged and that the other columns of their rows do not give back.
 //!
 //! Readers, the scrubber, the cleaner and repair note them as they meet them. The list outlives openings, and a block leaves it when its
-//! layer points elsewhere (it was overwritten, trimmed or deleted) or when it can be read again (a drive came back). Always true: nothing
+//! layer points elsewhere (it was overwritten, unmap_mode or deleted) or when it can be read again (a drive came back). Always true: nothing
 //! is read or written differently because of the list.
 
 use std::cell::{Cell, RefCell};
@@ -15,7 +15,7 @@ use format::{
 };
 use reactor::{Buffer, Notify};
 
-use super::headers::Found;
+use super::headers::ScannedRecord;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::{Map, MissingNode};
@@ -45,19 +45,23 @@ impl LostBlocks {
 }
 
 /// A cell of a record that cannot be computed, and what was written there.
-pub(super) struct Written {
-    content: Content,
+pub(super) struct LostCell {
+    content: CellContent,
     address: Address,
 }
 
-enum Content {
+enum CellContent {
     Block(LayerId, u64),
     Node(MissingNode),
     Table,
 }
 
 /// What a record wrote to the cells of `row` of which `is_right` does not hold: blocks and map nodes.
-pub(super) fn written_in_row(found: &Found, row: Row, is_right: impl Fn(u8) -> bool) -> Vec<Written> {
+pub(super) fn written_in_row(
+    found: &ScannedRecord,
+    row: Row,
+    is_right: impl Fn(u8) -> bool,
+) -> Vec<LostCell> {
     let within = row.get() - found.layout.row.get();
     let wrong = (0..found.scheme.data()).filter(|column| !is_right(*column));
     let written = wrong.filter_map(|column| {
@@ -71,14 +75,14 @@ pub(super) fn written_in_row(found: &Found, row: Row, is_right: impl Fn(u8) -> b
             }
             let content = match *item {
                 Item::Write { layer, block, .. } | Item::Move { layer, block, .. } => {
-                    Content::Block(layer, block.get() + u64::from(left))
+                    CellContent::Block(layer, block.get() + u64::from(left))
                 }
-                Item::Node { layer, level, index } => Content::Node(MissingNode { layer, level, index }),
-                Item::Table { .. } => Content::Table,
+                Item::Node { layer, level, index } => CellContent::Node(MissingNode { layer, level, index }),
+                Item::Table { .. } => CellContent::Table,
                 Item::Unmap { .. } | Item::DropLayer { .. } | Item::Merge { .. } => return None,
             };
             let address = Address::new(found.header.location.segment, format::Column::new(column), row);
-            return Some(Written { content, address });
+            return Some(LostCell { content, address });
         }
         None
     });
@@ -106,7 +110,7 @@ impl Shard {
             return;
         };
         for block in blocks {
-            let look = self.look_through((layer, block, 1), |map| map.lookup_one_through(layer, block));
+            let look = self.walk_chain((layer, block, 1), |map| map.lookup_one_through(layer, block));
             match look.await {
                 Ok((owner, entry)) if entry.address() == Some(address) => {
                     return self.note_lost(owner, block, address);
@@ -119,29 +123,29 @@ impl Shard {
     }
 
     /// Notes those of some cells that still hold something.
-    pub(super) async fn note_lost_cells(&self, cells: Vec<Written>) {
-        for Written { content, address } in cells {
+    pub(super) async fn note_lost_cells(&self, cells: Vec<LostCell>) {
+        for LostCell { content, address } in cells {
             match content {
-                Content::Block(layer, block) => {
-                    let heirs = self.ledger.map.borrow().merged_into(layer);
-                    for layer in heirs {
+                CellContent::Block(layer, block) => {
+                    let merged_into = self.ledger.map.borrow().merged_into(layer);
+                    for layer in merged_into {
                         if self.lives_at(layer, block, address).await {
                             self.note_lost(layer, block, address);
                         }
                     }
                 }
-                Content::Node(node) => self.save_node(node, address).await,
+                CellContent::Node(node) => self.rewrite_lost_node(node, address).await,
                 // What it says is in memory.
-                Content::Table if self.tables.rewrite(address) => self.log.checkpoint_due.notify(),
-                Content::Table => {}
+                CellContent::Table if self.tables.rewrite(address) => self.log.checkpoint_due.notify(),
+                CellContent::Table => {}
             }
         }
     }
 
     /// No header tells what the rows of a segment from `row` on hold: looks for the blocks that live there in the whole map, and notes
     /// those that cannot be read. Tables and map nodes that live there are stored again.
-    pub(super) async fn note_lost_behind(&self, segment: SegmentId, row: Row) {
-        self.save_metadata_behind(segment, row).await;
+    pub(super) async fn note_lost_after(&self, segment: SegmentId, row: Row) {
+        self.rewrite_metadata_after(segment, row).await;
         let end = format::limits::LAYER_BLOCKS_MAX;
         for layer in self.layers() {
             let mut next = 0;
@@ -162,7 +166,7 @@ impl Shard {
                     .filter_map(|(block, entry)| Some((block, lives(entry)?)))
                     .collect();
                 for (block, address) in living {
-                    if !self.can_be_read(layer, block).await {
+                    if !self.is_readable(layer, block).await {
                         self.note_lost(layer, block, address);
                     }
                 }
@@ -171,7 +175,7 @@ impl Shard {
     }
 
     /// Has the tables and map nodes that live in a segment from `row` on stored again by the next checkpoint.
-    async fn save_metadata_behind(&self, segment: SegmentId, row: Row) {
+    async fn rewrite_metadata_after(&self, segment: SegmentId, row: Row) {
         let lives = |entry: MapEntry| {
             entry.address().filter(|address| address.segment() == segment && address.row() >= row)
         };
@@ -183,12 +187,12 @@ impl Shard {
         }
         let nodes = self.ledger.map.borrow().stored_nodes();
         for (node, address) in nodes.into_iter().filter_map(|(node, entry)| Some((node, lives(entry)?))) {
-            self.save_node(node, address).await;
+            self.rewrite_lost_node(node, address).await;
         }
     }
 
     /// A map node is lost where it is stored: the next checkpoint stores it again if it is in memory.
-    async fn save_node(&self, node: MissingNode, address: Address) {
+    async fn rewrite_lost_node(&self, node: MissingNode, address: Address) {
         match self.walk(|map| map.rewrite_node(node, address)).await {
             Ok(true) => self.log.checkpoint_due.notify(),
             Ok(false) => {}
@@ -209,13 +213,13 @@ impl Shard {
 
     /// The lost blocks as they are now, and how many more there were.
     pub(crate) async fn lost_blocks(&self) -> (Vec<(LayerId, u64)>, u64) {
-        self.forget_found(false).await;
+        self.drop_recovered(false).await;
         let known = self.lost.known.borrow();
         (known.keys().copied().collect(), self.lost.unlisted.get())
     }
 
     /// Takes blocks off the list that do not live there any more, or, if they are read again, can be read.
-    pub(super) async fn forget_found(&self, read_again: bool) {
+    pub(super) async fn drop_recovered(&self, read_again: bool) {
         let known: Vec<_> = self.lost.known.borrow().iter().map(|(key, at)| (*key, *at)).collect();
         // The leaf that could not be read last: all of its blocks stay, and it is not read again for each.
         let mut unreadable = None;
@@ -231,7 +235,7 @@ impl Shard {
                 unreadable = leaf;
             }
             let lives = look.map_or(true, |entry| entry.address() == Some(address));
-            let stays = lives && !(read_again && self.can_be_read(heir, block).await);
+            let stays = lives && !(read_again && self.is_readable(heir, block).await);
             if stays && heir == layer {
                 continue;
             }
@@ -245,7 +249,7 @@ impl Shard {
         }
     }
 
-    async fn can_be_read(&self, layer: LayerId, block: u64) -> bool {
+    async fn is_readable(&self, layer: LayerId, block: u64) -> bool {
         let Ok(entry) = self.walk(|map| map.lookup_one(layer, block)).await else { return false };
         let Mapping::Block { address, crc } = entry.mapping() else { return true };
         let buffer = Buffer::new(BLOCK);
@@ -277,7 +281,7 @@ impl Shard {
             }
         }
         self.lost.stored.set(next);
-        self.forget_found(true).await;
+        self.drop_recovered(true).await;
     }
 
     /// Stores the list whenever it has changed, until the shard stops. One task a shard.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::Result;
-use crate::log::{Effect, Request, Stream};
+use crate::log::{Effect, Request, WriteClass};
 use crate::map::Pins;
 
 /// Leaves that one record merges at most.
@@ -58,7 +58,7 @@ impl Shard {
             effect: Effect::Merge { from: from_leaves, into: into_leaves },
             reply: None,
         };
-        self.log.commit(Stream::Freeing, request).await?;
+        self.log.commit(WriteClass::Freeing, request).await?;
         Ok(start + u64::from(count))
     }
 
@@ -107,7 +107,7 @@ impl Shard {
                     effect: Effect::Leaves(pins),
                     reply: None,
                 };
-                self.log.commit(Stream::Freeing, request).await?;
+                self.log.commit(WriteClass::Freeing, request).await?;
             }
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Shard {
     /// As [`Shard::unmap`].
     pub(crate) async fn drop_layer(&self, layer: LayerId) -> Result<()> {
         self.dying.borrow_mut().insert(layer);
-        self.unmap_layer(Stream::Freeing, layer, 0, format::limits::LAYER_BLOCKS_MAX).await?;
+        self.unmap_layer(WriteClass::Freeing, layer, 0, format::limits::LAYER_BLOCKS_MAX).await?;
         self.forget_layer(layer).await
     }
 
@@ -138,7 +138,7 @@ impl Shard {
             effect: Effect::Nothing,
             reply: None,
         };
-        self.log.commit(Stream::Freeing, request).await.map(|_| ())
+        self.log.commit(WriteClass::Freeing, request).await.map(|_| ())
     }
 }
 

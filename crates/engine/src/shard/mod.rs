@@ -8,15 +8,16 @@
 mod checkpoint;
 mod clean;
 
+mod active_layers;
+mod clean_for_others;
 mod compact;
-mod contents;
+mod drives_behind;
 mod headers;
 mod heal;
-mod help;
+mod layer_usage;
 mod locks;
 mod lost;
 mod merge;
-mod position;
 mod read;
 mod rebuild;
 mod repair;
@@ -27,7 +28,6 @@ mod scrub;
 mod start;
 mod tables;
 mod verify;
-mod volumes;
 mod walk;
 mod write;
 
@@ -40,9 +40,11 @@ use format::{DriveIndex, LayerId, VolumeId};
 use reactor::{Drive, WaitList};
 use smallvec::SmallVec;
 
-pub(crate) use contents::{Above, Around, Below};
+pub(crate) use layer_usage::{Ancestor, Child, LayerNeighbours};
 pub(crate) use repair::Completeness;
-pub(crate) use salvage::{BlockState, Chain, Look, LostPart, Part, Purpose, SalvageShard, StateRun};
+pub(crate) use salvage::{
+    BlockState, LayerChain, LostPart, LostPartKind, Probe, Purpose, SalvageShard, StateRun,
+};
 pub(crate) use start::{Candidate, Examination, ShardPlan};
 pub(crate) use verify::{LostCells, verify_shard};
 
@@ -56,7 +58,7 @@ use crate::repair::{BackgroundLimiter, UserOp};
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
-use crate::volume::Stored;
+use crate::volume::ShardExtents;
 
 /// Blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;
@@ -89,7 +91,7 @@ pub(crate) struct Shard {
     /// Reads of volumes, and their writes, when several want to.
     reads: Rc<FairScheduler>,
     writes: Rc<FairScheduler>,
-    tops: volumes::Tops,
+    tops: active_layers::ActiveLayers,
     /// Nodes are not pinned any more.
     unpinned: WaitList,
     /// Segments in which nothing lives but nodes and tables that the next checkpoint stores elsewhere.
@@ -126,20 +128,20 @@ impl Shard {
     ///
     /// # Errors
     /// When that cannot be published.
-    pub(crate) async fn leave_drive(&self, drive: DriveIndex) -> Result<()> {
+    pub(crate) async fn detach_drive(&self, drive: DriveIndex) -> Result<()> {
         if !self.rows.drives.is_online(drive) {
             return Ok(());
         }
         self.rows.drives.take_offline(drive);
-        self.repair_anew();
+        self.reset_repair();
         let concerned = self.rows.segments.borrow_mut().drive_lost(drive);
-        self.needs_flush_no_more();
+        self.mark_durable_without_flush();
         tracing::warn!(shard = %self.identity.shard, %drive, concerned, "a drive was taken out of use");
-        self.repair_soon();
+        self.request_repair();
         self.link.publish(self.log.shard_record()).await
     }
 
-    /// Waits until the fair scheduler admits a read of `volume`.
+    /// Waits until a volume may read, where others want to as well.
     async fn permit_to_read(&self, volume: VolumeId, blocks: usize) -> Permit {
         self.writes.note_active(volume);
         match self.reads.try_acquire(volume, blocks) {
@@ -149,7 +151,7 @@ impl Shard {
         }
     }
 
-    /// Waits until the fair scheduler admits a write of `volume`.
+    /// Waits until a volume may write.
     async fn permit_to_write(&self, volume: VolumeId, blocks: usize) -> Permit {
         self.reads.note_active(volume);
         match self.writes.try_acquire(volume, blocks) {
@@ -159,9 +161,9 @@ impl Shard {
     }
 
     /// A drive joins the pool, as the superblocks say by now: from here on it is read and written.
-    pub(crate) fn join_drive(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
+    pub(crate) fn attach_drive(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
         self.rows.drives.join(index, drive);
-        self.repair_anew();
+        self.reset_repair();
         tracing::debug!(shard = %self.identity.shard, drive = %index, "a drive joins");
     }
 
@@ -169,20 +171,20 @@ impl Shard {
     ///
     /// # Errors
     /// When no checkpoint can be made.
-    pub(crate) async fn distrust_drive(self: &Rc<Self>, drive: DriveIndex) -> Result<()> {
+    pub(crate) async fn invalidate_drive(self: &Rc<Self>, drive: DriveIndex) -> Result<()> {
         assert!(!self.rows.drives.is_online(drive), "D1: drive {drive} is in use");
         self.rows.segments.borrow_mut().invalidate_drive(drive);
         self.checkpoint_now().await
     }
 
     /// A drive belongs to the pool no more, and nothing lies on it.
-    pub(crate) fn forget_drive(&self, index: DriveIndex) {
+    pub(crate) fn remove_drive(&self, index: DriveIndex) {
         self.rows.drives.take_offline(index);
-        self.needs_flush_no_more();
+        self.mark_durable_without_flush();
     }
 
     /// A drive has gone. If it was the last one that had to be flushed, what has landed is durable: no flush will say so.
-    fn needs_flush_no_more(&self) {
+    fn mark_durable_without_flush(&self) {
         if self.rows.drives.all_durable() {
             let mut segments = self.rows.segments.borrow_mut();
             let landed = segments.flush_mark();
@@ -194,14 +196,14 @@ impl Shard {
     pub(crate) fn fail(&self, error: &Error) {
         self.log.fail(error);
         self.checkpointed.wake_all();
-        self.release_all();
-        self.scrub_look_again();
+        self.wake_held_writes();
+        self.wake_scrub();
     }
 
     /// Zones were given back to the pool: who waits for space may look again.
     pub(crate) fn space_freed(&self) {
         self.log.space_freed();
-        self.repair_if_short();
+        self.retry_repair_for_space();
     }
 
     /// Makes every write that was answered by now durable.
@@ -254,11 +256,11 @@ impl Shard {
         volume: VolumeId,
         (block, blocks): (u64, u64),
         end: u64,
-    ) -> Result<Stored> {
+    ) -> Result<ShardExtents> {
         let layer = self.layer_of(volume)?;
         let mut entries = SmallVec::new();
         let count = usize::try_from(blocks).unwrap_or(usize::MAX);
-        self.look_through((layer, block, count), |map| map.lookup_through(layer, block, count, &mut entries))
+        self.walk_chain((layer, block, count), |map| map.lookup_through(layer, block, count, &mut entries))
             .await?;
         let mut extents: Vec<(u64, bool)> = Vec::new();
         for stored in entries.iter().map(|entry| entry.address().is_some()) {
@@ -268,7 +270,7 @@ impl Shard {
             }
         }
         let next = self.next_leaf_through(layer, block + blocks, end).await?;
-        Ok(Stored { extents, next })
+        Ok(ShardExtents { extents, next })
     }
 
     /// What it counted.
@@ -306,7 +308,7 @@ impl Shard {
     }
 
     /// Tells the control of reads that drives did not answer as they should, until the shard stops. One task a shard.
-    async fn run_witness(self: Rc<Self>) {
+    async fn report_read_errors(self: Rc<Self>) {
         while !self.stopping.get() {
             let reads = self.rows.drives.bad_reads.take_pending().await;
             if !reads.is_empty() {
@@ -316,7 +318,7 @@ impl Shard {
     }
 
     /// Reports drives that said they are gone while they were read.
-    async fn report_gone(&self) {
+    async fn report_gone_drives(&self) {
         let gone = std::mem::take(&mut *self.rows.gone_drives.borrow_mut());
         for (drive, error) in gone {
             if self.rows.drives.is_current(drive)

@@ -15,7 +15,7 @@ use crate::map::Map;
 use crate::row_reader::{BlockRun, CachedCells, ReadOutcome, SegmentPin};
 
 /// A run of the request: where it lies, and which of the request's blocks it is.
-struct Piece<'a> {
+struct PlannedRead<'a> {
     run: BlockRun,
     /// Index of its first block in the request.
     at: usize,
@@ -45,7 +45,7 @@ impl Shard {
         let count = into.len() / BLOCK;
         let mut entries = SmallVec::new();
         let look = |map: &mut Map| map.lookup_through(layer, block, count, &mut entries);
-        if let Err(error) = self.look_through((layer, block, count), look).await {
+        if let Err(error) = self.walk_chain((layer, block, count), look).await {
             Box::pin(self.note_lost_read(layer, block..block + count as u64, &error)).await;
             return Err(error);
         }
@@ -66,7 +66,7 @@ impl Shard {
     }
 
     /// A block of a volume will be read or written soon: has the place of its entry fetched.
-    pub(crate) fn expect(&self, volume: VolumeId, block: u64) {
+    pub(crate) fn prefetch_entry(&self, volume: VolumeId, block: u64) {
         let Ok(layer) = self.layer_of(volume) else { return };
         if let Some(entry) = self.ledger.map.borrow().peek(layer, block) {
             reactor::prefetch(std::ptr::from_ref(entry).cast(), size_of_val(entry));
@@ -74,7 +74,7 @@ impl Shard {
     }
 
     /// A block of a volume will be read next: has its drive get ready.
-    pub(crate) fn expect_read(&self, volume: VolumeId, block: u64) {
+    pub(crate) fn prefetch_hint(&self, volume: VolumeId, block: u64) {
         let Ok(layer) = self.layer_of(volume) else { return };
         let address = self.ledger.map.borrow().peek(layer, block).and_then(|entry| entry.address());
         if let Some(address) = address {
@@ -99,7 +99,7 @@ impl Shard {
             Ok(found) => found,
             Err(_) => {
                 let look = |map: &mut Map| map.lookup_one_through(layer, block);
-                match Box::pin(self.look_through((layer, block, 1), look)).await {
+                match Box::pin(self.walk_chain((layer, block, 1), look)).await {
                     Ok(found) => found,
                     Err(error) => {
                         Box::pin(self.note_lost_read(layer, block..block + 1, &error)).await;
@@ -125,7 +125,7 @@ impl Shard {
         layer: LayerId,
         block: u64,
         entries: &[MapEntry],
-        pieces: &mut [Piece<'_>],
+        pieces: &mut [PlannedRead<'_>],
         into: &Span,
     ) -> Result<()> {
         // Every transfer ends before the reader is answered, whatever the others ended with (D2).
@@ -167,9 +167,9 @@ impl Shard {
         {
             return Ok(());
         }
-        Box::pin(self.report_gone()).await;
+        Box::pin(self.report_gone_drives()).await;
         if let Ok(ReadOutcome::Repaired) = read {
-            (block..).zip(entries).for_each(|(block, entry)| self.heal_later(layer, block, *entry));
+            (block..).zip(entries).for_each(|(block, entry)| self.queue_heal(layer, block, *entry));
         }
         if let Err(error) = &read {
             Box::pin(self.note_lost_read(layer, block..block + entries.len() as u64, error)).await;
@@ -178,7 +178,7 @@ impl Shard {
     }
 }
 
-impl Piece<'_> {
+impl PlannedRead<'_> {
     /// The part of the request's memory that the run fills.
     fn target(&self, into: &Span) -> Span {
         into.slice(self.at * BLOCK..(self.at + self.run.count as usize) * BLOCK)
@@ -186,8 +186,8 @@ impl Piece<'_> {
 }
 
 /// Cuts a request into runs that lie one below the other in a column; zeroes what is stored nowhere.
-fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
-    let mut pieces: SmallVec<[Piece<'a>; 8]> = SmallVec::new();
+fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[PlannedRead<'a>; 8]> {
+    let mut pieces: SmallVec<[PlannedRead<'a>; 8]> = SmallVec::new();
     for (at, entry) in entries.iter().enumerate() {
         let Some(address) = entry.address() else {
             assert!(!entry.is_unknown(), "R1: a map in service knows each of its entries");
@@ -203,14 +203,14 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[Piece<'a>; 8]> {
             }
             _ => {
                 let run = BlockRun { address, count: 1 };
-                pieces.push(Piece { run, at, started: None, done: false, pin: None });
+                pieces.push(PlannedRead { run, at, started: None, done: false, pin: None });
             }
         }
     }
     pieces
 }
 
-fn crcs_of(entries: &[MapEntry], piece: &Piece<'_>) -> SmallVec<[u32; 64]> {
+fn crcs_of(entries: &[MapEntry], piece: &PlannedRead<'_>) -> SmallVec<[u32; 64]> {
     let run = entries.iter().skip(piece.at).take(piece.run.count as usize);
     run.map(|entry| match entry.mapping() {
         Mapping::Block { crc, .. } => crc,
@@ -221,7 +221,7 @@ fn crcs_of(entries: &[MapEntry], piece: &Piece<'_>) -> SmallVec<[u32; 64]> {
 
 /// The cells of a run's rows that other pieces of the request have read and verified: what a header or the end of a record
 /// leaves out must not have the rest read again.
-fn held_columns(pieces: &[Piece<'_>], wanted: &BlockRun, into: &Span) -> SmallVec<[CachedCells; 8]> {
+fn held_columns(pieces: &[PlannedRead<'_>], wanted: &BlockRun, into: &Span) -> SmallVec<[CachedCells; 8]> {
     let (id, row, count) = (wanted.address.segment(), wanted.address.row().get(), wanted.count);
     let mut held: SmallVec<[CachedCells; 8]> = SmallVec::new();
     for piece in pieces.iter().filter(|piece| piece.done && piece.run.address.segment() == id) {

@@ -15,7 +15,7 @@ use reactor::{Buffer, IoError, IoErrorKind, Reactor};
 use smallvec::SmallVec;
 
 use super::Shard;
-use super::headers::{Found, HeaderReader};
+use super::headers::{HeaderReader, ScannedRecord};
 use super::lost::written_in_row;
 use super::scan::{expected, row_repairs};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,25 +34,25 @@ const STRETCH_BYTES: usize = 64 << 10;
 
 /// A column to be written, and the zone for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct ColumnTarget {
     pub(super) column: Column,
     pub(super) zone: (DriveIndex, ZoneIndex),
 }
 
 /// Columns of one segment that are to be written.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(super) struct RebuildJob {
     pub(super) segment: Incomplete,
-    pub(super) targets: SmallVec<[Target; 2]>,
+    pub(super) targets: SmallVec<[ColumnTarget; 2]>,
 }
 
 /// A job under way.
 pub(super) struct Rebuild<'a> {
     shard: &'a Shard,
-    job: &'a Job,
+    job: &'a RebuildJob,
     headers: HeaderReader<'a>,
     /// The record that the last row belonged to, and the row up to which records are known.
-    current: Option<Found>,
+    current: Option<ScannedRecord>,
     known_to: Row,
     /// There are no more headers to be had.
     ended: bool,
@@ -63,7 +63,7 @@ pub(super) struct Rebuild<'a> {
 }
 
 /// Some rows: the cells that were read, and those that are to be written.
-struct Piece {
+struct RowWindow {
     read: RowSpan,
     /// The columns to be written, and data columns that are missing besides: with them, everything can be verified.
     computed: Vec<(u8, Buffer)>,
@@ -71,13 +71,13 @@ struct Piece {
     unread: SmallVec<[u8; 4]>,
 }
 
-impl Piece {
+impl RowWindow {
     fn cells(&self, column: u8) -> Option<&Buffer> {
         self.read.cells.iter().find(|(of, _)| *of == column).map(|(_, cells)| cells)
     }
 }
 
-impl Job {
+impl RebuildJob {
     /// Bytes to be written.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.segment.rows) * self.targets.len() as u64 * BLOCK as u64
@@ -93,7 +93,7 @@ impl Job {
 
 impl<'a> Rebuild<'a> {
     /// Begins with a segment, which is pinned until this ends; its `record` was taken then.
-    pub(super) fn new(shard: &'a Shard, job: &'a Job, record: &'a SegmentRecord) -> Self {
+    pub(super) fn new(shard: &'a Shard, job: &'a RebuildJob, record: &'a SegmentRecord) -> Self {
         let headers = HeaderReader::new(&shard.rows, &shard.identity, job.segment.id, record);
         let (known_to, met) = (Row::new(0), ColumnSet::EMPTY);
         Self { shard, job, headers, current: None, known_to, ended: false, damaged: 0, met }
@@ -104,7 +104,7 @@ impl<'a> Rebuild<'a> {
     /// # Errors
     /// When a drive that was to take a column is lost.
     pub(super) async fn write_rows(&mut self, row: Row, count: u32) -> Result<()> {
-        let mut piece = self.read_piece(row, count).await;
+        let mut piece = self.read_partial(row, count).await;
         let whole = self.decode(&mut piece).await;
         if let Some(at) = piece.computed.iter().position(|(column, _)| *column == 0).filter(|_| whole) {
             let cells = piece.computed.get(at).map(|(_, cells)| Buffer::copy_of(cells.as_slice()));
@@ -149,7 +149,7 @@ impl<'a> Rebuild<'a> {
     }
 
     /// What could not be read in one go, and not row by row either, is damaged: everything else of these rows is known.
-    async fn look_at_unread(&mut self, piece: &Piece) {
+    async fn look_at_unread(&mut self, piece: &RowWindow) {
         let RowSpan { id, row, count, .. } = piece.read;
         for column in piece.unread.iter().copied() {
             for row in (0..count).map(|index| row.plus(index)) {
@@ -176,7 +176,7 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Reads as many columns as it takes, others where some cannot be read.
-    async fn read_piece(&self, row: Row, count: u32) -> Piece {
+    async fn read_partial(&self, row: Row, count: u32) -> RowWindow {
         let scheme = self.job.segment.scheme;
         let mut read = RowSpan { id: self.job.segment.id, row, count, cells: Vec::new() };
         let mut tried = SmallVec::<[u8; 32]>::new();
@@ -206,7 +206,7 @@ impl<'a> Rebuild<'a> {
         let is_read = |column: &u8| read.cells.iter().any(|(of, _)| of == column);
         let unread = tried.into_iter().filter(|column| !is_read(column) && self.is_in_use(*column, row));
         let unread = unread.collect();
-        Piece { read, computed: computed.collect(), unread }
+        RowWindow { read, computed: computed.collect(), unread }
     }
 
     fn is_missing(&self, column: u8) -> bool {
@@ -215,8 +215,8 @@ impl<'a> Rebuild<'a> {
 
     /// Copies what was read and computes the rest, a stretch at a time: other tasks of the core get their turn in between. False if
     /// too few columns could be read in one piece.
-    async fn decode(&self, piece: &mut Piece) -> bool {
-        let Piece { read, computed, .. } = piece;
+    async fn decode(&self, piece: &mut RowWindow) -> bool {
+        let RowWindow { read, computed, .. } = piece;
         let present: ColumnSet = read.cells.iter().map(|(column, _)| *column).collect();
         let (copied, wanted): (SmallVec<[u8; 32]>, SmallVec<[u8; 32]>) =
             computed.iter().map(|(column, _)| *column).partition(|column| present.contains(*column));
@@ -262,7 +262,7 @@ impl<'a> Rebuild<'a> {
     }
 
     /// True if what was computed of a row is what it must be: data cells by themselves, parity by all of the data.
-    fn fits(&self, piece: &Piece, found: &Found, row: Row) -> bool {
+    fn fits(&self, piece: &RowWindow, found: &ScannedRecord, row: Row) -> bool {
         let data = self.job.segment.scheme.data();
         let index = (row.get() - piece.read.row.get()) as usize;
         let fits = |(column, cells): &(u8, Buffer)| {
@@ -275,7 +275,7 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Computes a row from all of its cells, whatever gives what it must be. False if nothing does.
-    async fn mend_row(&mut self, piece: &mut Piece, row: Row) -> bool {
+    async fn mend_row(&mut self, piece: &mut RowWindow, row: Row) -> bool {
         let scheme = self.job.segment.scheme;
         let rows = &self.shard.rows;
         let there: Vec<u8> = (0..scheme.width()).filter(|column| !self.is_missing(*column)).collect();
@@ -331,7 +331,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    async fn write(&self, piece: &Piece) -> Result<()> {
+    async fn write(&self, piece: &RowWindow) -> Result<()> {
         let (drives, geometry) = (&self.shard.rows.drives, &self.shard.geometry);
         let start = u64::from(piece.read.row.get()) * format::limits::BLOCK_BYTES;
         let mut writes = SmallVec::<[_; 2]>::new();

@@ -1,4 +1,4 @@
-//! Repair: completes the segments that miss columns, those first that bear the fewest losses, until all are whole.
+//! BackgroundLimiter: completes the segments that miss columns, those first that bear the fewest losses, until all are whole.
 //!
 //! A batch of segments at a time, until nothing is left or something stands in the way; then it waits until that may have changed.
 //! Nothing of that is noted anywhere: it becomes durable with the next checkpoint, as the segments' place, and a crash before that
@@ -49,7 +49,7 @@ impl Completeness {
 }
 
 /// Segments that were found to miss columns, those first that bear the fewest losses.
-type Waiting = VecDeque<(SegmentId, Incarnation)>;
+type RepairQueue = VecDeque<(SegmentId, Incarnation)>;
 
 /// A shard's repair.
 #[derive(Default)]
@@ -89,31 +89,31 @@ impl Repairer {
 
 impl Shard {
     /// A drive came or went: what repair knew of how far it is counts no more.
-    pub(super) fn repair_anew(&self) {
+    pub(super) fn reset_repair(&self) {
         self.repair.told.set(None);
-        self.log.pace.repair_served();
+        self.log.pacer.reset_repair_state();
     }
 
     /// Has repair look for segments that miss columns.
-    pub(crate) fn repair_soon(&self) {
+    pub(crate) fn request_repair(&self) {
         self.repair.asked.set(self.repair.asked.get() + 1);
         self.repair.work.notify();
         self.repair.changed.wake_all();
     }
 
     /// Space may have come back: repair looks again, if it waits for that.
-    pub(super) fn repair_if_short(&self) {
+    pub(super) fn retry_repair_for_space(&self) {
         if self.repair.wants_space.get() {
-            self.repair_soon();
+            self.request_repair();
         }
     }
 
     /// A checkpoint was made. One that could not be gave nothing back: repair that looked again for it would ask for the next one at once.
     pub(super) fn repair_after_checkpoint(&self) {
         if self.repair.unconfirmed.replace(false) {
-            self.repair_soon();
+            self.request_repair();
         }
-        self.repair_if_short();
+        self.retry_repair_for_space();
     }
 
     /// How far repair is.
@@ -129,7 +129,7 @@ impl Shard {
     }
 
     /// Waits until repair has done what it can for now.
-    pub(crate) async fn repair_settled(&self) {
+    pub(crate) async fn wait_for_repair(&self) {
         let asked = self.repair.asked.get();
         let repair = &self.repair;
         let settled = || repair.looked.get() >= asked || self.stopping.get() || self.is_paused();
@@ -145,7 +145,7 @@ impl Shard {
         while !self.stopping.get() {
             self.repair.work.notified().await;
             let asked = self.repair.asked.get();
-            if self.repair_goes_on() {
+            if self.may_repair() {
                 self.repair_limits.set_working(true);
                 self.repair.throttle.begin(&self.repair_limits, Reactor::current().now());
                 self.repair_all().await;
@@ -156,18 +156,18 @@ impl Shard {
         }
     }
 
-    fn repair_goes_on(&self) -> bool {
+    fn may_repair(&self) -> bool {
         !self.stopping.get() && self.log.failure().is_none()
     }
 
     /// Again and again what is found to miss columns, until everything is whole or nothing can be done now.
     async fn repair_all(self: &Rc<Self>) {
         let mut wrote = false;
-        while self.repair_goes_on() {
+        while self.may_repair() {
             let asked = self.repair.asked.get();
             let Some(waiting) = self.find_incomplete().await else { return };
             if waiting.is_empty() {
-                self.log.pace.repair_served();
+                self.log.pacer.reset_repair_state();
                 self.repair.wants_space.set(false);
                 self.repair.set_state(RepairState::Whole);
                 return self.link.repair_finished(true).await;
@@ -178,7 +178,7 @@ impl Shard {
             }
             let (began, obstacle) = match self.repair_each(waiting, asked).await {
                 Ok(result) => result,
-                Err(error) => return self.could_not(&error),
+                Err(error) => return self.log_repair_error(&error),
             };
             self.repair.wants_space.set(obstacle.contains(&RepairState::NeedsSpace));
             // Without an obstacle there are segments that have to land first.
@@ -186,14 +186,14 @@ impl Shard {
             if !began && !obstacle.is_empty() && asked == self.repair.asked.get() {
                 self.repair.set_state(obstacle.last().copied().unwrap_or_default());
                 if self.repair.wants_space.get() {
-                    self.log.pace.repair_found_none(self.repair.left.get());
+                    self.log.pacer.repair_needs_space(self.repair.left.get());
                 } else {
-                    self.log.pace.repair_served();
+                    self.log.pacer.reset_repair_state();
                 }
                 if wrote {
                     self.log.checkpoint_due.notify();
                 }
-                return self.tell_how_complete().await;
+                return self.report_completeness().await;
             }
         }
     }
@@ -202,18 +202,18 @@ impl Shard {
     /// with, and what stands in the way of the rest.
     async fn repair_each(
         self: &Rc<Self>,
-        mut waiting: Waiting,
+        mut waiting: RepairQueue,
         asked: u64,
     ) -> Result<(bool, BTreeSet<RepairState>)> {
         let (mut began, mut obstacles) = (false, BTreeSet::new());
         while !waiting.is_empty() && !obstacles.contains(&RepairState::NeedsSpace) {
-            if !self.repair_goes_on() || self.is_paused() || asked != self.repair.asked.get() {
+            if !self.may_repair() || self.is_paused() || asked != self.repair.asked.get() {
                 break;
             }
             let jobs = self.plan_batch(&mut waiting, &mut obstacles).await?;
             if !jobs.is_empty() {
                 began = true;
-                self.log.pace.repair_found_some();
+                self.log.pacer.repair_got_space();
                 self.repair.set_state(RepairState::Working);
                 self.run_batch(jobs).await?;
             }
@@ -222,7 +222,7 @@ impl Shard {
     }
 
     /// Nothing can be done now: but a drive that has come back may have all that it missed. Once for each time that this changes.
-    async fn tell_how_complete(&self) {
+    async fn report_completeness(&self) {
         let complete = self.completeness();
         if self.repair.told.replace(Some(complete)) != Some(complete) {
             self.link.repair_finished(false).await;
@@ -234,14 +234,14 @@ impl Shard {
         Completeness::of(&segments.incomplete(|drive| self.rows.drives.use_of(drive)))
     }
 
-    fn could_not(&self, error: &crate::error::Error) {
+    fn log_repair_error(&self, error: &crate::error::Error) {
         tracing::warn!(shard = %self.identity.shard, %error, "repair does not go on");
     }
 
     /// The segments that miss columns; those of them that are open are ended if that helps. `None` if the log has failed.
-    async fn find_incomplete(&self) -> Option<Waiting> {
+    async fn find_incomplete(&self) -> Option<RepairQueue> {
         // A segment whose zones were chosen before a drive was lost may be on its way.
-        self.log.arrivals().await;
+        self.log.wait_for_opening().await;
         self.log.seal_incomplete();
         self.rows.segments.borrow_mut().free_emptied();
         let look = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.use_of(drive));
@@ -268,20 +268,20 @@ impl Shard {
     async fn wait_while_paused(&self, asked: u64) {
         self.repair.set_state(RepairState::Paused);
         // Nothing is cleaned for who does nothing.
-        self.log.pace.repair_served();
-        let goes_on = || !self.is_paused() || !self.repair_goes_on() || asked != self.repair.asked.get();
+        self.log.pacer.reset_repair_state();
+        let goes_on = || !self.is_paused() || !self.may_repair() || asked != self.repair.asked.get();
         self.repair.changed.until(|| goes_on().then_some(())).await;
     }
 
     /// How complete everything is that a recovery could come upon (Z2); `None` if that cannot be told, or it is not whole and that
-    /// is all that is asked for. Repair looks again by itself when that may have changed.
+    /// is all that is asked for. BackgroundLimiter looks again by itself when that may have changed.
     pub(crate) async fn confirm(self: &Rc<Self>, only_whole: bool) -> Option<Completeness> {
         if self.stopping.get() {
             return None;
         }
         // Whoever stops the shard waits for the end of this.
         let _task = self.begin_task();
-        self.log.arrivals().await;
+        self.log.wait_for_opening().await;
         // Segments that are free already do not count: no checkpoint that begins now speaks of them.
         let look = || (self.rows.segments.borrow().version(), self.completeness());
         let (version, before) = look();
@@ -292,22 +292,22 @@ impl Shard {
             self.repair.unconfirmed.set(true);
             self.repair.told.set(None);
             if only_whole && !look().1.is_whole() {
-                self.repair_soon();
+                self.request_repair();
             }
         }
         confirmed.then_some(before)
     }
 
     /// Waits until nothing that was begun before touches a drive that is lost: it may come back then.
-    pub(crate) async fn let_go_of(&self, drive: DriveIndex) {
+    pub(crate) async fn wait_until_unused(&self, drive: DriveIndex) {
         self.log.settle().await;
         let holds = || self.repair.held.borrow().iter().any(|(on, _)| *on == drive);
         self.repair.changed.until(|| (!holds()).then_some(())).await;
     }
 
     /// These drives, and no others, are to be emptied.
-    pub(crate) fn set_leaving(&self, leaving: &[DriveIndex]) {
+    pub(crate) fn set_draining(&self, leaving: &[DriveIndex]) {
         self.rows.drives.set_draining(leaving);
-        self.repair_soon();
+        self.request_repair();
     }
 }

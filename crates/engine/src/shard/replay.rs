@@ -2,7 +2,7 @@
 
 use format::{Item, UnmapMode};
 
-use super::headers::Found;
+use super::headers::ScannedRecord;
 use super::walk::{pin_leaves, walk_map};
 use crate::error::Result;
 use crate::ledger::{Ledger, Payload};
@@ -13,7 +13,7 @@ use crate::row_reader::RowReader;
 ///
 /// # Errors
 /// When a node of the map cannot be read.
-pub(super) async fn replay_record(ledger: &Ledger, rows: &RowReader, record: &Found) -> Result<()> {
+pub(super) async fn replay_record(ledger: &Ledger, rows: &RowReader, record: &ScannedRecord) -> Result<()> {
     let place = &record.header.location;
     let header_blocks = u32::from(record.header.header_blocks);
     let mut first = header_blocks;

@@ -19,7 +19,7 @@ use format::limits::LAYER_BLOCKS_MAX;
 use format::{Address, LayerEntry, LayerId, MapEntry, NODE_ENTRIES, Row, SegmentId, Sequence};
 use smallvec::SmallVec;
 
-use super::headers::Found;
+use super::headers::ScannedRecord;
 use super::replay::replay_record;
 use super::start::Candidate;
 use super::tables::StoredTables;
@@ -30,7 +30,7 @@ use crate::log::Identity;
 use crate::map::{EntryRun, Map, MissingNode, Pins};
 use crate::row_reader::RowReader;
 pub(super) use log::examine_left;
-pub(crate) use read::{BlockState, Look, StateRun};
+pub(crate) use read::{BlockState, Probe, StateRun};
 
 /// Map nodes that are kept in memory at least: enough for all walks that run side by side.
 const NODES_MIN: usize = 1024;
@@ -38,7 +38,7 @@ const NODES_MIN: usize = 1024;
 /// A part of a shard's metadata that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct LostPart {
-    pub(crate) part: Part,
+    pub(crate) part: LostPartKind,
     /// The entry that leads to it, if it is a block.
     pub(crate) entry: Option<MapEntry>,
     /// The reason.
@@ -47,7 +47,7 @@ pub(crate) struct LostPart {
 
 /// The kinds of [`LostPart`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum LostPartKind {
     /// The root of the checkpoint, and with it all tables.
     Root,
     /// A block of the segment table: the places of these segments.
@@ -67,7 +67,7 @@ pub(crate) enum Part {
 }
 
 impl LostPart {
-    pub(crate) fn new(part: Part, entry: Option<MapEntry>, error: Option<Error>) -> Self {
+    pub(crate) fn new(part: LostPartKind, entry: Option<MapEntry>, error: Option<Error>) -> Self {
         Self { part, entry, error }
     }
 
@@ -78,7 +78,7 @@ impl LostPart {
 
     /// True if data written since the last checkpoint may be missing because of it.
     fn makes_stale(&self) -> bool {
-        matches!(self.part, Part::Records(..) | Part::LogEnd(..) | Part::Header(..))
+        matches!(self.part, LostPartKind::Records(..) | LostPartKind::LogEnd(..) | LostPartKind::Header(..))
     }
 }
 
@@ -169,7 +169,7 @@ impl SalvageShard {
     }
 
     /// Replays the log as an opening does. False if a node of the map cannot be read.
-    async fn replay_counted(&self, records: &[Found]) -> bool {
+    async fn replay_counted(&self, records: &[ScannedRecord]) -> bool {
         for record in records {
             if replay_record(&self.ledger, &self.rows, record).await.is_err() {
                 return false;
@@ -190,7 +190,7 @@ impl SalvageShard {
 
     /// True if a part of the layer table cannot be read.
     fn lacks_layers(&self) -> bool {
-        self.lost.iter().any(|lost| matches!(lost.part, Part::Root | Part::Layers))
+        self.lost.iter().any(|lost| matches!(lost.part, LostPartKind::Root | LostPartKind::Layers))
     }
 
     /// True if records of the log are missing: any block may be older than the newest write of it.
@@ -227,7 +227,9 @@ impl SalvageShard {
                 self.settle_reads();
                 let entry = self.ledger.map.borrow_mut().mark_unreadable(node);
                 let mut nodes = self.nodes.borrow_mut();
-                nodes.entry(node).or_insert_with(|| LostPart::new(Part::Node(node), entry, Some(error)));
+                nodes
+                    .entry(node)
+                    .or_insert_with(|| LostPart::new(LostPartKind::Node(node), entry, Some(error)));
             }
         }
     }
@@ -268,7 +270,7 @@ impl SalvageShard {
     }
 
     /// The entries that a chain of layers shows from `block` on. Below the last layer of an open chain, entries are unknown.
-    pub(crate) async fn stretch(&self, chain: &Chain, block: u64) -> EntryRun {
+    pub(crate) async fn stretch(&self, chain: &LayerChain, block: u64) -> EntryRun {
         let mut shown = if chain.open { MapEntry::UNKNOWN } else { MapEntry::ABSENT };
         let mut end = LAYER_BLOCKS_MAX.max(block + 1);
         for layer in &chain.layers {
@@ -288,8 +290,8 @@ impl SalvageShard {
 
     /// The entries that a chain of layers shows for some blocks of one leaf. An unknown entry is replaced by the newest block that the
     /// log names, if the log was searched.
-    pub(crate) async fn entries(&self, chain: &Chain, block: u64, count: usize) -> Vec<Shown> {
-        let blank = Shown { layer: None, entry: MapEntry::ABSENT, stale: false };
+    pub(crate) async fn entries(&self, chain: &LayerChain, block: u64, count: usize) -> Vec<ResolvedEntry> {
+        let blank = ResolvedEntry { layer: None, entry: MapEntry::ABSENT, stale: false };
         let mut shown = vec![blank; count];
         for layer in &chain.layers {
             if shown.iter().all(|shown| !shown.entry.is_absent()) {
@@ -298,7 +300,7 @@ impl SalvageShard {
             let entries = self.entries_of(*layer, block, count).await;
             for (shown, entry) in shown.iter_mut().zip(entries) {
                 if shown.entry.is_absent() && !entry.is_absent() {
-                    *shown = Shown { layer: Some(*layer), entry, stale: false };
+                    *shown = ResolvedEntry { layer: Some(*layer), entry, stale: false };
                 }
             }
         }
@@ -318,7 +320,7 @@ impl SalvageShard {
 
 /// Layers from the top down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Chain {
+pub(crate) struct LayerChain {
     pub(crate) layers: Vec<LayerId>,
     /// Unknown layers may lie below.
     pub(crate) open: bool,
@@ -326,7 +328,7 @@ pub(crate) struct Chain {
 
 /// The entry that a chain of layers shows for a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ResolvedEntry {
     /// The layer that has the entry.
     pub(crate) layer: Option<LayerId>,
     pub(crate) entry: MapEntry,

@@ -12,17 +12,17 @@ use format::limits::BLOCK;
 use format::{Address, Column, DriveIndex, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 use reactor::{Buffer, IoResult, Span};
 
-use super::headers::{Found, HeaderReader};
-use super::position;
+use super::drives_behind;
+use super::headers::{HeaderReader, ScannedRecord};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::log::Identity;
 use crate::row_reader::{RowReader, RowSpan};
 use crate::segments::CellLocation;
 
 /// What the first half of a recovery found out.
-pub(crate) struct Examined {
+pub(crate) struct LogScan {
     /// Records to replay, in order.
-    pub(crate) records: Vec<Found>,
+    pub(crate) records: Vec<ScannedRecord>,
     /// The last record of the shard's history.
     pub(crate) last: Sequence,
     /// Records after it that were begun but never answered as durable.
@@ -39,7 +39,7 @@ pub(crate) struct Examined {
 ///
 /// # Errors
 /// `Corrupt` if a record that was durable cannot be read; I/O errors of drives beyond what the scheme bears.
-pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &ShardRecord) -> Result<Examined> {
+pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &ShardRecord) -> Result<LogScan> {
     let mut found = Vec::new();
     let mut durable = Sequence::default();
     for (id, from, record) in &shard.recent {
@@ -49,8 +49,8 @@ pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &Shard
     found.sort_by_key(|record| record.header.location.sequence);
     let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
-    let behind = position::drives_behind(rows, &found, shard, durable).await;
-    let mut records: Vec<Found> = Vec::new();
+    let behind = drives_behind::drives_behind(rows, &found, shard, durable).await;
+    let mut records: Vec<ScannedRecord> = Vec::new();
     let mut last = shard.checkpointed;
     let mut completed = Vec::new();
     let mut failed = Vec::new();
@@ -83,12 +83,17 @@ pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &Shard
     }
     let dropped = all - older - records.len();
     cut_segments(rows, shard, &records, &[]);
-    Ok(Examined { records, last, dropped, completed, failed, behind })
+    Ok(LogScan { records, last, dropped, completed, failed, behind })
 }
 
 /// Ends every listed segment after the last record that was taken from it, and after the last of `known`, blocks that lie there whether
 /// their record was taken or not.
-pub(super) fn cut_segments(rows: &RowReader, shard: &ShardRecord, records: &[Found], known: &[Address]) {
+pub(super) fn cut_segments(
+    rows: &RowReader,
+    shard: &ShardRecord,
+    records: &[ScannedRecord],
+    known: &[Address],
+) {
     let mut segments = rows.segments.borrow_mut();
     for (id, from, _) in &shard.recent {
         let taken = records.iter().filter(|record| record.header.location.segment == *id);
@@ -110,14 +115,14 @@ async fn scan_segment(
     id: SegmentId,
     from: Row,
     record: &SegmentRecord,
-    found: &mut Vec<Found>,
+    found: &mut Vec<ScannedRecord>,
 ) -> Result<Sequence> {
     let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
     while let Some(record) = reader.next().await? {
         found.push(record);
     }
     if let Some(row) = reader.row()
-        && !reader.can_see().await
+        && !reader.is_header_readable().await
     {
         let message = format!(
             "shard {}: row {row} of segment {id} cannot be read, and a record that was durable may begin there",
@@ -126,7 +131,7 @@ async fn scan_segment(
         let address = Some(Address::new(id, Column::new(0), row));
         return Err(Error::corrupt(message, ErrorLocation { address, ..ErrorLocation::default() }, None));
     }
-    Ok(reader.durable_behind().await)
+    Ok(reader.durable_after().await)
 }
 
 /// Verifies a record whole and writes the cells that are not as they should be. Gives which; `None` if the record
@@ -134,7 +139,7 @@ async fn scan_segment(
 /// left as they are.
 pub(super) async fn complete(
     rows: &RowReader,
-    record: &Found,
+    record: &ScannedRecord,
     read_only: bool,
     failed: &mut Vec<DriveIndex>,
 ) -> Option<Vec<Address>> {
@@ -170,7 +175,7 @@ pub(super) async fn complete(
 /// `span` holds the cells that could be read, of this row among others. `None` if the row is damaged beyond repair.
 pub(super) fn row_repairs(
     rows: &RowReader,
-    record: &Found,
+    record: &ScannedRecord,
     span: &RowSpan,
     row: Row,
 ) -> Option<Vec<(Column, Buffer)>> {
@@ -221,7 +226,7 @@ pub(super) fn row_repairs(
 }
 
 /// What a data cell of a record must be: a header or payload block with its CRC, or zeros.
-pub(super) fn expected(record: &Found, column: u8, row: Row) -> impl Fn(&[u8]) -> bool + '_ {
+pub(super) fn expected(record: &ScannedRecord, column: u8, row: Row) -> impl Fn(&[u8]) -> bool + '_ {
     let within = row.get() - record.layout.row.get();
     let index = (u32::from(column) * record.layout.rows + within) as usize;
     let crc = match index.checked_sub(usize::from(record.header.header_blocks)) {

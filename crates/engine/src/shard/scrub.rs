@@ -14,8 +14,8 @@ use reactor::{Buffer, Reactor, WaitList};
 use smallvec::SmallVec;
 
 use super::Shard;
-use super::headers::{Found, HeaderReader};
-use super::lost::{Written, written_in_row};
+use super::headers::{HeaderReader, ScannedRecord};
+use super::lost::{LostCell, written_in_row};
 use super::scan::{expected, row_repairs};
 use crate::repair::Throttle;
 use crate::row_reader::PartialRows;
@@ -45,21 +45,21 @@ enum Interrupted {
 }
 
 /// A segment that is being read.
-struct Reading<'a> {
+struct SegmentScrub<'a> {
     id: SegmentId,
     headers: HeaderReader<'a>,
-    current: Option<Found>,
+    current: Option<ScannedRecord>,
     known_to: Row,
     /// There are no more headers to be had.
     ended: bool,
     found: ScrubFindings,
     /// Cells that cannot be computed, of blocks that may live there.
-    lost: Vec<Written>,
+    lost: Vec<LostCell>,
 }
 
 impl Shard {
     /// Ends a wait: limits have changed, a scrub was called off, or the shard stops.
-    pub(crate) fn scrub_look_again(&self) {
+    pub(crate) fn wake_scrub(&self) {
         self.scrubber.changed.wake_all();
         self.repair.wake();
     }
@@ -101,14 +101,14 @@ impl Shard {
                 }
                 read
             };
-            self.report_gone().await;
+            self.report_gone_drives().await;
             match read {
                 Ok(found) => {
                     at = incarnation;
                     let first = (!found.damage.is_empty()).then_some((at, 0));
                     healed = healed.or(first).map(|(first, since)| (first, since + found.bytes));
                     let first = healed.map_or(at, |(first, _)| before(first));
-                    self.link.record_scrub_progress(run, self.held_back(at).min(first), found).await;
+                    self.link.record_scrub_progress(run, self.durable_position(at).min(first), found).await;
                 }
                 Err(Interrupted::Paused) => {}
                 Err(Interrupted::Ended) => return false,
@@ -119,13 +119,13 @@ impl Shard {
         {
             tracing::warn!(shard = %self.identity.shard, %error, "what was healed is not durable yet");
         }
-        self.forget_found(true).await;
-        self.link.record_scrub_progress(run, self.held_back(until), ScrubFindings::default()).await;
+        self.drop_recovered(true).await;
+        self.link.record_scrub_progress(run, self.durable_position(until), ScrubFindings::default()).await;
         !self.has_scrub_ended(run)
     }
 
     /// Up to where there is nothing to be done any more: damage that waits for repair would be forgotten in a crash.
-    fn held_back(&self, at: Incarnation) -> Incarnation {
+    fn durable_position(&self, at: Incarnation) -> Incarnation {
         let damaged = self.rows.segments.borrow().damaged().map(|(incarnation, _)| incarnation).min();
         damaged.map_or(at, |damaged| at.min(before(damaged)))
     }
@@ -136,7 +136,7 @@ impl Shard {
 
     /// Waits while there is something to repair, which comes first, or it is told to pause.
     async fn wait_to_scrub(&self, run: u64) {
-        self.repair_settled().await;
+        self.wait_for_repair().await;
         let goes_on = || self.has_scrub_ended(run) || !self.scrub.limits.is_paused();
         self.scrubber.changed.until(|| goes_on().then_some(())).await;
     }
@@ -148,7 +148,7 @@ impl Shard {
             tracing::warn!(shard = %self.identity.shard, ?damage, "a column is damaged: it is written anew");
         }
         if !found.damage.is_empty() {
-            self.repair_soon();
+            self.request_repair();
         }
     }
 
@@ -171,7 +171,7 @@ impl Shard {
         let found = ScrubFindings::default();
         let known_to = Row::new(0);
         let mut reading =
-            Reading { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
+            SegmentScrub { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
         let column = PIECE_BYTES / usize::from(record.scheme.width());
         let goes_on = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
         let mut row = 0;
@@ -195,13 +195,13 @@ impl Shard {
         }
         if reading.ended {
             tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "a header cannot be had: of the rest of its segment, only what lives there is verified");
-            self.note_lost_behind(id, reading.known_to).await;
+            self.note_lost_after(id, reading.known_to).await;
         }
         Ok(reading.found)
     }
 
     /// Gives the bytes that were read.
-    async fn scrub_rows(&self, reading: &mut Reading<'_>, row: Row, count: u32) -> u64 {
+    async fn scrub_rows(&self, reading: &mut SegmentScrub<'_>, row: Row, count: u32) -> u64 {
         let piece = self.rows.read_partial(reading.id, row, count).await;
         if let Some((_, first)) = piece.span.cells.iter().find(|(column, _)| *column == 0) {
             reading.headers.feed(row, Buffer::copy_of(first.as_slice()));
@@ -224,7 +224,7 @@ impl Shard {
     }
 
     /// Goes on to the record that holds `row`. False if its header cannot be had.
-    async fn find_record(&self, reading: &mut Reading<'_>, row: Row) -> bool {
+    async fn find_record(&self, reading: &mut SegmentScrub<'_>, row: Row) -> bool {
         while !reading.ended && reading.known_to <= row {
             match reading.headers.next().await {
                 Ok(Some(found)) => {
@@ -262,7 +262,7 @@ impl Shard {
     }
 
     /// Compares a row with what its record says; `fits` if its parity is known to fit its data.
-    fn scrub_row(&self, reading: &mut Reading<'_>, piece: &PartialRows, index: u32, fits: bool) {
+    fn scrub_row(&self, reading: &mut SegmentScrub<'_>, piece: &PartialRows, index: u32, fits: bool) {
         let Some(found) = &reading.current else { return };
         let row = piece.span.row.plus(index);
         let scheme = self.rows.segments.borrow().scheme(reading.id);

@@ -11,12 +11,12 @@ use format::{
 };
 use reactor::{Home, Reactor, WaitList};
 
-use super::headers::Found;
+use super::headers::ScannedRecord;
 use super::replay::replay_record;
 use super::salvage::{LostPart, examine_left};
-use super::scan::{Examined, examine};
+use super::scan::{LogScan, examine};
 use super::tables::{LoadedTables, StoredTables};
-use super::{Shard, heal, locks, repair, scrub, volumes};
+use super::{Shard, active_layers, heal, locks, repair, scrub};
 use crate::control::{Control, ControlLink};
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
@@ -71,17 +71,17 @@ pub(crate) struct Candidate {
     rows: Rc<RowReader>,
     /// The tables, and their root where that can be read.
     loaded: RefCell<Option<(Option<CheckpointRoot>, LoadedTables)>>,
-    examined: RefCell<Option<Examined>>,
+    examined: RefCell<Option<LogScan>>,
     /// The parts that could not be read, of a shard that is only looked at.
     lost: RefCell<Vec<LostPart>>,
 }
 
 /// The parts of a shard that is not in service.
-pub(super) struct Dismantled {
+pub(super) struct ShardParts {
     pub(super) rows: Rc<RowReader>,
     pub(super) layers: Vec<LayerEntry>,
     pub(super) lost: Vec<LostPart>,
-    pub(super) records: Vec<Found>,
+    pub(super) records: Vec<ScannedRecord>,
     pub(super) tables: StoredTables,
     /// Cells that a crash left unwritten and the next opening will write.
     pub(super) incomplete: BTreeSet<Address>,
@@ -149,7 +149,7 @@ impl Candidate {
     }
 
     /// Takes the candidate apart: for the verifier and for salvage, which look on without bringing it into service.
-    pub(super) fn dismantle(&self) -> Option<Dismantled> {
+    pub(super) fn dismantle(&self) -> Option<ShardParts> {
         let examined = self.examined.take()?;
         let (layers, tables) = match self.loaded.take() {
             Some((_, loaded)) => (loaded.layers, loaded.stored),
@@ -157,7 +157,7 @@ impl Candidate {
         };
         let incomplete = examined.completed.into_iter().collect();
         let (rows, lost) = (self.rows.clone(), self.lost.take());
-        Some(Dismantled { rows, layers, lost, records: examined.records, tables, incomplete })
+        Some(ShardParts { rows, layers, lost, records: examined.records, tables, incomplete })
     }
 
     /// Map nodes that the shard may keep in memory.
@@ -204,12 +204,12 @@ impl Candidate {
             self.plan.space.set_usage(self.plan.identity.shard.index(), segments.live_blocks(), 0);
         }
         // Not before: they take the map for whole. A checkpoint on the way must not stand for records not yet replayed.
-        shard.run_beside(shard.clone().run_checkpoints());
-        shard.run_beside(shard.clone().run_healer());
-        shard.run_beside(shard.clone().run_cleaner());
-        shard.run_beside(shard.clone().run_repair());
-        shard.run_beside(shard.clone().run_witness());
-        shard.run_beside(shard.clone().run_lost_writer());
+        shard.spawn_task(shard.clone().run_checkpoints());
+        shard.spawn_task(shard.clone().run_healer());
+        shard.spawn_task(shard.clone().run_cleaner());
+        shard.spawn_task(shard.clone().run_repair());
+        shard.spawn_task(shard.clone().report_read_errors());
+        shard.spawn_task(shard.clone().run_lost_writer());
         shard.load_lost_blocks().await;
         if replayed {
             shard.log.checkpoint_due.notify();
@@ -217,7 +217,7 @@ impl Candidate {
         Ok(())
     }
 
-    fn assemble(&self, control: Home<Control>, examined: &Examined) -> (Rc<Shard>, usize) {
+    fn assemble(&self, control: Home<Control>, examined: &LogScan) -> (Rc<Shard>, usize) {
         let plan = &self.plan;
         let mut map = Map::new(plan.map_nodes, plan.dirty_nodes);
         let (tables, anchor) = match self.loaded.take() {
@@ -267,7 +267,7 @@ impl Candidate {
             checkpointed: WaitList::default(),
             reads,
             writes,
-            tops: volumes::Tops::default(),
+            tops: active_layers::ActiveLayers::default(),
             emptied_by_checkpoint: Cell::default(),
             gained: Cell::default(),
             stopping: Cell::new(false),
@@ -290,7 +290,7 @@ impl Drop for RunningTask {
 
 impl Shard {
     /// Applies a record that was found behind the checkpoint.
-    async fn replay(self: &Rc<Self>, record: &Found) -> Result<()> {
+    async fn replay(self: &Rc<Self>, record: &ScannedRecord) -> Result<()> {
         replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
             self.checkpoint(Some(record.header.location.sequence)).await?;
@@ -299,7 +299,7 @@ impl Shard {
     }
 
     /// Runs one of the shard's tasks, whose end [`Shard::stop`] waits for.
-    fn run_beside(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+    fn spawn_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
         let running = self.begin_task();
         let run = async move {
             task.await;
@@ -321,8 +321,8 @@ impl Shard {
         self.heal.wake();
         self.lost.wake();
         self.rows.drives.bad_reads.wake();
-        self.repair_soon();
-        self.scrub_look_again();
+        self.request_repair();
+        self.wake_scrub();
         self.checkpointed.wake_all();
     }
 

@@ -20,27 +20,27 @@ use smallvec::SmallVec;
 use super::walk::read_entry;
 use crate::error::{Error, ErrorLocation, Result};
 use crate::geometry::Geometry;
-use crate::log::{Effect, Log, Request, Stream};
+use crate::log::{Effect, Log, Request, WriteClass};
 use crate::row_reader::RowReader;
 
 /// Where the tables of the last checkpoint lie.
 #[derive(Default)]
 pub(super) struct StoredTables {
-    inner: RefCell<Stored>,
+    inner: RefCell<TablePointers>,
 }
 
 #[derive(Default)]
-struct Stored {
+struct TablePointers {
     root: MapEntry,
     indexes: Vec<MapEntry>,
     segments: Vec<MapEntry>,
-    live: Vec<Known>,
-    layers: Vec<Known>,
+    live: Vec<TableBlock>,
+    layers: Vec<TableBlock>,
 }
 
 /// A table block that need not be stored again while its content stays the same.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct TableBlock {
     entry: MapEntry,
     fingerprint: u64,
     /// To be stored anew even if it stays the same: its segment is being cleaned.
@@ -159,12 +159,13 @@ impl StoredTables {
                 id += 1;
             }
         }
-        let mut stored = Stored { root: root_entry, indexes: root.indexes.clone(), ..Stored::default() };
+        let mut stored =
+            TablePointers { root: root_entry, indexes: root.indexes.clone(), ..TablePointers::default() };
         stored.segments = segment_pointers.to_vec();
         let mut id = 1;
         for pointer in live_pointers {
             let block = read_entry(rows, *pointer).await?;
-            stored.live.push(Known {
+            stored.live.push(TableBlock {
                 entry: *pointer,
                 fingerprint: fingerprint(block.as_slice()),
                 stale: false,
@@ -177,7 +178,7 @@ impl StoredTables {
         let mut layers = Vec::new();
         for pointer in layer_pointers {
             let block = read_entry(rows, *pointer).await?;
-            stored.layers.push(Known {
+            stored.layers.push(TableBlock {
                 entry: *pointer,
                 fingerprint: fingerprint(block.as_slice()),
                 stale: false,
@@ -192,7 +193,7 @@ impl StoredTables {
     /// each time count.
     pub(super) fn rewrite(&self, place: Address) -> bool {
         let mut stored = self.inner.borrow_mut();
-        let Stored { live, layers, .. } = &mut *stored;
+        let TablePointers { live, layers, .. } = &mut *stored;
         for known in live.iter_mut().chain(layers).filter(|known| known.entry.address() == Some(place)) {
             known.stale = true;
         }
@@ -205,7 +206,7 @@ impl StoredTables {
     }
 }
 
-impl Stored {
+impl TablePointers {
     fn counts(&self) -> TableCounts {
         let count = |blocks: usize| u32::try_from(blocks).unwrap_or(u32::MAX);
         TableCounts {
@@ -239,7 +240,7 @@ async fn store_blocks(log: &Rc<Log>, most: usize, first: usize, blocks: &[Vec<u8
             data.push(Buffer::copy_of(block).span());
         }
         let request = Request { items, data, effect: Effect::Nothing, reply: None };
-        entries.extend(log.commit(Stream::Checkpoint, request).await?);
+        entries.extend(log.commit(WriteClass::Checkpoint, request).await?);
     }
     assert_eq!(entries.len(), blocks.len(), "every table block has an entry");
     Ok(entries)
@@ -252,9 +253,9 @@ async fn store_changed(
     most: usize,
     first: usize,
     blocks: &[Vec<u8>],
-    old: Vec<Known>,
-) -> Result<Vec<Known>> {
-    let mut known: Vec<Known> = Vec::with_capacity(blocks.len());
+    old: Vec<TableBlock>,
+) -> Result<Vec<TableBlock>> {
+    let mut known: Vec<TableBlock> = Vec::with_capacity(blocks.len());
     let mut changed = Vec::new();
     for (index, block) in blocks.iter().enumerate() {
         let fingerprint = fingerprint(block);
@@ -262,7 +263,7 @@ async fn store_changed(
         if before.entry.is_absent() || before.stale || before.fingerprint != fingerprint {
             changed.push(index);
         }
-        known.push(Known { fingerprint, stale: false, ..before });
+        known.push(TableBlock { fingerprint, stale: false, ..before });
     }
     let contents: Vec<_> = changed.iter().filter_map(|index| blocks.get(*index).cloned()).collect();
     let entries = store_blocks(log, most, first, &contents).await?;

@@ -53,7 +53,7 @@ pub(crate) struct LostCells {
 }
 
 /// What is known of the cells before they are read.
-struct Known<'a> {
+struct VerifyContext<'a> {
     owners: &'a Owners,
     incomplete: &'a BTreeSet<Address>,
     /// Blocks that were found to be unreadable before.
@@ -79,7 +79,7 @@ pub(crate) async fn verify_shard(candidate: &Rc<Candidate>) -> Option<(ShardFind
     let owners = collect_owners(&shard, &mut found).await;
     check_counts(&shard, &owners, &mut found);
     let reported = shard.lost().iter().filter_map(|lost| lost.address()).collect();
-    let known = Known { owners: &owners, incomplete: &shard.incomplete, reported };
+    let known = VerifyContext { owners: &owners, incomplete: &shard.incomplete, reported };
     let ids: Vec<SegmentId> = shard.rows.segments.borrow().ids().collect();
     for id in ids {
         verify_segment(&shard.rows, id, &known, &mut found).await;
@@ -215,7 +215,12 @@ fn blocks_of<'a>(cells: impl Iterator<Item = &'a (Address, Owner)>) -> Vec<(Laye
 }
 
 /// Reads all of a segment that was written and verifies it, row by row.
-async fn verify_segment(rows: &RowReader, id: SegmentId, known: &Known<'_>, found: &mut ShardFindings) {
+async fn verify_segment(
+    rows: &RowReader,
+    id: SegmentId,
+    known: &VerifyContext<'_>,
+    found: &mut ShardFindings,
+) {
     let record = rows.segments.borrow().record(id);
     let mut row = 0;
     let mut lost = Vec::new();
@@ -254,7 +259,7 @@ fn verify_row(
     rows: &RowReader,
     piece: &PartialRows,
     index: u32,
-    known: &Known<'_>,
+    known: &VerifyContext<'_>,
     found: &mut ShardFindings,
     lost: &mut Vec<(Address, Owner)>,
 ) {
@@ -286,8 +291,8 @@ fn verify_row(
             found.lost_cells.insert(address);
         }
         match (back, incomplete) {
-            (true, _) => report_block(rows, address, drive, *owner, Fate::Back, found),
-            (false, true) => report_block(rows, address, drive, *owner, Fate::PendingDrives, found),
+            (true, _) => report_block(rows, address, drive, *owner, BlockVerdict::Recoverable, found),
+            (false, true) => report_block(rows, address, drive, *owner, BlockVerdict::Undecided, found),
             (false, false) if known.reported.contains(&address) => {}
             (false, false) => lost.push((address, *owner)),
         }
@@ -324,11 +329,11 @@ fn verify_row(
 
 /// What becomes of a block whose own cell is not what it should be.
 #[derive(Clone, Copy)]
-enum Fate {
+enum BlockVerdict {
     /// The other columns give it back.
-    Back,
+    Recoverable,
     /// They would have, once its row was complete: nobody was promised it, and the next opening may drop its record.
-    PendingDrives,
+    Undecided,
 }
 
 /// Reports a block that is not what its owner expects. One on a drive that is not in use is no damage.
@@ -337,17 +342,17 @@ fn report_block(
     address: Address,
     drive: Option<DriveIndex>,
     owner: Owner,
-    fate: Fate,
+    fate: BlockVerdict,
     found: &mut ShardFindings,
 ) {
     let in_use = drive.is_some_and(|drive| rows.drives.is_online(drive));
     let finding = match (fate, in_use) {
-        (Fate::Back, false) => return,
-        (Fate::Back, true) => {
+        (BlockVerdict::Recoverable, false) => return,
+        (BlockVerdict::Recoverable, true) => {
             let message = format!("{address} ({owner:?}) is damaged; the other columns give it back");
             Finding::new(FindingKind::Damaged, drive, message)
         }
-        (Fate::PendingDrives, _) => {
+        (BlockVerdict::Undecided, _) => {
             let message = format!(
                 "{address} ({owner:?}) is damaged; it was never flushed, and the next opening decides on it"
             );

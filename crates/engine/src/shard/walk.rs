@@ -21,7 +21,7 @@ impl Shard {
 
     /// Runs `look`, which looks blocks of a layer up in it and those below it. However many these are, it gets through: what was
     /// read for it stays in memory until then.
-    pub(super) async fn look_through<T>(
+    pub(super) async fn walk_chain<T>(
         &self,
         (layer, block, count): (LayerId, u64, usize),
         mut look: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>,

@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use codec::is_zero;
 use format::limits::BLOCK;
-use format::{Item, LayerBlock, LayerId, UnmapMode, VolumeId};
+use format::{Item, LayerBlock, LayerId, MapEntry, UnmapMode, VolumeId};
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
 use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Effect, Request, Stream};
+use crate::log::{Effect, Request, WriteClass};
 use crate::map::{Map, Pins};
 
 /// Leaves that one unmap record changes at most: an item for each still fits one header block.
@@ -34,12 +34,12 @@ impl Shard {
         let count = (data.len() / BLOCK) as u64;
         let _permit = self.permit_to_write(volume, data.len() / BLOCK).await;
         let (layer, pins) = self.prepare(volume, block, count).await?;
-        let request = write_request(layer, block, data, pins, self.trimmed(layer));
+        let request = write_request(layer, block, data, pins, self.unmap_mode(layer));
         if request.data.is_empty() {
-            return self.log.commit(Stream::Trim, request).await.map(|_| ());
+            return self.log.commit(WriteClass::Trim, request).await.map(|_| ());
         }
         let request = self.admit(layer, block, count, request)?;
-        self.log.commit(Stream::User, request).await.map(|_| ())
+        self.log.commit(WriteClass::User, request).await.map(|_| ())
     }
 
     /// Changes blocks of the catalogue, or of the event log, all of them or none: these are written, those go. That may use the
@@ -74,7 +74,7 @@ impl Shard {
             let block = LayerBlock::new(*block);
             request.items.push(Item::Unmap { layer, block, count: 1, mode: UnmapMode::Absent });
         }
-        self.log.commit(Stream::Freeing, request).await.map(|_| ())
+        self.log.commit(WriteClass::Freeing, request).await.map(|_| ())
     }
 
     /// Writes `data` at byte `offset` of block `block`; it may begin and end within a block, and covers at most
@@ -106,12 +106,12 @@ impl Shard {
             }
             whole.span().slice(offset..end).copy_from_span(data);
             let Some(pins) = self.prepare_in(volume, layer, block, blocks).await? else { continue };
-            let request = write_request(layer, block, &whole.span(), pins, self.trimmed(layer));
+            let request = write_request(layer, block, &whole.span(), pins, self.unmap_mode(layer));
             if request.data.is_empty() {
-                return self.log.commit(Stream::Trim, request).await.map(|_| ());
+                return self.log.commit(WriteClass::Trim, request).await.map(|_| ());
             }
             let request = self.admit(layer, block, blocks, request)?;
-            return self.log.commit(Stream::User, request).await.map(|_| ());
+            return self.log.commit(WriteClass::User, request).await.map(|_| ());
         }
     }
 
@@ -130,7 +130,7 @@ impl Shard {
         while next < end {
             self.make_room_in_map().await?;
             let layer = self.layer_for_writing(volume).await?;
-            let mode = self.trimmed(layer);
+            let mode = self.unmap_mode(layer);
             // Long stretches of nothing are passed over without a record.
             let Some(found) = self.next_leaf_through(layer, next, end).await? else {
                 return Ok(());
@@ -139,7 +139,7 @@ impl Shard {
                 UnmapMode::Absent => end.min((found / most + 1) * most),
                 UnmapMode::Zero => {
                     self.admit_zeros(layer, found).await?;
-                    let most = if self.log.pace.space.is_full() { LEAF_BLOCKS } else { most };
+                    let most = if self.log.pacer.space.is_full() { LEAF_BLOCKS } else { most };
                     self.end_of_leaves(layer, found, end.min(found.saturating_add(most))).await?
                 }
             };
@@ -152,14 +152,14 @@ impl Shard {
                 },
             };
             let held = self.locks.any_held(volume, found, until - found);
-            if held || !self.writes_to(volume, layer) || self.trimmed(layer) != mode {
+            if held || !self.is_active_layer(volume, layer) || self.unmap_mode(layer) != mode {
                 self.unpin(&pins);
                 if held {
                     self.locks.wait(volume, found, until - found).await;
                 }
                 continue;
             }
-            self.commit_unmap(Stream::Trim, (layer, found, until - found, mode), pins).await?;
+            self.commit_unmap(WriteClass::Trim, (layer, found, until - found, mode), pins).await?;
             next = until;
         }
         Ok(())
@@ -168,7 +168,7 @@ impl Shard {
     /// Lets zeros that cover what lies below into a full pool only where the layer has a leaf for them: they free nothing, and a new leaf
     /// takes room.
     async fn admit_zeros(&self, layer: LayerId, block: u64) -> Result<()> {
-        let space = &self.log.pace.space;
+        let space = &self.log.pacer.space;
         let kept = || !space.is_full_for_reservations() && self.ledger.map.borrow().has_reservation(layer);
         if !space.is_full() || kept() {
             return Ok(());
@@ -185,7 +185,7 @@ impl Shard {
     /// As [`Shard::unmap`], for a layer that nobody writes to.
     pub(super) async fn unmap_layer(
         &self,
-        stream: Stream,
+        write_class: WriteClass,
         layer: LayerId,
         block: u64,
         count: u64,
@@ -194,7 +194,7 @@ impl Shard {
         let most = self.unmap_blocks();
         let mut next = block;
         while next < end {
-            if stream == Stream::Freeing {
+            if write_class == WriteClass::Freeing {
                 self.check_stopping()?;
             }
             self.make_room_in_map().await?;
@@ -202,7 +202,7 @@ impl Shard {
             let until = end.min((found / most + 1) * most);
             let mode = UnmapMode::Absent;
             let pins = self.prepare_unmap(layer, found, until - found).await?;
-            self.commit_unmap(stream, (layer, found, until - found, mode), pins).await?;
+            self.commit_unmap(write_class, (layer, found, until - found, mode), pins).await?;
             next = until;
         }
         Ok(())
@@ -227,7 +227,7 @@ impl Shard {
     pub(super) fn map_wants_checkpoint(&self) -> bool {
         let map = self.ledger.map.borrow();
         map.is_checkpoint_due()
-            && (map.is_checkpoint_urgent() || !self.log.pace.space.only_checkpoint_reserve_left())
+            && (map.is_checkpoint_urgent() || !self.log.pacer.space.only_checkpoint_reserve_left())
     }
 
     /// Where the leaves end that lie side by side from `block` on, in a layer and those below it together.
@@ -242,7 +242,7 @@ impl Shard {
 
     async fn commit_unmap(
         &self,
-        stream: Stream,
+        write_class: WriteClass,
         (layer, block, count, mode): (LayerId, u64, u64, UnmapMode),
         pins: Pins,
     ) -> Result<()> {
@@ -255,7 +255,7 @@ impl Shard {
             effect: Effect::Leaves(pins),
             reply: None,
         };
-        self.log.commit(stream, request).await.map(|_| ())
+        self.log.commit(write_class, request).await.map(|_| ())
     }
 
     /// Items for the part of a range that is in these leaves, in order. Not for more: a leaf that is made by a write that lands before
@@ -302,7 +302,7 @@ impl Shard {
     /// # Errors
     /// `NoSpace`; the request's pins are taken back then.
     fn admit(&self, layer: LayerId, block: u64, count: u64, request: Request) -> Result<Request> {
-        let space = &self.log.pace.space;
+        let space = &self.log.pacer.space;
         if !space.is_full() {
             return Ok(request);
         }
@@ -313,7 +313,7 @@ impl Shard {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         // The leaves are pinned, so they are in memory.
         let known = self.ledger.map.borrow_mut().lookup(layer, block, count, &mut entries);
-        if known.is_ok() && entries.iter().all(|entry| entry.address().is_some()) {
+        if known.is_ok() && takes_no_room(block, &entries, &request.items) {
             return Ok(request);
         }
         if let Effect::Leaves(pins) = &request.effect {
@@ -339,7 +339,7 @@ impl Shard {
             return None;
         }
         let mut map = self.ledger.map.borrow_mut();
-        if self.locks.any_held(volume, block, count) || !self.writes_to(volume, layer) {
+        if self.locks.any_held(volume, block, count) || !self.is_active_layer(volume, layer) {
             return None;
         }
         let mut pins = Pins::new();
@@ -374,8 +374,8 @@ impl Shard {
         self.make_room_in_map().await?;
         let mut pins = Pins::new();
         let prepare = |map: &mut Map| {
-            let writes_to = self.writes_to(volume, layer);
-            if writes_to {
+            let is_active_layer = self.is_active_layer(volume, layer);
+            if is_active_layer {
                 map.prepare_write(layer, block, count, &mut pins).map(|()| true)
             } else {
                 Ok(false)
@@ -395,8 +395,8 @@ impl Shard {
     }
 }
 
-/// A request that writes `data`, with holes (`trimmed`) where it is zero.
-fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, trimmed: UnmapMode) -> Request {
+/// A request that writes `data`, with holes (`unmap_mode`) where it is zero.
+fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, unmap_mode: UnmapMode) -> Request {
     let mut request =
         Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Leaves(pins), reply: None };
     let zeros = data.peek(zeros);
@@ -406,7 +406,7 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, trimmed: U
         let first = LayerBlock::new(block + start as u64);
         if zero {
             let count = length as u64;
-            request.items.push(Item::Unmap { layer, block: first, count, mode: trimmed });
+            request.items.push(Item::Unmap { layer, block: first, count, mode: unmap_mode });
         } else {
             let count = u16::try_from(length).unwrap_or(u16::MAX);
             request.items.push(Item::Write { layer, block: first, count });
@@ -415,6 +415,21 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, trimmed: U
         start += length;
     }
     request
+}
+
+/// Returns true if a request stores no more blocks and map leaves than its range holds already.
+/// `entries` are those of the range, which begins at `block`. Zeros over a hole store nothing where
+/// the leaf exists, and it does where the request replaces a block of the same leaf.
+fn takes_no_room(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
+    let leaf = |block: u64| block / format::NODE_ENTRIES as u64;
+    let stored = || (block..).zip(entries).filter(|(_, entry)| entry.address().is_some());
+    let replaces = |block: u64| stored().any(|(other, _)| other == block);
+    let has_leaf = |block: u64| stored().any(|(other, _)| leaf(other) == leaf(block));
+    items.iter().all(|item| match item {
+        Item::Write { block, count, .. } => (block.get()..block.get() + u64::from(*count)).all(replaces),
+        Item::Unmap { block, count, .. } => (block.get()..block.get() + count).all(has_leaf),
+        _ => false,
+    })
 }
 
 /// Which blocks are zero. Mostly the first bytes tell, which whoever has written them may still have in his caches: several are

@@ -41,10 +41,10 @@ impl AttachedVolume {
         let within = usize::try_from(offset % BLOCK_BYTES).unwrap_or(BLOCK);
         let volume = self.shared.id;
         let differs = match self.shard(shard)? {
-            ShardAccess::Here(shard) => {
+            ShardAccess::Local(shard) => {
                 shard.compare_and_write(volume, block, within, (expected, data)).await?
             }
-            ShardAccess::There(handle) => {
+            ShardAccess::Remote(handle) => {
                 let (expected, data) = (expected.clone(), data.clone());
                 let step = move |shard: Rc<Shard>| async move {
                     shard.compare_and_write(volume, block, within, (&expected, &data)).await

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use format::limits::BLOCK_BYTES;
 use reactor::Buffer;
 
-use super::{AttachedVolume, all};
+use super::{AttachedVolume, join_all};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes that are read and written at once.
@@ -64,7 +64,7 @@ impl AttachedVolume {
                     self.write(offset + at, &buffer.span()).await
                 }
             });
-            all(pieces).await?;
+            join_all(pieces).await?;
             done += window;
         }
         Ok(())

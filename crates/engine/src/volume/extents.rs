@@ -1,6 +1,7 @@
-//! What of a volume holds data. The shards are asked slice by slice where there may be any; what lies between is skipped, however long.
+//! The allocated extents of a volume. Shards are queried slice by slice where data may exist; holes
+//! in between are skipped in one step.
 //!
-//! Must not know: how a shard finds out.
+//! Must not know: the map of a shard.
 
 use std::rc::Rc;
 
@@ -8,53 +9,53 @@ use format::VolumeId;
 use format::limits::{BLOCK, SLICE};
 use smallvec::SmallVec;
 
-use super::{AttachedVolume, Piece, ShardAccess, Slices};
+use super::{AttachedVolume, ShardAccess, Slices, SubRequest};
 use crate::error::Result;
 use crate::shard::Shard;
 
-/// Slices in which there may be data that are looked at for one answer, besides one of each shard: what it takes is bounded.
+/// The most slices queried for one reply, in addition to one of each shard. Bounds the work.
 const SLICES_MAX: usize = 16;
 
-/// A stretch of a volume that holds data, or none.
+/// An extent of data or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// True if it holds data; otherwise it reads as zeros.
+    /// True for data; a hole reads as zeros.
     pub data: bool,
 }
 
-/// What a shard says of a piece.
-pub(crate) struct Stored {
-    /// How many blocks hold data, or do not, in turns.
+/// The reply of a shard to a query about a run of blocks.
+pub(crate) struct ShardExtents {
+    /// Lengths in blocks of alternating extents; true for data.
     pub(crate) extents: Vec<(u64, bool)>,
-    /// The first block behind it, of those that were asked about, from which on there may be data.
+    /// The first block after the run, within the bound of the query, that may hold data.
     pub(crate) next: Option<u64>,
 }
 
 impl AttachedVolume {
-    /// What of the range holds data, in order. The lengths add up to `length`, or to less if more than 64 MiB of it would have to be
-    /// looked at: holes are skipped, and do not count.
+    /// Returns the extents of the range, in order. Their lengths add up to `length`, or to less if
+    /// more than 64 MiB of the range would have to be queried. Skipped holes do not count.
     ///
     /// # Errors
     /// `Invalid` beyond the end; those of reading the map.
     pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>> {
         self.check(offset, length)?;
         let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
-        let mut survey = Survey::new(self.shared.slices, first, end);
+        let mut scan = ExtentScan::new(self.shared.slices, first, end);
         let mut extents: Vec<Extent> = Vec::new();
         let mut left = SLICES_MAX + self.shared.slices.shards();
         while left > 0
-            && let Some(step) = survey.step()
+            && let Some(step) = scan.step()
         {
             match step {
-                Step::Hole(blocks) => append(&mut extents, blocks, false),
-                Step::Ask(piece) => {
+                ScanStep::Hole(blocks) => append(&mut extents, blocks, false),
+                ScanStep::Query(part) => {
                     left -= 1;
-                    let bound = self.shared.slices.local_bound(piece.shard, end);
-                    let found = self.stored(piece, bound).await?;
-                    found.extents.iter().for_each(|(blocks, data)| append(&mut extents, *blocks, *data));
-                    survey.told(piece, found.next);
+                    let bound = self.shared.slices.local_bound(part.shard, end);
+                    let reply = self.query(part, bound).await?;
+                    reply.extents.iter().for_each(|(blocks, data)| append(&mut extents, *blocks, *data));
+                    scan.on_reply(part, reply.next);
                 }
             }
         }
@@ -62,72 +63,75 @@ impl AttachedVolume {
         Ok(extents)
     }
 
-    async fn stored(&self, piece: Piece, bound: u64) -> Result<Stored> {
-        let (volume, Piece { block, blocks, .. }): (VolumeId, _) = (self.shared.id, piece);
-        match self.shard(piece.shard)? {
-            ShardAccess::Here(shard) => shard.extents(volume, (block, blocks), bound).await,
-            ShardAccess::There(home) => {
-                let look = move |shard: Rc<Shard>| async move {
+    async fn query(&self, part: SubRequest, bound: u64) -> Result<ShardExtents> {
+        let (volume, SubRequest { block, blocks, .. }): (VolumeId, _) = (self.shared.id, part);
+        match self.shard(part.shard)? {
+            ShardAccess::Local(shard) => shard.extents(volume, (block, blocks), bound).await,
+            ShardAccess::Remote(home) => {
+                let query = move |shard: Rc<Shard>| async move {
                     shard.extents(volume, (block, blocks), bound).await
                 };
-                home.call(look).await?
+                home.call(query).await?
             }
         }
     }
 }
 
-/// A look at a range of a volume, from its beginning on.
-pub(super) struct Survey {
+/// A scan of a range of a volume for extents, in order.
+pub(super) struct ExtentScan {
     slices: Slices,
     next: u64,
     end: u64,
-    /// For each shard the first of its blocks that may hold data, as far as that is known; there is none if it lies at the end.
-    ahead: SmallVec<[Option<u64>; 16]>,
+    /// For each shard the first volume block that may hold data, once the shard was queried; `end`
+    /// if there is none.
+    next_data: SmallVec<[Option<u64>; 16]>,
 }
 
-/// What is to be done next.
+/// The next step of an [`ExtentScan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// So many blocks hold nothing.
+pub(super) enum ScanStep {
+    /// A hole of this many blocks.
     Hole(u64),
-    /// A shard knows.
-    Ask(Piece),
+    /// A shard must be queried.
+    Query(SubRequest),
 }
 
-impl Survey {
-    /// Of the blocks from `first` up to `end`.
+impl ExtentScan {
+    /// A scan of blocks `first..end`.
     pub(super) fn new(slices: Slices, first: u64, end: u64) -> Self {
-        Self { slices, next: first, end, ahead: SmallVec::from_elem(None, slices.shards()) }
+        Self { slices, next: first, end, next_data: SmallVec::from_elem(None, slices.shards()) }
     }
 
-    /// The next step; `None` at the end. What is asked must be told before the next one.
-    pub(super) fn step(&mut self) -> Option<Step> {
+    /// Returns the next step, or `None` at the end. A query must be followed by [`Self::on_reply`]
+    /// before the next call.
+    pub(super) fn step(&mut self) -> Option<ScanStep> {
         if self.next >= self.end {
             return None;
         }
-        // Of a shard that was not asked yet, whatever comes next.
+        // A shard that was not queried yet may hold data in its next block.
         let next_of = |(shard, known): (usize, &Option<u64>)| {
             known.unwrap_or_else(|| {
                 let bound = self.slices.local_bound(shard, self.next);
-                self.slices.global_block(shard, bound).unwrap_or(self.end)
+                self.slices.volume_block(shard, bound).unwrap_or(self.end)
             })
         };
-        let next = self.ahead.iter().enumerate().map(next_of).min().unwrap_or(self.end).min(self.end);
+        let next = self.next_data.iter().enumerate().map(next_of).min().unwrap_or(self.end).min(self.end);
         if next > self.next {
             let hole = next - self.next;
             self.next = next;
-            return Some(Step::Hole(hole));
+            return Some(ScanStep::Hole(hole));
         }
-        Some(Step::Ask(self.slices.first_piece(self.next, self.end - self.next, SLICE)))
+        Some(ScanStep::Query(self.slices.first_part(self.next, self.end - self.next, SLICE)))
     }
 
-    /// A shard has told of a piece, and from which of its blocks behind that on there may be data.
-    pub(super) fn told(&mut self, piece: Piece, next: Option<u64>) {
-        let next = next.and_then(|next| self.slices.global_block(piece.shard, next)).unwrap_or(self.end);
-        if let Some(known) = self.ahead.get_mut(piece.shard) {
-            *known = Some(next);
+    /// Records that the extents of a queried run are known. `next` is the shard's first block after
+    /// the run that may hold data.
+    pub(super) fn on_reply(&mut self, part: SubRequest, next: Option<u64>) {
+        let next = next.and_then(|next| self.slices.volume_block(part.shard, next)).unwrap_or(self.end);
+        if let Some(shard_next) = self.next_data.get_mut(part.shard) {
+            *shard_next = Some(next);
         }
-        self.next += piece.blocks;
+        self.next += part.blocks;
     }
 }
 
@@ -139,7 +143,7 @@ fn append(extents: &mut Vec<Extent>, blocks: u64, data: bool) {
     }
 }
 
-/// Cuts `skip` bytes off the front of a list of extents and ends it after `length` more.
+/// Removes the first `skip` bytes of a list of extents and truncates the rest to `length` bytes.
 pub(super) fn trim_to(extents: &mut Vec<Extent>, skip: u64, length: u64) {
     if let Some(first) = extents.first_mut() {
         first.length -= skip;

@@ -1,144 +1,152 @@
-//! How a volume's blocks are dealt out to the shards: in slices of its address space, in turns; and requests cut accordingly.
+//! Striping of a volume over shards: slices of its address space go to shards in rotation, and
+//! requests are split accordingly.
 //!
-//! Arithmetic only. Must not know: what a shard is, what is done with the pieces.
+//! Arithmetic only. Must not know: shards, the use of the sub-requests.
 
 use format::VolumeSpread;
 use format::limits::{BLOCK, SLICE};
 use reactor::Span;
 use smallvec::SmallVec;
 
-/// How a volume's blocks are dealt out to the shards: to some that follow one another, the pool's first following its last.
+/// The striping of a volume over a consecutive range of shards, which wraps around at the pool's
+/// last shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
-    /// Shards of the pool.
+    /// Number of shards of the pool.
     shards: u64,
-    /// The one that the first slice goes to.
+    /// The shard of the first slice.
     first: u64,
-    /// How many have a turn.
-    turns: u64,
+    /// Number of shards that hold the volume.
+    width: u64,
 }
 
 impl Slices {
-    /// Over all shards of a pool.
+    /// Striping over all shards of a pool.
     #[cfg(test)]
     pub(crate) fn new(shards: usize) -> Self {
         Self::of(VolumeSpread::default(), shards)
     }
 
-    /// As a volume's record says, in a pool of so many shards, which has them.
+    /// Striping by a volume record's spread, in a pool of `shards` shards.
+    ///
+    /// # Panics
+    /// If the spread exceeds the pool's shards (F4).
     pub(crate) fn of(spread: VolumeSpread, shards: usize) -> Self {
         assert!(shards > 0 && spread.fits(shards), "F4: {spread:?} in a pool of {shards} shards");
         let shards = shards as u64;
         match u64::from(spread.shards) {
-            0 => Self { shards, first: 0, turns: shards },
-            turns => Self { shards, first: spread.first.into(), turns },
+            0 => Self { shards, first: 0, width: shards },
+            width => Self { shards, first: spread.first.into(), width },
         }
     }
 
     pub(super) const BLOCKS: u64 = SLICE / BLOCK as u64;
 
-    /// How many shards the pool has.
+    /// Returns the number of shards of the pool.
     pub(super) fn shards(&self) -> usize {
         usize::try_from(self.shards).unwrap_or(usize::MAX)
     }
 
-    /// The shards that hold the volume, in the order of their turns.
+    /// Returns the shards that hold the volume, in slice order.
     pub(crate) fn holders(&self) -> impl Iterator<Item = usize> + use<> {
-        let Self { shards, first, turns } = *self;
-        (0..turns).map(move |turn| usize::try_from((first + turn) % shards).unwrap_or(0))
+        let Self { shards, first, width } = *self;
+        (0..width).map(move |position| usize::try_from((first + position) % shards).unwrap_or(0))
     }
 
-    /// The shards that hold the volume, by number even if they are all.
+    /// Returns the spread with an explicit number of shards, even if the volume is on all of them.
     pub(crate) fn spread(&self) -> VolumeSpread {
         let narrow = |number| u16::try_from(number).unwrap_or(u16::MAX);
-        VolumeSpread { first: narrow(self.first), shards: narrow(self.turns) }
+        VolumeSpread { first: narrow(self.first), shards: narrow(self.width) }
     }
 
-    /// The turn of a shard; `None` if it holds nothing of the volume.
-    fn turn(&self, shard: usize) -> Option<u64> {
-        let turn = (shard as u64 + self.shards - self.first) % self.shards;
-        (turn < self.turns).then_some(turn)
+    /// Returns the position of a shard in the rotation, or `None` if it holds no slice of the
+    /// volume.
+    fn position(&self, shard: usize) -> Option<u64> {
+        let position = (shard as u64 + self.shards - self.first) % self.shards;
+        (position < self.width).then_some(position)
     }
 
-    /// The shard of a volume's block, and the block's number there.
-    pub(crate) fn place(&self, block: u64) -> (usize, u64) {
+    /// Returns the shard of a volume block and the block's number there.
+    pub(crate) fn locate(&self, block: u64) -> (usize, u64) {
         let slice = block / Self::BLOCKS;
-        let shard = usize::try_from((self.first + slice % self.turns) % self.shards).unwrap_or(0);
-        (shard, slice / self.turns * Self::BLOCKS + block % Self::BLOCKS)
+        let shard = usize::try_from((self.first + slice % self.width) % self.shards).unwrap_or(0);
+        (shard, slice / self.width * Self::BLOCKS + block % Self::BLOCKS)
     }
 
-    /// The volume's block that a block of a shard is, if the shard holds any.
-    pub(crate) fn global_block(&self, shard: usize, block: u64) -> Option<u64> {
-        let turn = self.turn(shard)?;
-        Some((block / Self::BLOCKS * self.turns + turn) * Self::BLOCKS + block % Self::BLOCKS)
+    /// Returns the volume block of a shard's block, if the shard holds a part of the volume.
+    pub(crate) fn volume_block(&self, shard: usize, block: u64) -> Option<u64> {
+        let position = self.position(shard)?;
+        Some((block / Self::BLOCKS * self.width + position) * Self::BLOCKS + block % Self::BLOCKS)
     }
 
-    /// The volume's blocks that a run of blocks in `shard` is, as runs.
-    pub(crate) fn global(&self, shard: usize, block: u64, count: u64) -> Vec<(u64, u64)> {
+    /// Returns the volume blocks of a run of blocks of `shard`, as runs of first block and count.
+    pub(crate) fn volume_runs(&self, shard: usize, block: u64, count: u64) -> Vec<(u64, u64)> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let mut next = block;
         while next < block + count {
             let until = ((next / Self::BLOCKS + 1) * Self::BLOCKS).min(block + count);
-            runs.extend(self.global_block(shard, next).map(|global| (global, until - next)));
+            runs.extend(self.volume_block(shard, next).map(|first| (first, until - next)));
             next = until;
         }
         runs
     }
 
-    /// The first block in `shard` at or behind the volume's block `block`; 0 if the shard holds nothing of the volume.
+    /// Returns the first block of `shard` at or after volume block `block`; 0 if the shard holds no
+    /// slice of the volume.
     pub(crate) fn local_bound(&self, shard: usize, block: u64) -> u64 {
         let (slice, within) = (block / Self::BLOCKS, block % Self::BLOCKS);
-        let (round, turn) = (slice / self.turns, slice % self.turns);
-        let Some(own) = self.turn(shard) else { return 0 };
+        let (round, position) = (slice / self.width, slice % self.width);
+        let Some(own) = self.position(shard) else { return 0 };
         round * Self::BLOCKS
-            + match own.cmp(&turn) {
+            + match own.cmp(&position) {
                 std::cmp::Ordering::Less => Self::BLOCKS,
                 std::cmp::Ordering::Equal => within,
                 std::cmp::Ordering::Greater => 0,
             }
     }
 
-    /// The first block of the slice behind the one of the volume's block `block`.
+    /// Returns the first volume block after the slice of `block`.
     pub(crate) fn end_of_slice(&self, block: u64) -> u64 {
         (block / Self::BLOCKS + 1) * Self::BLOCKS
     }
 
-    /// Cuts a range of blocks at slice borders, into pieces of at most `most` bytes.
-    pub(super) fn cut(&self, block: u64, blocks: u64, most: u64) -> SmallVec<[Piece; 4]> {
-        let mut pieces = SmallVec::new();
+    /// Splits a range of blocks at slice boundaries, into sub-requests of at most `max_bytes`
+    /// bytes.
+    pub(super) fn split(&self, block: u64, blocks: u64, max_bytes: u64) -> SmallVec<[SubRequest; 4]> {
+        let mut parts = SmallVec::new();
         let end = block + blocks;
         let mut next = block;
         while next < end {
-            let piece = self.first_piece(next, end - next, most);
-            pieces.push(Piece { at: (next - block) * BLOCK as u64, ..piece });
-            next += piece.blocks;
+            let part = self.first_part(next, end - next, max_bytes);
+            parts.push(SubRequest { offset: (next - block) * BLOCK as u64, ..part });
+            next += part.blocks;
         }
-        pieces
+        parts
     }
 
-    /// The first piece of a range of blocks.
-    pub(super) fn first_piece(&self, block: u64, blocks: u64, most: u64) -> Piece {
-        let (shard, local) = self.place(block);
+    /// Returns the first sub-request of a range of blocks.
+    pub(super) fn first_part(&self, block: u64, blocks: u64, max_bytes: u64) -> SubRequest {
+        let (shard, local) = self.locate(block);
         let slice_end = (block / Self::BLOCKS + 1) * Self::BLOCKS;
-        let until = (block + blocks).min(slice_end).min(block + most / BLOCK as u64);
-        Piece { shard, block: local, blocks: until - block, at: 0 }
+        let until = (block + blocks).min(slice_end).min(block + max_bytes / BLOCK as u64);
+        SubRequest { shard, block: local, blocks: until - block, offset: 0 }
     }
 }
 
-/// A piece of a request, within one shard.
+/// A part of a request within one slice, and so within one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct SubRequest {
     pub(super) shard: usize,
     pub(super) block: u64,
     pub(super) blocks: u64,
-    /// Byte of the request at which it starts.
-    pub(super) at: u64,
+    /// Offset in the request, in bytes.
+    pub(super) offset: u64,
 }
 
-impl Piece {
-    /// The bytes of a request that belong to it.
-    pub(super) fn part(&self, span: &Span) -> Span {
-        let at = usize::try_from(self.at).unwrap_or(usize::MAX);
+impl SubRequest {
+    /// Returns the sub-request's bytes of the request's span.
+    pub(super) fn slice_of(&self, span: &Span) -> Span {
+        let at = usize::try_from(self.offset).unwrap_or(usize::MAX);
         let length = usize::try_from(self.blocks).unwrap_or(usize::MAX) * BLOCK;
         span.slice(at..at + length)
     }

@@ -1,7 +1,7 @@
-//! Sparse memory: which bytes there are, in chunks.
+//! Sparse memory: the allocated bytes, in chunks.
 //!
-//! Always true: a chunk exists only while one of its blocks holds data; a block that holds none is all zeros, wherever
-//! its chunk exists. Knows nothing of sizes and sectors.
+//! Always true: a chunk exists only while one of its blocks holds data. A block without data is all
+//! zeros, even if its chunk exists. Knows nothing of sizes and sectors.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,9 +10,9 @@ use reactor::Span;
 
 use crate::Extent;
 
-/// Bytes of memory that come and go together.
+/// Allocation unit in bytes.
 const CHUNK: u64 = 1 << 20;
-/// The unit in which data and holes are told apart, in bytes.
+/// Granularity of data and holes, in bytes.
 const BLOCK: u64 = 4096;
 const BLOCKS: usize = (CHUNK / BLOCK) as usize;
 
@@ -24,16 +24,16 @@ pub(super) struct Chunks {
 
 struct Chunk {
     bytes: Vec<u8>,
-    /// Which blocks hold data.
+    /// True for each block with data.
     data: [bool; BLOCKS],
 }
 
-/// A part of a request that lies within one chunk.
+/// A part of a request within one chunk.
 struct Part {
     chunk: u64,
     /// Bytes of the chunk.
     within: Range<usize>,
-    /// Byte of the request at which it starts.
+    /// Offset of the part in the request.
     at: u64,
 }
 
@@ -41,7 +41,7 @@ fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Cuts a range at the borders of chunks.
+/// Splits a range at chunk boundaries.
 fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
     let end = offset + length;
     let mut next = offset;
@@ -78,7 +78,7 @@ impl Chunks {
         }
     }
 
-    /// Zeroes a range, and forgets the blocks that lie within it as a whole.
+    /// Zeroes a range, and frees the blocks that are completely in it.
     pub(super) fn zero(&mut self, offset: u64, length: u64) {
         let end = offset + length;
         let held: Vec<u64> =
@@ -135,13 +135,13 @@ impl Chunk {
     }
 }
 
-/// The blocks that share a byte with a range of a chunk.
+/// Returns the blocks that overlap a range of a chunk.
 fn blocks_touched(within: &Range<usize>) -> Range<usize> {
     let block = to_usize(BLOCK);
     within.start / block..within.end.div_ceil(block)
 }
 
-/// The blocks that lie within a range of a chunk.
+/// Returns the blocks that are completely within a range of a chunk.
 fn blocks_inside(within: &Range<usize>) -> Range<usize> {
     let block = to_usize(BLOCK);
     let first = within.start.div_ceil(block);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::MemoryVolume;
 use crate::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};
 
-/// Memory volumes that are offered by name, in the order of their names.
+/// Memory volumes that are exported by name, in the order of their names.
 #[derive(Default)]
 pub struct MemoryExports {
     entries: RefCell<BTreeMap<String, OpenExport<MemoryVolume>>>,
@@ -14,18 +14,18 @@ pub struct MemoryExports {
 }
 
 impl MemoryExports {
-    /// Offers `volume` under `name`, instead of what was offered under it before.
+    /// Exports `volume` under `name`, in place of an earlier export of that name.
     pub fn insert(&self, name: impl Into<String>, description: impl Into<String>, volume: &MemoryVolume) {
         let export = OpenExport { volume: volume.clone(), description: description.into() };
         self.entries.borrow_mut().insert(name.into(), export);
     }
 
-    /// Offers nothing under `name` any more. Who has it open keeps it.
+    /// Removes the export `name`. Clients that have it open keep it.
     pub fn remove(&self, name: &str) {
         self.entries.borrow_mut().remove(name);
     }
 
-    /// Refuses the next that is to be opened, for tests.
+    /// Refuses the next open, for tests.
     pub fn refuse_next(&self, kind: OpenErrorKind) {
         self.refusal.set(Some(kind));
     }
@@ -36,7 +36,7 @@ impl Exports for MemoryExports {
 
     async fn open(&self, name: &str) -> Result<OpenExport<MemoryVolume>, OpenError> {
         if let Some(kind) = self.refusal.take() {
-            return Err(OpenError::new(kind, "a test asked for this"));
+            return Err(OpenError::new(kind, "injected by a test"));
         }
         let found = self.entries.borrow().get(name).cloned();
         found.ok_or_else(|| OpenError::new(OpenErrorKind::NotFound, format!("no export is called {name:?}")))

@@ -1,4 +1,4 @@
-//! What is to go wrong with a memory volume: hooks for tests.
+//! Fault injection for memory volumes, for tests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,8 +7,8 @@ use reactor::Gate;
 
 use crate::{VolumeError, VolumeErrorKind};
 
-/// Faults of a [`crate::MemoryVolume`], one list per kind of operation. Discarding and zeroing count as writing, listing
-/// extents as reading.
+/// Faults of a [`crate::MemoryVolume`], with one list per kind of operation. Discards and zeroing
+/// count as writes, extent lists as reads.
 #[derive(Default)]
 pub struct MemoryFaults {
     reads: Faults,
@@ -18,59 +18,61 @@ pub struct MemoryFaults {
 
 #[derive(Default)]
 struct Faults {
-    /// What becomes of the next operations: each fails in this way, or does not.
+    /// The outcome of the next operations: an error, or success.
     fates: RefCell<VecDeque<Option<VolumeErrorKind>>>,
     gate: Gate,
     waiting: Cell<usize>,
 }
 
 impl MemoryFaults {
-    /// Fails the next read whose fate is not decided yet.
+    /// Fails the next read without a decided outcome.
     pub fn fail_next_read(&self, kind: VolumeErrorKind) {
         self.reads.decide_next(Some(kind));
     }
 
-    /// Lets the next read do well whose fate is not decided yet.
+    /// Lets the next read without a decided outcome succeed.
     pub fn spare_next_read(&self) {
         self.reads.decide_next(None);
     }
 
-    /// Fails the next write whose fate is not decided yet.
+    /// Fails the next write without a decided outcome.
     pub fn fail_next_write(&self, kind: VolumeErrorKind) {
         self.writes.decide_next(Some(kind));
     }
 
-    /// Fails the next flush whose fate is not decided yet.
+    /// Fails the next flush without a decided outcome.
     pub fn fail_next_flush(&self, kind: VolumeErrorKind) {
         self.flushes.decide_next(Some(kind));
     }
 
-    /// Holds reads that begin from now on, until as many calls of [`MemoryFaults::release_reads`].
+    /// Holds reads that begin from now on, until an equal number of [`MemoryFaults::release_reads`]
+    /// calls.
     pub fn hold_reads(&self) {
         self.reads.gate.shut();
     }
 
-    /// Takes back one [`MemoryFaults::hold_reads`].
+    /// Cancels one [`MemoryFaults::hold_reads`].
     pub fn release_reads(&self) {
         self.reads.gate.open();
     }
 
-    /// Holds writes that begin from now on, until as many calls of [`MemoryFaults::release_writes`].
+    /// Holds writes that begin from now on, until an equal number of
+    /// [`MemoryFaults::release_writes`] calls.
     pub fn hold_writes(&self) {
         self.writes.gate.shut();
     }
 
-    /// Takes back one [`MemoryFaults::hold_writes`].
+    /// Cancels one [`MemoryFaults::hold_writes`].
     pub fn release_writes(&self) {
         self.writes.gate.open();
     }
 
-    /// How many reads are held now.
+    /// Returns the number of held reads.
     pub fn held_reads(&self) -> usize {
         self.reads.waiting.get()
     }
 
-    /// How many writes are held now.
+    /// Returns the number of held writes.
     pub fn held_writes(&self) -> usize {
         self.writes.waiting.get()
     }
@@ -100,7 +102,7 @@ impl Faults {
             self.waiting.set(self.waiting.get() - 1);
         }
         match self.fates.borrow_mut().pop_front().flatten() {
-            Some(kind) => Err(VolumeError::new(kind, format!("a test asked for this: {kind}"))),
+            Some(kind) => Err(VolumeError::new(kind, format!("injected by a test: {kind}"))),
             None => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
-//! A volume in memory: for tests, benchmarks and scratch.
+//! A volume in memory, for tests, benchmarks and scratch data.
 //!
-//! Owns the bytes and where there are any. Always true: every operation takes effect at once, when its future is polled
-//! and no fault hook holds it. Must not know who reads and writes.
+//! Owns the bytes and their allocation. Always true: every operation takes effect immediately when
+//! its future is polled, unless a fault hook holds it. Must not know its users.
 
 mod chunks;
 mod exports;
@@ -19,7 +19,7 @@ use chunks::Chunks;
 pub use exports::MemoryExports;
 pub use faults::MemoryFaults;
 
-/// A volume in memory, sparse in steps of 4096 bytes. A clone is another handle on the same bytes.
+/// A volume in memory, sparse in units of 4096 bytes. A clone is another handle to the same bytes.
 #[derive(Clone)]
 pub struct MemoryVolume {
     shared: Rc<Shared>,
@@ -35,7 +35,7 @@ struct Shared {
     withdrawn: Stop,
 }
 
-/// How many operations a [`MemoryVolume`] has carried out, refused ones included.
+/// Number of operations that a [`MemoryVolume`] has received, including refused ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCounters {
     /// Reads.
@@ -53,13 +53,17 @@ pub struct MemoryCounters {
 }
 
 impl MemoryVolume {
-    /// A volume of `size` zero bytes, a multiple of `sector`. Takes memory only for what is written.
+    /// Creates a volume of `size` zero bytes, a multiple of `sector`. Memory is allocated only for
+    /// written data.
     ///
     /// # Panics
-    /// If `sector` is none that [`Volume::sector`] allows, or does not divide `size`, or `size` is larger than a file
-    /// can be.
+    /// Panics if [`Volume::sector`] does not allow `sector`, if it does not divide `size`, or if
+    /// `size` exceeds the maximum size of a file.
     pub fn new(size: u64, sector: u32) -> Self {
-        assert!(sector.is_power_of_two() && (512..=65536).contains(&sector), "no sector has {sector} bytes");
+        assert!(
+            sector.is_power_of_two() && (512..=65536).contains(&sector),
+            "invalid sector size of {sector} bytes"
+        );
         check_size(size, sector);
         let shared = Shared {
             size: Cell::new(size),
@@ -73,32 +77,33 @@ impl MemoryVolume {
         Self { shared: Rc::new(shared) }
     }
 
-    /// Refuses writes from now on, or takes them again.
+    /// Refuses writes from now on, or accepts them again.
     pub fn set_read_only(&self, read_only: bool) {
         self.shared.read_only.set(read_only);
     }
 
-    /// Changes the size. What lies beyond a smaller size is gone.
+    /// Changes the size. Data beyond a smaller size is lost.
     ///
     /// # Panics
-    /// If the sector size does not divide `size`, or it is larger than a file can be.
+    /// Panics if the sector size does not divide `size`, or if `size` exceeds the maximum size of a
+    /// file.
     pub fn resize(&self, size: u64) {
         check_size(size, self.shared.sector);
         self.shared.chunks.borrow_mut().zero(size, u64::MAX - size);
         self.shared.size.set(size);
     }
 
-    /// Takes the volume away from those who use it now. It can be used all the same.
+    /// Signals the volume's users to stop. The volume continues to work.
     pub fn withdraw(&self) {
         self.shared.withdrawn.raise();
     }
 
-    /// What is to go wrong.
+    /// Returns the fault hooks.
     pub fn faults(&self) -> &MemoryFaults {
         &self.shared.faults
     }
 
-    /// What was done so far.
+    /// Returns the operation counters.
     pub fn counters(&self) -> MemoryCounters {
         self.shared.counters.get()
     }
@@ -112,11 +117,13 @@ impl MemoryVolume {
     fn check(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
         let (size, sector) = (self.size(), u64::from(self.shared.sector));
         if !offset.is_multiple_of(sector) || !length.is_multiple_of(sector) {
-            let message = format!("{length} bytes from {offset} on are no whole sectors of {sector} bytes");
+            let message =
+                format!("{length} bytes at offset {offset} are not whole sectors of {sector} bytes");
             return Err(VolumeError::new(VolumeErrorKind::Invalid, message));
         }
         if offset.checked_add(length).is_none_or(|end| end > size) {
-            let message = format!("{length} bytes from {offset} on lie beyond the volume's end at {size}");
+            let message =
+                format!("{length} bytes at offset {offset} exceed the volume's size of {size} bytes");
             return Err(VolumeError::new(VolumeErrorKind::Invalid, message));
         }
         Ok(())
@@ -131,8 +138,8 @@ impl MemoryVolume {
 }
 
 fn check_size(size: u64, sector: u32) {
-    assert!(size.is_multiple_of(u64::from(sector)), "{size} bytes are no whole number of sectors");
-    assert!(i64::try_from(size).is_ok(), "{size} bytes are more than any disk has");
+    assert!(size.is_multiple_of(u64::from(sector)), "{size} bytes are not a whole number of sectors");
+    assert!(i64::try_from(size).is_ok(), "{size} bytes exceed the maximum size of a disk");
 }
 
 impl Volume for MemoryVolume {

@@ -1,4 +1,4 @@
-//! Memory volumes against plain bytes, and their fault hooks.
+//! Compares memory volumes with plain arrays, and tests their fault hooks.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -10,11 +10,11 @@ use reactor::Buffer;
 
 use super::*;
 
-/// The result of a future that is done when it is first polled.
+/// Returns the result of a future that completes at its first poll.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("a memory volume made somebody wait"),
+        Poll::Pending => panic!("an operation of a memory volume did not complete immediately"),
     }
 }
 
@@ -35,14 +35,14 @@ enum Change {
     Discard,
 }
 
-/// Sectors of the volumes tested: they end in the middle of a block, in the third chunk.
+/// Sectors of the tested volumes, which end within a block of the third chunk.
 const SECTORS: u64 = 2 * 2048 + 13;
 
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![(1u8..).prop_map(Change::Write), Just(Change::Zero), Just(Change::Discard)]
 }
 
-/// A range of sectors; most lie near the border of a chunk.
+/// Returns a range of sectors, usually near a chunk boundary.
 fn range() -> impl Strategy<Value = (u64, u64)> {
     let start = prop_oneof![0..SECTORS, 2000..2100u64, 4000..SECTORS];
     let length = prop_oneof![1..30u64, 1..SECTORS];
@@ -85,7 +85,7 @@ proptest! {
             at += extent.length;
         }
         prop_assert_eq!(at, SECTORS * 512);
-        // Any part of the list is the list of that part.
+        // Any part of the list equals the list of that part.
         let (from, to) = (2045 * 512, 2060 * 512);
         let part = now(volume.extents(from, to - from)).unwrap();
         prop_assert_eq!(part.iter().map(|extent| extent.length).sum::<u64>(), to - from);

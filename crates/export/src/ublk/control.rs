@@ -1,6 +1,7 @@
-//! The kernel's control device: devices are made, described, started, taken over, stopped and deleted there.
+//! The kernel's ublk control device, which adds, configures, starts, recovers, stops and deletes
+//! ublk devices.
 //!
-//! Always true: a command has ended when its method returns. Must not know requests.
+//! Always true: a command is complete when its method returns. Must not know requests.
 #![allow(unsafe_code)]
 
 use std::os::fd::OwnedFd;
@@ -15,24 +16,27 @@ use super::limits::DEVICES_MAX;
 use super::words::{self, Control as Word, INFO_BYTES, Info, PARAMETERS_BYTES, Parameters, SECTOR};
 
 const DEVICE: &str = "/dev/ublk-control";
-/// Where the kernel lists its devices, as `ublkc` and a number.
+/// Directory in which the kernel lists its devices, as `ublkc` and a number.
 const DEVICES: &str = "/sys/class/ublk-char";
 
-/// See the module. Its methods block.
+/// The open control device. Its methods block.
 pub(super) struct Control {
     device: OwnedFd,
     features: u64,
 }
 
 impl Control {
+    /// Opens the control device.
+    ///
     /// # Errors
-    /// When this kernel has no ublk, one that is too old, or does not let us.
+    /// Fails if this kernel has no ublk, or one that is too old, or denies access.
     pub(super) fn open() -> Result<Self, DeviceError> {
         let device =
             rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
                 match errno {
                     Errno::NOENT | Errno::NODEV | Errno::NXIO => {
-                        let message = format!("this kernel has no ublk, or has not loaded it ({DEVICE})");
+                        let message =
+                            format!("this kernel has no ublk, or its module is not loaded ({DEVICE})");
                         DeviceError::new(DeviceErrorKind::Missing, message)
                     }
                     errno => DeviceError::system(&format!("open {DEVICE}"), &errno.into()),
@@ -41,10 +45,10 @@ impl Control {
         let mut control = Self { device, features: 0 };
         let mut features = [0; 8];
         control.order(Word::GetFeatures, 0, 0, &mut features).map_err(|error| match error.kind() {
-            IoErrorKind::ReadOnly => DeviceError::kernel("tell what its ublk can do", error),
+            IoErrorKind::ReadOnly => DeviceError::kernel("report the features of its ublk", error),
             _ => {
                 let message =
-                    format!("this kernel's ublk is too old: it does not tell what it can do ({error})");
+                    format!("this kernel's ublk is too old: it does not report its features ({error})");
                 DeviceError::new(DeviceErrorKind::Old, message)
             }
         })?;
@@ -54,48 +58,49 @@ impl Control {
         Ok(control)
     }
 
-    /// Gives a command, with `bytes` that the kernel reads or fills.
+    /// Sends a command, with `bytes` that the kernel reads or fills.
     fn order(&self, word: Word, id: u32, data: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         let length = u16::try_from(bytes.len()).unwrap_or(0);
         let address = if bytes.is_empty() { 0 } else { bytes.as_mut_ptr() as u64 };
         let command = words::control(id, length, address, data);
-        // SAFETY: the kernel is told the length of `bytes`, which are borrowed until it has answered, and touches no more.
+        // SAFETY: the kernel gets the length of `bytes`, which are borrowed until the command is
+        // complete, and accesses no more.
         unsafe { order_device(&self.device, word as u32, command) }.map(drop)
     }
 
-    /// Makes a device, which nobody serves yet.
+    /// Adds a device, which has no server yet.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub(super) fn add(&self, info: &Info, parameters: &Parameters) -> Result<Info, DeviceError> {
         let mut bytes = info.encode();
         self.order(Word::Add, info.id, 0, &mut bytes)
-            .map_err(|error| DeviceError::kernel("make a device", error))?;
+            .map_err(|error| DeviceError::kernel("add a device", error))?;
         let made = Info::decode(&bytes);
         let set = self.order(Word::SetParameters, made.id, 0, &mut parameters.encode());
         set.map_err(|error| {
             self.delete(made.id);
-            DeviceError::kernel("take what a device is to be like", error)
+            DeviceError::kernel("set the parameters of a device", error)
         })?;
         Ok(made)
     }
 
-    /// What a device is; nothing if there is none.
+    /// Returns the description of a device, or `None` if it does not exist.
     pub(super) fn info(&self, id: u32) -> Option<Info> {
         let mut bytes = [0; INFO_BYTES];
         self.order(Word::GetInfo, id, 0, &mut bytes).ok().map(|()| Info::decode(&bytes))
     }
 
-    /// What a device's disk is like.
+    /// Returns the parameters of a device's disk.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if the device does not exist.
     pub(super) fn parameters(&self, id: u32) -> Result<Parameters, IoError> {
         let mut bytes: [u8; PARAMETERS_BYTES] = Parameters::question();
         self.order(Word::GetParameters, id, 0, &mut bytes).map(|()| Parameters::decode(&bytes))
     }
 
-    /// Every device that there is, ours or not.
+    /// Returns all devices of the host, including those of other programs.
     pub(super) fn devices(&self) -> Vec<Info> {
         let Ok(entries) = std::fs::read_dir(DEVICES) else { return Vec::new() };
         let number =
@@ -107,53 +112,53 @@ impl Control {
             .collect()
     }
 
-    /// Lets a device's disk appear. Waits until each of its queues has somebody who takes requests.
+    /// Starts a device, so that its disk appears. Waits until each of its queues fetches requests.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Returns the kernel's error.
     pub(super) fn start(&self, id: u32) -> Result<(), IoError> {
         self.order(Word::Start, id, std::process::id().into(), &mut [])
     }
 
-    /// Begins to take over a device whose server is gone.
+    /// Begins to take over a device after its server has ended.
     ///
     /// # Errors
-    /// What the kernel says: that it is busy, as long as the server is not quite gone.
+    /// Returns the kernel's error: `EBUSY` until the server's process is completely gone.
     pub(super) fn start_recovery(&self, id: u32) -> Result<(), IoError> {
         self.order(Word::StartRecovery, id, 0, &mut [])
     }
 
-    /// Lets requests come again. Waits until each queue has somebody who takes them.
+    /// Ends the recovery, so that requests arrive again. Waits until each queue fetches requests.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Returns the kernel's error.
     pub(super) fn end_recovery(&self, id: u32) -> Result<(), IoError> {
         self.order(Word::EndRecovery, id, std::process::id().into(), &mut [])
     }
 
-    /// Takes a device's disk away: whoever takes requests of it is told that it is gone.
+    /// Stops a device and removes its disk. Tasks that fetch its requests get an error.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Returns the kernel's error.
     pub(super) fn stop(&self, id: u32) -> Result<(), IoError> {
         self.order(Word::Stop, id, 0, &mut [])
     }
 
-    /// Deletes a device, now or when nobody has its disk open any more.
+    /// Deletes a device, now or when its disk is no longer open.
     pub(super) fn delete(&self, id: u32) {
-        // Kernels that cannot do it later wait here until it is done.
+        // Kernels without deferred deletion wait here until the device is deleted.
         let done = self
             .order(Word::DeleteLater, id, 0, &mut [])
             .or_else(|_| self.order(Word::Delete, id, 0, &mut []));
         if let Err(error) = done {
-            tracing::warn!(device = id, %error, "a ublk device could not be deleted");
+            tracing::warn!(device = id, %error, "could not delete a ublk device");
         }
     }
 
-    /// Changes a disk's size in bytes. False if this kernel cannot.
+    /// Changes a disk's size in bytes. Returns false if this kernel does not support it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Returns the kernel's error.
     pub(super) fn resize(&self, id: u32, size: u64) -> Result<bool, IoError> {
         if self.features & words::UPDATE_SIZE == 0 {
             return Ok(false);
@@ -162,7 +167,7 @@ impl Control {
     }
 }
 
-/// A device of the kernel's, by its kind and number.
+/// Returns the path of a device, from its kind and number.
 pub(super) fn path(kind: &str, id: u32) -> std::path::PathBuf {
     Path::new("/dev").join(format!("{kind}{id}"))
 }

@@ -1,8 +1,9 @@
-//! A queue of a device, as the reactor that serves it has it: memory that the kernel shows requests in, memory that data goes
-//! through, and the commands that take requests and answer them.
+//! A queue of a device on its reactor: the kernel's request descriptors, the data buffers, and the
+//! commands that fetch and complete requests.
 //!
-//! Owns every unsafe line about a device's memory. Always true: a request is read only between the command that announced it
-//! and the one that answers it; memory that the kernel knows the address of stays until the device has let go of it.
+//! Owns all unsafe code for a device's memory. Always true: a request is read only between the
+//! command that announced it and the command that completes it. Memory with an address known to the
+//! kernel stays mapped until the device has released it.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -19,27 +20,28 @@ use super::words::{self, Info, QUEUE_STRIDE, REQUEST_BYTES, Request};
 
 const PAGE: usize = 4096;
 
-/// Where a queue's requests come from and its answers go.
+/// The source of a queue's requests and the destination of their results.
 pub(super) trait Exchange {
-    /// Answers the request of a place, if there was one, and waits for the next. It is handed over when this returns.
+    /// Completes the tag's request, if there is one, and fetches the next. The result is submitted
+    /// when this returns.
     ///
     /// # Errors
-    /// When there will be no more.
+    /// Fails if there will be no more requests.
     fn exchange(
         &self,
         tag: u16,
         answer: Option<i32>,
     ) -> impl Future<Output = Result<Request, Gone>> + use<Self>;
 
-    /// The memory that a place's data goes through.
+    /// Returns the data buffer of a tag.
     fn memory(&self, tag: u16) -> Span;
 }
 
-/// There is nothing to be served any more.
+/// The device has no more requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// See the module.
+/// A queue of a ublk device.
 #[derive(Clone)]
 pub(super) struct DeviceQueue {
     inner: Rc<Inner>,
@@ -54,7 +56,7 @@ struct Inner {
     request_bytes_max: usize,
 }
 
-/// Pages that belong to this.
+/// Mapped pages, owned by this value.
 struct Mapping {
     start: NonNull<c_void>,
     len: usize,
@@ -67,7 +69,8 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the pages belong to this mapping, and whoever held their address is gone with it.
+        // SAFETY: the pages belong to this mapping, and the owner of their address is dropped with
+        // it.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr(), self.len) };
     }
 }
@@ -88,23 +91,24 @@ impl Mapping {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: as above.
         let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags)? };
-        // It moves through here only. Refused by kernels without core dumps.
+        // Excludes the data from core dumps. Kernels without core dumps refuse this.
         // SAFETY: advice about the pages that were just mapped.
         let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxDontDump) };
         Self::new(start, len)
     }
 
     fn new(start: *mut c_void, len: usize) -> io::Result<Self> {
-        let start = NonNull::new(start).ok_or_else(|| io::Error::other("a mapping at nothing"))?;
+        let start = NonNull::new(start)
+            .ok_or_else(|| io::Error::other("the kernel mapped the range at address 0"))?;
         Ok(Self { start, len })
     }
 }
 
 impl DeviceQueue {
-    /// A queue of a device, for the reactor of this thread, which alone may use it.
+    /// Opens a queue of a device for this thread's reactor, which alone may use it.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// Fails if memory is exhausted.
     pub(super) fn open(
         platform: Rc<Platform>,
         device: Arc<OwnedFd>,
@@ -123,13 +127,13 @@ impl DeviceQueue {
 }
 
 impl Inner {
-    /// What the kernel shows at a place.
+    /// Reads the request descriptor of a tag.
     fn request(&self, tag: u16) -> Request {
         let at = usize::from(tag) * REQUEST_BYTES;
-        assert!(at + REQUEST_BYTES <= self.requests.len, "there is no place {tag}");
+        assert!(at + REQUEST_BYTES <= self.requests.len, "tag {tag} is beyond the queue");
         let mut bytes = [0; REQUEST_BYTES];
-        // SAFETY: within the mapping. The kernel wrote it before it announced the request, and does not touch it before that
-        // is answered.
+        // SAFETY: within the mapping. The kernel wrote it before it announced the request, and does
+        // not access it before the request is completed.
         unsafe {
             let from = self.requests.start.cast::<u8>().as_ptr().add(at);
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), REQUEST_BYTES);
@@ -147,7 +151,8 @@ impl Exchange for DeviceQueue {
             Some(result) => (words::COMMIT_AND_FETCH, result),
         };
         let words = words::exchange(inner.queue, tag, result, memory.as_ptr() as u64);
-        // SAFETY: the kernel moves at most a longest request's bytes to or from the address, which is what the span covers.
+        // SAFETY: the kernel transfers up to the maximum request size to or from the address, which
+        // is the length of the span.
         let io = unsafe { inner.platform.command(&inner.device, number, words, Some(memory)) };
         async move {
             match io.await {
@@ -165,7 +170,7 @@ impl Exchange for DeviceQueue {
 
 fn gone(queue: u16, tag: u16, error: IoError) -> Gone {
     if !matches!(error.kind(), IoErrorKind::Gone | IoErrorKind::Closed) {
-        tracing::error!(queue, tag, %error, "the kernel gives no more requests");
+        tracing::error!(queue, tag, %error, "the kernel delivers no more requests");
     }
     Gone
 }

@@ -1,25 +1,25 @@
-//! Why there is no device.
+//! Errors of ublk devices.
 
 use reactor::{IoError, IoErrorKind};
 
-/// Why a volume cannot be served as a device, for control flow.
+/// The kind of a device error, for control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceErrorKind {
-    /// This kernel has no ublk, or it is not loaded.
+    /// This kernel has no ublk, or the module is not loaded.
     Missing,
-    /// This kernel's ublk lacks what we need.
+    /// This kernel's ublk lacks required features.
     Old,
-    /// The system does not let us.
+    /// Access was denied.
     Denied,
-    /// The daemon has no io_uring, through which ublk goes.
+    /// The daemon has no io_uring, which ublk requires.
     NoRing,
-    /// Something that is not ours lies where the link to it belongs.
+    /// A foreign file is in the place of the link to the device.
     Occupied,
-    /// Anything else.
+    /// Any other error.
     Failed,
 }
 
-/// A volume that cannot be served as a device.
+/// A volume cannot be served as a device.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct DeviceError {
@@ -32,7 +32,7 @@ impl DeviceError {
         Self { kind, message: message.into() }
     }
 
-    /// What the kernel said when it was to do something.
+    /// Creates the error of a failed kernel command.
     pub(super) fn kernel(doing: &str, error: IoError) -> Self {
         let kind = match error.kind() {
             IoErrorKind::ReadOnly => DeviceErrorKind::Denied,
@@ -41,7 +41,7 @@ impl DeviceError {
         Self::new(kind, format!("the kernel refused to {doing}: {error}"))
     }
 
-    /// What the system said when it was to do something.
+    /// Creates the error of a failed system call.
     pub(super) fn system(doing: &str, error: &std::io::Error) -> Self {
         let kind = match error.kind() {
             std::io::ErrorKind::PermissionDenied => DeviceErrorKind::Denied,
@@ -50,7 +50,7 @@ impl DeviceError {
         Self::new(kind, format!("cannot {doing}: {error}"))
     }
 
-    /// The kind, for control flow.
+    /// Returns the kind, for control flow.
     pub fn kind(&self) -> DeviceErrorKind {
         self.kind
     }

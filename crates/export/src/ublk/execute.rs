@@ -1,6 +1,6 @@
-//! How requests are carried out on a volume.
+//! Executes requests on a volume.
 //!
-//! Always true: a request that was begun is finished. Must not know queues.
+//! Always true: a request that has begun runs to its end. Must not know queues.
 
 use reactor::Span;
 use rustix::io::Errno;
@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use super::words::{Operation, Request};
 use crate::{Volume, VolumeError, VolumeErrorKind};
 
-/// Carries out a request whose data goes through `memory`. Gives the bytes that were moved, or an error's number, negative.
+/// Executes a request with its data in `memory`. Returns the transferred bytes, or a negative error
+/// number.
 pub(super) async fn execute(volume: &impl Volume, request: &Request, memory: &Span) -> i32 {
     match attempt(volume, request, memory).await {
         Ok(bytes) => bytes,
@@ -20,10 +21,10 @@ async fn attempt(volume: &impl Volume, request: &Request, memory: &Span) -> Resu
     let Request { operation, durable, offset, length } = *request;
     let done = match operation {
         Operation::Flush => volume.flush().await.map(|()| 0),
-        // Nothing is asked for: kernels do not.
+        // Kernels do not send empty requests.
         _ if length == 0 => Ok(0),
         Operation::Read | Operation::Write => {
-            // What moves fits into the memory that the kernel was given: it has promised.
+            // The kernel keeps requests within the buffer size; this checks it.
             let fits = usize::try_from(length).ok().filter(|bytes| *bytes <= memory.len());
             let bytes = fits.ok_or(Errno::INVAL)?;
             let (moved, span) = (i32::try_from(bytes).map_err(|_| Errno::INVAL)?, memory.slice(0..bytes));
@@ -46,9 +47,9 @@ async fn attempt(volume: &impl Volume, request: &Request, memory: &Span) -> Resu
     done.map_err(|error| number(&error))
 }
 
-/// What whoever uses the device is told.
+/// Returns the error number for the user of the device.
 fn number(error: &VolumeError) -> Errno {
-    tracing::debug!(%error, "a request failed");
+    tracing::debug!(%error, "a ublk request failed");
     match error.kind() {
         VolumeErrorKind::NoSpace => Errno::NOSPC,
         VolumeErrorKind::Invalid => Errno::INVAL,

@@ -1,17 +1,17 @@
 //! Every limit of the ublk export, with units.
 
-/// Requests of one queue that are under way at once.
+/// Concurrent requests of one queue.
 pub(super) const QUEUE_DEPTH: u16 = 128;
 
-/// The most bytes of one read or write; the kernel takes longer ones apart. Each place of a queue has an address for as many, and
-/// memory for as many as it has ever moved.
+/// Maximum bytes of one read or write; the kernel splits longer ones. Each tag of a queue has
+/// address space for as many, and memory for as many as it has ever transferred.
 pub(super) const REQUEST_BYTES_MAX: u32 = 512 << 10;
 
-/// The most bytes that are discarded or zeroed by one request.
+/// Maximum bytes of one discard or write-zeroes request.
 pub(super) const RANGE_BYTES_MAX: u32 = 2 << 30;
 
 /// Queues of a device.
 pub const QUEUES_MAX: u16 = 64;
 
-/// Devices that are looked at to find one that an earlier daemon has left.
+/// Devices that are examined to find one that an earlier daemon left.
 pub(super) const DEVICES_MAX: usize = 65_536;

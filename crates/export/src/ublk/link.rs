@@ -1,6 +1,6 @@
-//! The link that leads to a device, whose number is the kernel's to choose.
+//! The symbolic link to a device, whose number the kernel chooses.
 //!
-//! Always true: what lies in a link's place and is none of ours is left alone.
+//! Always true: a foreign file in the place of a link is not changed.
 
 use std::io;
 use std::os::unix::fs::symlink;
@@ -10,14 +10,14 @@ use reactor::Access;
 
 use super::error::{DeviceError, DeviceErrorKind};
 
-/// Where links of ours lead.
+/// Prefix of the targets of our links.
 const TARGETS: &str = "/dev/ublkb";
 
-/// Makes a link, in place of one that leads to another device. Its directory is made with the rights of `access` if it does
-/// not exist.
+/// Creates a link, or replaces one that points to another device. A missing directory is created
+/// with the rights of `access`.
 ///
 /// # Errors
-/// When something else is there, or the system does not let us.
+/// Fails if the path is a foreign file, or access is denied.
 pub(super) fn make(link: &Path, access: Access, device: &Path) -> Result<(), DeviceError> {
     let failed =
         |doing: &str, error: &io::Error| DeviceError::system(&format!("{doing} {}", link.display()), error);
@@ -30,17 +30,17 @@ pub(super) fn make(link: &Path, access: Access, device: &Path) -> Result<(), Dev
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         _ => {
-            let message = format!("{} is there already, and is not ours", link.display());
+            let message = format!("{} already exists and is not a link to a ublk device", link.display());
             return Err(DeviceError::new(DeviceErrorKind::Occupied, message));
         }
     }
     symlink(device, link).map_err(|error| failed("make", &error))
 }
 
-/// Removes a link, if it leads there.
+/// Removes a link if it points to `device`.
 pub(super) fn remove(link: &Path, device: &Path) {
     if std::fs::read_link(link).is_ok_and(|target| target == device) {
-        // One that stays leads nowhere.
+        // A link that stays is dangling.
         let _ = std::fs::remove_file(link);
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         make(&link, Access::OWNER, second).unwrap();
         assert_eq!(std::fs::read_link(&link).unwrap(), second);
         remove(&link, first);
-        assert!(link.is_symlink(), "that is another one's");
+        assert!(link.is_symlink(), "the link to another device stays");
         remove(&link, second);
         assert!(!link.is_symlink());
         for precious in ["file", "link"] {

@@ -1,13 +1,16 @@
-//! Volumes as block devices of this host, by ublk: `/dev/ublkbN`, for file systems and whatever works on disks.
+//! Volumes as block devices of this host, by ublk: `/dev/ublkbN`, for file systems and other users
+//! of disks.
 //!
-//! The kernel's requests come and its answers go as commands on the rings of the reactors (`IORING_OP_URING_CMD`), each queue of
-//! a device on one of them; data is copied by the kernel between its own pages and memory of ours. Devices are made and
-//! deleted at `/dev/ublk-control`. Structures and numbers are those of the kernel's `include/uapi/linux/ublk_cmd.h`.
+//! Requests of the kernel and their results are commands on the rings of the reactors
+//! (`IORING_OP_URING_CMD`). Each queue of a device runs on one reactor. The kernel copies data
+//! between its own pages and our buffers. Devices are added and deleted through
+//! `/dev/ublk-control`. Structures and numbers are those of the kernel's
+//! `include/uapi/linux/ublk_cmd.h`.
 //!
-//! Always true: a request that was begun is finished; when the daemon dies, its devices stay, and whoever uses them waits for the
-//! next daemon, which is asked again what was not answered.
+//! Always true: a request that has begun runs to its end. When the daemon dies, its devices stay
+//! and their users wait for the next daemon, which gets all incomplete requests again.
 //!
-//! Must not know: how a volume stores, who else uses it.
+//! Must not know: how a volume stores data, or its other users.
 
 mod control;
 mod device;

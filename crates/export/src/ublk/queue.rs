@@ -1,7 +1,9 @@
-//! A queue while it is served: a task for each of its places, which takes a request, carries it out, answers it with taking the next.
+//! A queue that is served: one task for each tag, which fetches a request, executes it, and
+//! completes it while fetching the next.
 //!
-//! Always true: a request that was begun is finished and answered; once the queue is left none is begun any more, and those that
-//! come stay with the kernel, for the next daemon. Must not know what requests are.
+//! Always true: a request that has begun is executed and completed. After the queue is left, no
+//! request begins any more. Later requests stay with the kernel for the next daemon. Must not know
+//! the content of requests.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,20 +14,20 @@ use super::device::Exchange;
 use super::execute::execute;
 use crate::Volume;
 
-/// See the module.
+/// A served queue of a ublk device.
 pub(super) struct Queue<V, E> {
     exchange: E,
-    /// Nothing when the queue was left.
+    /// `None` after the queue was left.
     volume: RefCell<Option<Rc<V>>>,
-    /// Requests that were begun and are not answered.
+    /// Requests in flight.
     under_way: Cell<u32>,
-    /// Places that a request may still come to.
+    /// Tags that may still get a request.
     open: Cell<u32>,
     changed: WaitList,
 }
 
 impl<V: Volume + 'static, E: Exchange + 'static> Queue<V, E> {
-    /// Takes requests for `depth` places from now on, on the reactor of this thread.
+    /// Fetches requests for `depth` tags from now on, on this thread's reactor.
     pub(super) fn start(volume: V, exchange: E, depth: u16) -> Rc<Self> {
         let queue = Rc::new(Self {
             exchange,
@@ -62,15 +64,16 @@ impl<V: Volume + 'static, E: Exchange + 'static> Queue<V, E> {
         self.changed.wake_all();
     }
 
-    /// Begins nothing any more, and waits until what was begun has been answered. Nothing holds the volume then.
+    /// Stops beginning requests, and waits until all begun ones are completed. The queue holds no
+    /// reference to the volume then.
     pub(super) async fn leave(&self) {
         self.volume.take();
         self.changed.until(|| (self.under_way.get() == 0).then_some(())).await;
-        // The last answers go to the kernel.
+        // Submits the last results to the kernel.
         Reactor::current().yield_now().await;
     }
 
-    /// Waits until no request can come any more: the device is gone.
+    /// Waits until no request can arrive any more, because the device is gone.
     pub(super) async fn ended(&self) {
         self.changed.until(|| (self.open.get() == 0).then_some(())).await;
     }

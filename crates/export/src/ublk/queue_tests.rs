@@ -1,4 +1,4 @@
-//! Queues with a kernel that is none: requests that a test makes, and answers that it looks at.
+//! Queues with a simulated kernel: requests from the test, and results that it checks.
 
 use std::collections::VecDeque;
 
@@ -98,7 +98,7 @@ fn requests_are_carried_out_and_answered() {
         assert_eq!((kernel.answers(2), kernel.answers(3)), (vec![1024], vec![0]));
         let done = volume.counters();
         assert_eq!((done.reads, done.writes, done.flushes, done.discards, done.zeroes), (2, 1, 1, 1, 1));
-        // What is to be durable is flushed before it is answered.
+        // A durable write (FUA) is flushed before it is completed.
         kernel.give(0, Ok(Request { operation: Operation::Write, durable: true, offset: 0, length: 512 }));
         settle().await;
         assert_eq!((kernel.answers(0), volume.counters().flushes), (vec![512], 2));
@@ -146,7 +146,7 @@ fn a_queue_that_is_left_ends_what_it_has_begun_and_begins_nothing() {
         volume.faults().release_writes();
         task.await;
         assert_eq!((kernel.answers(0), kernel.answers(1)), (vec![512], vec![]));
-        // The next request of that place stays with the kernel as well.
+        // The next request of that tag stays with the kernel as well.
         kernel.ask(0, Operation::Write, 0, 512);
         settle().await;
         assert_eq!((kernel.answers(0), volume.counters().writes), (vec![512], 1));

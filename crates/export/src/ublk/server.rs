@@ -1,8 +1,8 @@
-//! A device while it is served: made or taken over, started, its queues on the reactors, stopped and deleted or left to the next
-//! daemon.
+//! A device that is served: added or recovered, started, with its queues on the reactors, then
+//! stopped and deleted, or left to the next daemon.
 //!
-//! Always true: a device that is left answers nothing and loses nothing: its users wait; one that is ended is gone. Must not
-//! know what requests are.
+//! Always true: a device that is left loses no request: its users wait. A device that is ended is
+//! deleted. Must not know the content of requests.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -23,77 +23,79 @@ use super::queue::Queue;
 use super::words::{Info, NEW, Parameters, STATE_DEAD, USER_RECOVERY, USER_RECOVERY_REISSUE};
 use crate::Volume;
 
-/// How long the kernel may take to notice that the daemon before us is gone.
+/// Time for the kernel to notice the end of the earlier daemon.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(10);
-/// How long udev, which looks at every new device, may hold it.
+/// Time for which udev may hold a new device open while it examines the device.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
-/// Pause between two looks.
+/// Interval of retries.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long requests that are under way are waited for at the end.
+/// Time to wait for requests in flight at the end.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a device serves, for each of its queues.
+/// The source of a device's volume, for each of its queues.
 pub trait Source: Send + Sync + 'static {
-    /// What is served.
+    /// The volume.
     type Volume: Volume + 'static;
 
-    /// The volume, for the reactor of this thread.
+    /// Opens the volume for this thread's reactor.
     fn open(&self) -> Self::Volume;
 
-    /// The platform of the reactor of this thread.
+    /// Returns the platform of this thread's reactor.
     fn platform(&self) -> Rc<Platform>;
 }
 
-/// How a device is served.
+/// Options of a device.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Tells the device from all others: an earlier daemon's with this mark is taken over.
+    /// Identifies the device: a device with this mark that an earlier daemon left is recovered.
     pub mark: u64,
-    /// A link to it is made here.
+    /// Path of the link to the device.
     pub link: PathBuf,
-    /// The users who may enter the directory that is made for the link.
+    /// Users who may enter the directory that is created for the link.
     pub access: Access,
     /// Refuse writes.
     pub read_only: bool,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes of the smallest unit of access.
+    /// Logical sector size in bytes.
     pub sector: u32,
-    /// How many queues a new device gets, as far as there are processors.
+    /// Number of queues of a new device, limited by the number of processors.
     pub queues: u16,
-    /// How the reactors do I/O.
+    /// I/O backend of the reactors.
     pub backend: Backend,
 }
 
 type Queues<V> = Vec<Home<Queue<V, DeviceQueue>>>;
 
-/// See the module. All of its methods may block.
+/// A ublk device that is served. All methods may block.
 pub struct Server<V: Volume + 'static> {
     control: Control,
     id: u32,
     link: PathBuf,
     queues: Mutex<Queues<V>>,
-    /// Held while nobody else is to begin to use the disk.
+    /// An exclusive open of the disk, which keeps others from claiming it.
     claim: Mutex<Option<OwnedFd>>,
 }
 
-/// A device that is in use: a file system is mounted on it, or something else claims it for itself.
+/// The device is in use: a file system is mounted on it, or another program has claimed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("something on this host has claimed it for itself")]
+#[error("a mounted file system or another program on this host uses the device")]
 pub struct InUse;
 
 impl<V: Volume + 'static> Server<V> {
-    /// Serves a volume as a device, on these reactors in turn: that of an earlier daemon, if it has left one, or a new one.
+    /// Serves a volume as a device, with its queues on these reactors in turn. Recovers the device
+    /// that an earlier daemon left, or adds a new one.
     ///
     /// # Errors
-    /// When there is no ublk, or the kernel refuses. What an earlier daemon has left is left as it is then.
+    /// Fails if there is no ublk or the kernel refuses. The device of an earlier daemon then stays
+    /// as it is.
     pub fn start<S: Source<Volume = V>>(
         source: &Arc<S>,
         reactors: &[Remote],
         options: &Options,
     ) -> Result<Self, DeviceError> {
         if options.backend != Backend::Uring {
-            let message = "the daemon does its I/O by threads, and ublk goes through io_uring";
+            let message = "the daemon does its I/O with threads, but ublk needs io_uring";
             return Err(DeviceError::new(DeviceErrorKind::NoRing, message));
         }
         let control = Control::open()?;
@@ -147,19 +149,20 @@ impl<V: Volume + 'static> Server<V> {
         options: &Options,
     ) -> Result<Self, DeviceError> {
         let shown = path("ublkb", info.id);
-        let failed = |error| DeviceError::kernel(&format!("give {} back to us", shown.display()), error);
+        let failed =
+            |error| DeviceError::kernel(&format!("hand {} over to this daemon", shown.display()), error);
         patiently(RECOVERY_PATIENCE, || control.start_recovery(info.id)).map_err(failed)?;
         let server = Self::new(control, info.id, &options.link);
         server.start_queues(info, source, reactors)?;
         server.control.end_recovery(info.id).map_err(failed)?;
-        tracing::info!(device = %shown.display(), "a device that an earlier daemon has left is served again");
+        tracing::info!(device = %shown.display(), "recovered a device of an earlier daemon");
         let size = server.control.parameters(info.id).map_or(options.size, |parameters| parameters.size);
         if size != options.size {
             server.resized(options.size);
         }
         if let Err(error) = link::make(&server.link, options.access, &shown) {
-            // Whoever uses the device does so already.
-            tracing::warn!(%error, "there is no link to a device");
+            // The device is in use already, so the missing link is not an error.
+            tracing::warn!(%error, "could not create the link to a device");
         }
         Ok(server)
     }
@@ -184,13 +187,13 @@ impl<V: Volume + 'static> Server<V> {
                     let served = Queue::start(source.open(), exchange, info.depth);
                     Home::settle(&Reactor::current(), served)
                 });
-                // Nobody listens any more only if we are gone.
+                // Fails only if the receiver is gone.
                 let _ = sender.send(home);
             };
-            let gone = || DeviceError::new(DeviceErrorKind::Failed, "a reactor of the daemon is gone");
+            let gone = || DeviceError::new(DeviceErrorKind::Failed, "a reactor of the daemon has shut down");
             remote.post(job).map_err(|_| gone())?;
             let opened = opened.recv().map_err(|_| gone())?;
-            let home = opened.map_err(|error| DeviceError::system("get a queue of a device", &error))?;
+            let home = opened.map_err(|error| DeviceError::system("open a queue of a device", &error))?;
             self.lock().push(home);
         }
         Ok(())
@@ -200,61 +203,62 @@ impl<V: Volume + 'static> Server<V> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The device.
+    /// Returns the path of the device.
     pub fn path(&self) -> PathBuf {
         path("ublkb", self.id)
     }
 
-    /// The volume has another size: the device gets it as well, where the kernel can do that.
+    /// Changes the size of the device, if the kernel supports it.
     pub fn resized(&self, size: u64) {
         let device = self.path();
         match self.control.resize(self.id, size) {
             Ok(true) => {}
             Ok(false) => tracing::warn!(
                 device = %device.display(),
-                "this kernel cannot change a device's size: it has the old one until it is exported anew"
+                "this kernel cannot resize a ublk device; remove and create the export to apply the new size"
             ),
             Err(error) => {
-                tracing::warn!(device = %device.display(), %error, "a device could not be given its new size");
+                tracing::warn!(device = %device.display(), %error, "could not resize a device");
             }
         }
     }
 
-    /// Lets nobody claim the device any more, unless somebody has: before [`Server::end`], for those who ask first.
+    /// Keeps others from claiming the device, to be called before [`UblkServer::end`] by callers
+    /// that must not interrupt its users.
     ///
     /// # Errors
-    /// When it is in use: then nothing has changed.
+    /// Fails without effect if the device is in use.
     pub fn close(&self) -> Result<(), InUse> {
         let claimed = claim(&self.path()).map_err(|errno| (errno == Errno::BUSY).then_some(InUse));
         match claimed {
             Ok(claimed) => *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = Some(claimed),
             Err(Some(in_use)) => return Err(in_use),
-            // What cannot even be opened is used by nobody.
+            // A device that cannot be opened has no users.
             Err(None) => {}
         }
         Ok(())
     }
 
-    /// Takes back a [`Server::close`].
+    /// Cancels [`UblkServer::close`].
     pub fn reopen(&self) {
         self.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Takes the device away. What its users do from then on fails.
+    /// Deletes the device. Later requests of its users fail.
     pub fn end(&self) {
         let queues = std::mem::take(&mut *self.lock());
         let claimed = self.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
         match claimed.map_or_else(|| claim(&self.path()), Ok) {
-            // What the page cache holds of those who have closed it.
+            // Writes back the page cache of users that have closed the device.
             Ok(claimed) => drop(rustix::fs::fsync(claimed)),
             Err(Errno::BUSY) => {
-                tracing::warn!(device = %self.path().display(), "a device was taken away that is in use");
+                tracing::warn!(device = %self.path().display(), "deleted a device that is in use");
             }
-            // It has not appeared yet.
+            // The device has not appeared yet.
             Err(_) => {}
         }
         if let Err(error) = self.control.stop(self.id) {
-            tracing::warn!(device = %self.path().display(), %error, "a device could not be stopped");
+            tracing::warn!(device = %self.path().display(), %error, "could not stop a device");
         }
         finish(queues, async |queue| {
             queue.ended().await;
@@ -264,8 +268,8 @@ impl<V: Volume + 'static> Server<V> {
         link::remove(&self.link, &self.path());
     }
 
-    /// Leaves the device to the next daemon, when what was begun has been answered. Its users wait until then. This process does
-    /// not serve it again.
+    /// Leaves the device to the next daemon, after all begun requests are completed. Its users wait
+    /// until then. This process does not serve it again.
     pub fn leave(&self) {
         finish(std::mem::take(&mut *self.lock()), async |queue| queue.leave().await);
     }
@@ -277,7 +281,7 @@ impl<V: Volume + 'static> Drop for Server<V> {
     }
 }
 
-/// Does the last thing with each queue, and forgets it.
+/// Runs `last` for each queue, and unregisters it.
 fn finish<V: Volume + 'static>(
     queues: Queues<V>,
     last: impl AsyncFn(Rc<Queue<V, DeviceQueue>>) + Copy + Send + 'static,
@@ -294,16 +298,17 @@ fn finish<V: Volume + 'static>(
             };
             Reactor::current().spawn(task).detach();
         };
-        // A reactor that is gone serves nobody.
+        // A reactor that has shut down serves no queue.
         let _ = home.remote().post(job);
     }
     drop(sender);
     if done.recv_timeout(END_PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        tracing::warn!("a device was given up with requests under way");
+        tracing::warn!("gave up a device with requests in flight");
     }
 }
 
-/// What an earlier daemon has left for this volume. What cannot be taken over is deleted.
+/// Finds the device that an earlier daemon left for this volume. Deletes devices that cannot be
+/// recovered.
 fn find(control: &Control, mark: u64, wanted: &Parameters) -> Option<Info> {
     let mut found = None;
     for info in control.devices().into_iter().filter(|info| info.mark == mark) {
@@ -321,16 +326,16 @@ fn find(control: &Control, mark: u64, wanted: &Parameters) -> Option<Info> {
 }
 
 fn discard(control: &Control, id: u32) {
-    tracing::warn!(device = %path("ublkb", id).display(), "a device that nobody can take over is deleted");
-    // One that was never started has nothing to be stopped.
+    tracing::warn!(device = %path("ublkb", id).display(), "deleting a device that cannot be recovered");
+    // A device that was never started cannot be stopped.
     let _ = control.stop(id);
     control.delete(id);
 }
 
-/// Deletes the devices whose marks are said to be left behind.
+/// Deletes the devices with marks for which `is_left_behind` returns true.
 ///
 /// # Errors
-/// When this kernel has no ublk.
+/// Fails if this kernel has no ublk.
 pub fn clear(is_left_behind: impl Fn(u64) -> bool) -> Result<(), DeviceError> {
     let control = Control::open()?;
     for info in control.devices().into_iter().filter(|info| is_left_behind(info.mark)) {
@@ -349,12 +354,12 @@ fn open_device(id: u32) -> Result<Arc<OwnedFd>, DeviceError> {
     })
 }
 
-/// Has a disk for ourselves, if nobody else has.
+/// Opens a disk exclusively.
 fn claim(device: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Tries again for a while what is in use.
+/// Retries an attempt for a while if the device is busy.
 fn patiently<T>(patience: Duration, attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
     let end = Instant::now() + patience;
     loop {

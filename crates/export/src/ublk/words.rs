@@ -1,29 +1,33 @@
-//! The kernel's words (`include/uapi/linux/ublk_cmd.h`): numbers of commands, and what they carry, as bytes.
+//! The kernel's interface (`include/uapi/linux/ublk_cmd.h`): numbers of commands, and their
+//! structures as bytes.
 //!
-//! Always true: numbers have this machine's byte order, since both ends are one machine. Must not know who says what when.
+//! Always true: numbers have this machine's byte order, since both ends are on one machine. Must
+//! not know the sequence of commands.
 #![allow(clippy::host_endian_bytes, reason = "the kernel of this machine reads and writes them")]
 
 use reactor::LONG_COMMAND;
 
-/// Bytes of a sector as the kernel counts.
+/// Bytes of a sector in the kernel's units.
 pub(super) const SECTOR: u64 = 512;
-/// Bytes of what describes a device.
+/// Bytes of a device description.
 pub(super) const INFO_BYTES: usize = 64;
-/// Bytes of what describes a disk: length, kinds, basic values, discard.
+/// Bytes of the disk parameters: length, kinds, basic values, discard.
 pub(super) const PARAMETERS_BYTES: usize = 60;
-/// Bytes of what describes a request.
+/// Bytes of a request descriptor.
 pub(super) const REQUEST_BYTES: usize = 24;
-/// Bytes between the requests of one queue and those of the next, in a device's memory: room for 4096.
+/// Distance of the request descriptors of consecutive queues in a device's memory, in bytes: room
+/// for 4096.
 pub(super) const QUEUE_STRIDE: u64 = 4096 * REQUEST_BYTES as u64;
 
-/// The device may be taken over by another process when its server is gone.
+/// Another process may take over the device after its server has ended.
 pub(super) const USER_RECOVERY: u64 = 1 << 3;
-/// What that one had not answered is asked again.
+/// Requests that the earlier server did not complete are issued again.
 pub(super) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
 /// The kernel can change a device's size.
 pub(super) const UPDATE_SIZE: u64 = 1 << 10;
 
-/// Commands to the kernel's control device: `_IOR` and `_IOWR` of `'u'`, a number, and a structure of 32 bytes.
+/// Commands for the control device: `_IOR` and `_IOWR` of `'u'`, a number, and a structure of 32
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Control {
@@ -41,17 +45,17 @@ pub(super) enum Control {
     UpdateSize = 0xC020_7515,
 }
 
-/// Takes the first request for a place of a queue.
+/// Fetches the first request for a tag of a queue.
 pub(super) const FETCH: u32 = 0xC010_7520;
-/// Answers a request, and takes the next one for its place.
+/// Completes a request, and fetches the next one for its tag.
 pub(super) const COMMIT_AND_FETCH: u32 = 0xC010_7521;
 
-/// A device that is to be made: the kernel chooses its number.
+/// Number of a device to be added: the kernel chooses one.
 pub(super) const NEW: u32 = u32::MAX;
-/// In place of a queue where none is meant.
+/// Placeholder for a queue in commands without one.
 const NO_QUEUE: u16 = u16::MAX;
 
-/// `struct ublksrv_ctrl_cmd`: `address` is where `length` bytes more are.
+/// Encodes `struct ublksrv_ctrl_cmd`: `address` is the location of `length` more bytes.
 pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8; LONG_COMMAND] {
     let mut bytes = [0; LONG_COMMAND];
     put(&mut bytes, 0, &device.to_ne_bytes());
@@ -62,7 +66,7 @@ pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8;
     bytes
 }
 
-/// `struct ublksrv_io_cmd`: `address` is where the data of the next request goes through.
+/// Encodes `struct ublksrv_io_cmd`: `address` is the data buffer of the next request.
 pub(super) fn exchange(queue: u16, tag: u16, result: i32, address: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     put(&mut bytes, 0, &queue.to_ne_bytes());
@@ -72,7 +76,7 @@ pub(super) fn exchange(queue: u16, tag: u16, result: i32, address: u64) -> [u8; 
     bytes
 }
 
-/// `struct ublksrv_ctrl_dev_info`, as far as we use it.
+/// `struct ublksrv_ctrl_dev_info`, limited to the fields that we use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Info {
     pub(super) queues: u16,
@@ -81,11 +85,11 @@ pub(super) struct Info {
     pub(super) request_bytes_max: u32,
     pub(super) id: u32,
     pub(super) flags: u64,
-    /// Means nothing to the kernel: whose it is.
+    /// Has no meaning to the kernel; identifies the owner.
     pub(super) mark: u64,
 }
 
-/// Nobody serves it yet, or any more.
+/// The device has no server yet, or no longer.
 pub(super) const STATE_DEAD: u16 = 0;
 
 impl Info {
@@ -114,17 +118,17 @@ impl Info {
     }
 }
 
-/// What a disk is like.
+/// The parameters of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
-    /// Bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// Bytes of the smallest unit of access.
+    /// Logical sector size in bytes.
     pub(super) sector: u32,
     pub(super) read_only: bool,
-    /// Bytes.
+    /// Maximum bytes of a read or write.
     pub(super) request_bytes_max: u32,
-    /// Bytes of one discard or zeroing.
+    /// Maximum bytes of one discard or write-zeroes request.
     pub(super) range_bytes_max: u32,
 }
 
@@ -133,11 +137,11 @@ const HAS_DISCARD: u32 = 1 << 1;
 const READ_ONLY: u32 = 1 << 0;
 const VOLATILE_CACHE: u32 = 1 << 2;
 const FUA: u32 = 1 << 3;
-/// What is best read and written, and freed: a block of the engine's.
+/// Preferred I/O size and discard granularity in bytes: a block of the engine.
 const BLOCK: u32 = 4096;
 
 impl Parameters {
-    /// `struct ublk_params`: what is asked for when it is to be read is the same bytes without their values.
+    /// Encodes `struct ublk_params`.
     pub(super) fn encode(&self) -> [u8; PARAMETERS_BYTES] {
         let mut bytes = Self::question();
         let shift = |bytes: u32| [bytes.max(1).ilog2() as u8];
@@ -146,7 +150,7 @@ impl Parameters {
         put(&mut bytes, 4, &(HAS_BASIC | HAS_DISCARD).to_ne_bytes());
         put(&mut bytes, 8, &(read_only | VOLATILE_CACHE | FUA).to_ne_bytes());
         put(&mut bytes, 12, &shift(self.sector));
-        // Physical sector, best and smallest good request.
+        // Physical sector, optimal and minimum I/O size.
         for at in 13..16 {
             put(&mut bytes, at, &shift(self.sector.max(BLOCK)));
         }
@@ -159,7 +163,7 @@ impl Parameters {
         bytes
     }
 
-    /// The bytes that ask for them.
+    /// Returns the bytes of a query: the structure without its values.
     pub(super) fn question() -> [u8; PARAMETERS_BYTES] {
         let mut bytes = [0; PARAMETERS_BYTES];
         put(&mut bytes, 0, &(PARAMETERS_BYTES as u32).to_ne_bytes());
@@ -179,7 +183,7 @@ impl Parameters {
     }
 }
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Read,
@@ -187,24 +191,24 @@ pub(super) enum Operation {
     Flush,
     Discard,
     WriteZeroes,
-    /// Anything else, by its number.
+    /// Any other operation, by its number.
     Other(u8),
 }
 
-/// A request of the kernel's.
+/// A request of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) operation: Operation,
-    /// It is to be durable before it is answered (FUA).
+    /// The request must be durable before it is completed (FUA).
     pub(super) durable: bool,
-    /// Bytes from the beginning.
+    /// Offset in bytes.
     pub(super) offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) length: u64,
 }
 
 impl Request {
-    /// `struct ublksrv_io_desc`.
+    /// Decodes `struct ublksrv_io_desc`.
     pub(super) fn decode(bytes: &[u8; REQUEST_BYTES]) -> Self {
         let word = u32::from_ne_bytes(take(bytes, 0));
         let operation = match word as u8 {

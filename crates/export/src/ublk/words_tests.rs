@@ -1,4 +1,4 @@
-//! Words as the kernel's header lays them out, byte by byte.
+//! Structures of the kernel's header, byte by byte.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn what_is_said_of_devices_and_disks_is_understood() {
         };
         let bytes = parameters.encode();
         assert_eq!(Parameters::decode(&bytes), parameters);
-        assert_eq!(bytes[..8], [60, 0, 0, 0, 3, 0, 0, 0], "length, and which kinds there are");
+        assert_eq!(bytes[..8], [60, 0, 0, 0, 3, 0, 0, 0], "length and parameter kinds");
         assert_eq!(bytes[12..16], [sector.ilog2() as u8, 12, 12, 12]);
     }
 }
@@ -56,7 +56,7 @@ fn what_is_said_of_devices_and_disks_is_understood() {
 #[test]
 fn requests_are_taken_apart() {
     let mut bytes = [0; REQUEST_BYTES];
-    // A write that is to be durable, and may fail fast; 16 sectors from 1000 on.
+    // A durable write with the fail-fast flag: 16 sectors from 1000 on.
     bytes[..4].copy_from_slice(&(1u32 | 1 << 13 | 1 << 8).to_ne_bytes());
     bytes[4..8].copy_from_slice(&16u32.to_ne_bytes());
     bytes[8..16].copy_from_slice(&1000u64.to_ne_bytes());

@@ -1,7 +1,8 @@
-//! Chains of descriptors: what memory a request names, as the virtio specification has it (1.2, section 2.7).
+//! Descriptor chains: the guest memory of a request (virtio 1.2, section 2.7).
 //!
-//! Always true: a walk ends, whatever the guest has put there; every descriptor is read once, so that what is checked is
-//! what is used; what is found lies in the guest's memory. Must not know what a request means.
+//! Always true: a walk ends for any guest memory. Each descriptor is read once, so that the checked
+//! value is the used value. All collected segments are in the guest's memory. Must not know the
+//! meaning of a request.
 
 use super::limits::DESCRIPTORS_MAX;
 use super::mapping::Window;
@@ -14,27 +15,27 @@ const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
 
-/// The memory of one request.
+/// The guest memory of one request.
 #[derive(Default)]
 pub(super) struct Chain {
-    /// What the device reads.
+    /// Segments that the device reads.
     pub(super) readable: Pieces,
-    /// What the device writes.
+    /// Segments that the device writes.
     pub(super) writable: Pieces,
 }
 
-/// What is wrong with a chain.
+/// An invalid descriptor chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadChain {
-    #[error("a chain names a descriptor that the queue does not have")]
+    #[error("the chain refers to a descriptor beyond the queue's table")]
     Index,
-    #[error("a chain is a loop, or longer than any")]
+    #[error("the chain is a loop or too long")]
     Endless,
-    #[error("a chain names addresses that are no memory")]
+    #[error("the chain refers to an address outside of the guest's memory")]
     Address,
-    #[error("a chain has what the device reads behind what it writes")]
+    #[error("the chain has a readable descriptor after a writable one")]
     Order,
-    #[error("a chain has an indirect table where none may be, or one of a size that no table has")]
+    #[error("the chain has an indirect table in an invalid place or of an invalid size")]
     Indirect,
 }
 
@@ -65,11 +66,11 @@ impl Descriptor {
 }
 
 impl Chain {
-    /// Collects the memory that the chain from descriptor `head` on names.
+    /// Collects the memory of the chain that begins at descriptor `head`.
     ///
     /// # Errors
-    /// The first thing that is wrong with it. What is behind that was collected all the same as far as it could be, so
-    /// that the guest may be answered.
+    /// Returns the first error. The memory after the error is collected as far as possible, so that
+    /// the request can still be completed with a status.
     pub(super) fn walk(&mut self, table: &Window, head: u16, memory: &GuestMemory) -> Result<(), BadChain> {
         self.readable.clear();
         self.writable.clear();
@@ -84,7 +85,7 @@ impl Chain {
             left = left.checked_sub(1).ok_or(BadChain::Endless)?;
             let descriptor = Descriptor::decode(table.read(at));
             if descriptor.has(INDIRECT) {
-                // It is the last of its chain.
+                // An indirect descriptor ends its chain.
                 let more = if descriptor.has(NEXT) { Err(BadChain::Indirect) } else { Ok(()) };
                 return result.and(self.walk_table(&descriptor, left, memory)).and(more);
             }
@@ -96,7 +97,7 @@ impl Chain {
         }
     }
 
-    /// Collects what an indirect table names.
+    /// Collects the memory that an indirect table refers to.
     fn walk_table(
         &mut self,
         indirect: &Descriptor,

@@ -1,4 +1,4 @@
-//! Whatever a guest puts into descriptors: a walk ends, and finds what the specification says.
+//! Walks of arbitrary descriptors end and collect the memory that the specification defines.
 
 use std::os::fd::AsFd;
 
@@ -28,7 +28,7 @@ fn walk(memory: &GuestMemory, head: u16) -> (Result<(), BadChain>, Chain) {
     (result, chain)
 }
 
-/// Addresses and lengths of pieces.
+/// Returns addresses and lengths of segments.
 fn listed(memory: &GuestMemory, pieces: &Pieces) -> Vec<(u64, u32)> {
     pieces.iter().map(|piece| (memory.guest_address(piece), piece.len)).collect()
 }
@@ -67,7 +67,7 @@ fn an_indirect_table_need_not_be_aligned() {
     assert_eq!(result, Ok(()));
     assert_eq!(listed(&memory, &chain.readable), [(DATA, 16)]);
     assert_eq!(listed(&memory, &chain.writable), [(DATA + 4096, 4096)]);
-    // A table may end a chain of others.
+    // A table may end a chain of other descriptors.
     driver.set(4, descriptor(DATA + 16, 4, NEXT, 5));
     let (result, chain) = walk(&memory, 4);
     assert_eq!(result, Ok(()));
@@ -109,11 +109,15 @@ fn what_is_wrong_is_told_apart() {
     driver.chain(0, &[(DATA, 1, true), (DATA, 1, false), (DATA + 8, 1, true)]);
     let (result, chain) = walk(&memory, 0);
     assert_eq!(result, Err(BadChain::Order));
-    assert_eq!(listed(&memory, &chain.writable).last(), Some(&(DATA + 8, 1)), "the status can still be told");
+    assert_eq!(
+        listed(&memory, &chain.writable).last(),
+        Some(&(DATA + 8, 1)),
+        "a status can still be written"
+    );
     assert_eq!(walk(&memory, SIZE).0, Err(BadChain::Index));
 }
 
-/// The specification's words, on descriptors that are a list.
+/// Implements the specification on a list of descriptors.
 fn expected(table: &[testing::Descriptor], head: u16) -> Option<[Vec<(u64, u32)>; 2]> {
     let (mut readable, mut writable) = (Vec::new(), Vec::new());
     let mut index = usize::from(head);
@@ -139,7 +143,7 @@ fn expected(table: &[testing::Descriptor], head: u16) -> Option<[Vec<(u64, u32)>
     None
 }
 
-/// Joins neighbours, and leaves out what is empty.
+/// Joins adjacent ranges and removes empty ones.
 fn joined(parts: &[(u64, u32)]) -> Vec<(u64, u32)> {
     let mut joined: Vec<(u64, u32)> = Vec::new();
     for (address, len) in parts.iter().filter(|(_, len)| *len > 0) {

@@ -1,7 +1,7 @@
-//! The channel on which the device tells the front end something by itself: that its size has changed.
+//! The backend channel, on which the device notifies the front end of a changed size.
 //!
-//! Owns the two messages of the vhost-user specification that the message layer we use cannot give or make:
-//! `SET_BACKEND_REQ_FD` is received here, `BACKEND_CONFIG_CHANGE_MSG` is sent here.
+//! Implements the two messages of the vhost-user specification that the `vhost` crate does not
+//! support: `SET_BACKEND_REQ_FD` is received here, `BACKEND_CONFIG_CHANGE_MSG` is sent here.
 
 use std::io::{self, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -18,11 +18,12 @@ const VERSION_1: u32 = 1;
 const REPLY: u32 = 4;
 const NEED_REPLY: u32 = 8;
 
-/// Takes the next message if it is the one that brings the channel, which `keep` gets before the front end has an answer,
-/// if it may ask for one. False if it is another message.
+/// Receives the next message if it is `SET_BACKEND_REQ_FD`, and passes the channel to `keep` before
+/// the reply is sent. The reply is sent if `acknowledge` and the message requests one. Returns
+/// false, and leaves the message unread, if it is another one.
 ///
 /// # Errors
-/// When the connection has failed, or the message is not as it must be.
+/// Fails if the connection has failed or the message is malformed.
 pub(super) fn take_channel(
     stream: &UnixStream,
     acknowledge: bool,
@@ -42,7 +43,8 @@ pub(super) fn take_channel(
         _ => None,
     });
     let (flags, size) = (field(&header, 4), field(&header, 8));
-    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a channel message without a channel");
+    let malformed =
+        || io::Error::new(io::ErrorKind::InvalidData, "a SET_BACKEND_REQ_FD message without a descriptor");
     if received.bytes != HEADER || size != 0 {
         return Err(malformed());
     }
@@ -55,10 +57,10 @@ pub(super) fn take_channel(
     Ok(true)
 }
 
-/// Tells the front end that the configuration has changed. It asks for it then.
+/// Notifies the front end that the configuration has changed. The front end then reads it.
 ///
 /// # Errors
-/// When the front end does not read what it was told before, or is gone.
+/// Fails if the front end has not read earlier notifications, or is gone.
 pub(super) fn tell_config_changed(channel: &OwnedFd) -> io::Result<()> {
     let message = message(CONFIG_CHANGE, VERSION_1, 0);
     rustix::net::send(channel, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;

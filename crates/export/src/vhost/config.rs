@@ -1,16 +1,16 @@
-//! What a device tells a guest about itself: features and configuration space (virtio 1.2, section 5.2.4).
+//! Features and configuration space of a device (virtio 1.2, section 5.2.4).
 //!
-//! Decides, does nothing. Must not know queues.
+//! Pure functions. Must not know queues.
 
 use super::limits::{RANGE_SECTORS_MAX, RANGES_MAX, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
 use super::request::SECTOR;
 
-/// Bytes of the configuration space, up to the end of what discards and zeroing need.
+/// Bytes of the configuration space, up to the end of the discard and write-zeroes fields.
 pub(super) const CONFIG_BYTES: usize = 60;
-/// The most bytes of a configuration space that a front end can ask for: that of the protocol.
+/// Maximum size in bytes of a configuration space in the vhost-user protocol.
 pub(super) const CONFIG_MAX: usize = 256;
 
-/// Bits of the features.
+/// Feature bits.
 pub(super) mod feature {
     pub(crate) const SIZE_MAX: u64 = 1 << 1;
     pub(crate) const SEG_MAX: u64 = 1 << 2;
@@ -28,20 +28,20 @@ pub(super) mod feature {
     pub(crate) const VERSION_1: u64 = 1 << 32;
 }
 
-/// What a device is, as far as guests are told.
+/// The properties of a device that guests can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// Bytes of a block.
+    /// Logical block size in bytes.
     pub(super) sector: u32,
-    /// Bytes that are read and written best.
+    /// Preferred I/O size in bytes.
     pub(super) preferred: u32,
     pub(super) read_only: bool,
     pub(super) queues: u16,
 }
 
-/// What can be offered.
+/// Returns the features that the device offers.
 pub(super) fn features(shape: &Shape) -> u64 {
     use feature::*;
     let always = SIZE_MAX | SEG_MAX | BLK_SIZE | FLUSH | TOPOLOGY | MQ;
@@ -50,7 +50,7 @@ pub(super) fn features(shape: &Shape) -> u64 {
     always | rings | depends
 }
 
-/// The configuration space.
+/// Encodes the configuration space.
 pub(super) fn config(shape: &Shape) -> [u8; CONFIG_BYTES] {
     let blocks = shape.preferred.max(shape.sector) / shape.sector;
     let mut space = Space { bytes: [0; CONFIG_BYTES], at: 0 };
@@ -60,12 +60,12 @@ pub(super) fn config(shape: &Shape) -> [u8; CONFIG_BYTES] {
     // Cylinders, heads and sectors: not offered.
     space.put([0; 4]);
     space.put(shape.sector.to_le_bytes());
-    // Blocks of a physical block as a power of two, and where the first of these starts.
+    // Logical blocks of a physical block as a power of two, and the alignment offset.
     space.put([u8::try_from(blocks.ilog2()).unwrap_or(0), 0]);
     space.put(u16::try_from(blocks).unwrap_or(u16::MAX).to_le_bytes());
-    // No size that is best for long transfers.
+    // No optimal size for long transfers.
     space.put(0u32.to_le_bytes());
-    // A cache that is flushed on request; not to be changed.
+    // A write-back cache that is flushed on request. The guest cannot change this.
     space.put([1, 0]);
     space.put(shape.queues.to_le_bytes());
     let alignment = u32::try_from(u64::from(shape.preferred.max(shape.sector)) / SECTOR).unwrap_or(1);

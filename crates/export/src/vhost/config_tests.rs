@@ -1,4 +1,4 @@
-//! The configuration space, field by field.
+//! Checks the configuration space field by field.
 
 use super::*;
 

@@ -1,7 +1,7 @@
-//! The log of changed memory that live migration asks for: one bit for each page of the guest.
+//! The dirty log of live migration: one bit for each page of the guest.
 //!
-//! Always true: a page is marked after it was changed and before the guest or the front end can tell that it was. Must not
-//! know who changes memory.
+//! Always true: a page is marked after it was changed, and before the guest or the front end can
+//! observe the change. Must not know the writers.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,27 +11,27 @@ use super::mapping::Mapping;
 /// Bytes that one bit stands for.
 const PAGE: u64 = 4096;
 
-/// See the module.
+/// A dirty log in memory that the front end shares.
 pub(super) struct DirtyLog {
     bits: Mapping,
 }
 
 impl DirtyLog {
-    /// The log in `len` bytes of a file from `offset` on.
+    /// Maps the log: `len` bytes of a file from `offset` on.
     ///
     /// # Errors
-    /// When it cannot be mapped.
+    /// Fails if the file cannot be mapped.
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Self> {
         Ok(Self { bits: Mapping::new(file, offset, len)? })
     }
 
-    /// True if the front end has taken the log away.
+    /// Returns true if the front end has removed the log's memory.
     pub(super) fn is_lost(&self) -> bool {
         self.bits.is_lost()
     }
 
-    /// Marks the pages of `len` bytes at the guest's address `guest`. What lies beyond the log cannot be marked: front ends
-    /// make it as long as the guest's memory.
+    /// Marks the pages of `len` bytes at the guest address `guest`. Pages beyond the log are
+    /// ignored: front ends make the log as long as the guest's memory.
     pub(super) fn mark(&self, guest: u64, len: u64) {
         if len == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Pages that were touched are marked, and no others.
+//! Checks that exactly the changed pages are marked.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! What a device serves, and where: the interface to whoever exports a volume.
+//! The interface between a vhost-user device and the exporter of a volume.
 //!
 //! Must not know the protocol.
 
@@ -10,49 +10,52 @@ use reactor::{Platform, Remote};
 
 use crate::{OpenError, Volume};
 
-/// A volume as one vhost-user device serves it, on any number of reactors. Used from several threads.
+/// A volume that one vhost-user device serves, on any number of reactors. Used from several
+/// threads.
 pub trait Disk: Send + Sync + 'static {
     /// The volume as one reactor uses it.
     type Volume: Volume + 'static;
 
-    /// What it is called in logs.
+    /// Returns the name of the device in logs.
     fn name(&self) -> String;
 
-    /// What guests are told that it is called: at most 20 bytes of it.
+    /// Returns the serial number for guests, of which they see up to 20 bytes.
     fn serial(&self) -> String;
 
-    /// Size in bytes, now.
+    /// Returns the current size in bytes.
     fn size(&self) -> u64;
 
-    /// Bytes of a sector, as [`Volume::sector`]: guests can have 512 to 4096.
+    /// Returns the sector size in bytes, as [`Volume::sector`]. Guests support 512 to 4096.
     fn sector(&self) -> u32;
 
-    /// True if guests may not write.
+    /// Returns true if guests may not write.
     fn read_only(&self) -> bool;
 
-    /// The reactors that its queues are dealt out to, in turn.
+    /// Returns the reactors to which queues are assigned in turn.
     fn reactors(&self) -> &[Remote];
 
-    /// How many queues a guest may use: from 1 to [`super::QUEUES_MAX`].
+    /// Returns the number of queues that a guest may use: from 1 to [`super::QUEUES_MAX`].
     fn queues(&self) -> u16;
 
-    /// How long a queue without requests is polled before it waits for a notification.
+    /// Returns the time for which a queue without requests is polled before it waits for a
+    /// notification.
     fn poll(&self) -> Duration;
 
-    /// How long requests gather at most where they keep a queue busy for a part of the time only; no longer than it is polled.
+    /// Returns the maximum time for which requests are coalesced while they keep a queue busy only
+    /// partially. It is limited by [`Disk::poll`].
     fn gather(&self) -> Duration;
 
-    /// The platform of the reactor that runs on this thread, which is one of [`Disk::reactors`].
+    /// Returns the platform of this thread's reactor, which is one of [`Disk::reactors`].
     fn platform(&self) -> Rc<Platform>;
 
-    /// A front end has come, or is gone with everything that it began.
+    /// Called when a front end has connected, and when it is gone and all its requests have ended.
     fn note_front_end(&self, connected: bool) {
         let _ = connected;
     }
 
-    /// The volume for the reactor that runs on this thread, for one queue.
+    /// Opens the volume for one queue on this thread's reactor.
     ///
     /// # Errors
-    /// When it cannot be served at present.
+    /// Fails if the volume cannot be served at present.
     fn open(&self) -> impl Future<Output = Result<Self::Volume, OpenError>>;
 }

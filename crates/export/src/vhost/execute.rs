@@ -1,6 +1,7 @@
-//! How requests are carried out on a volume.
+//! Executes requests on a volume.
 //!
-//! Always true: a request that was begun is finished; what it ends with is known only then. Must not know queues.
+//! Always true: a request that has begun runs to its end, and only then is its result known. Must
+//! not know queues.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,37 +17,38 @@ use super::request::{ID_BYTES, Operation, Range, Status};
 use crate::reserve::Reserve;
 use crate::{Volume, VolumeError};
 
-/// What besides the volume a request needs.
+/// Settings of a device that affect requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// Changes are durable before they are answered: the guest does not know that there is a cache.
+    /// Changes are durable before they are acknowledged, because the guest has not negotiated a
+    /// cache.
     pub(super) write_through: bool,
-    /// What the device is called.
+    /// The serial number.
     pub(super) id: [u8; ID_BYTES],
 }
 
-/// What a request is carried out with.
+/// Everything that a request needs for its execution.
 pub(super) struct Means<'a, V> {
     pub(super) volume: &'a V,
-    /// Where the guest's addresses lie.
+    /// Maps the guest's addresses.
     pub(super) memory: &'a GuestMemory,
     pub(super) manner: &'a Manner,
-    /// Memory for data that goes through a buffer: a guest decides how much of that there is.
+    /// Limits the memory of bounce buffers, since a guest chooses their number.
     pub(super) gathers: &'a Reserve,
 }
 
 impl<V: Volume> Means<'_, V> {
-    /// Carries out a request. Gives the bytes that were written into the guest's memory.
+    /// Executes a request. Returns the number of bytes written to the guest's memory.
     ///
     /// # Errors
-    /// How it failed, as the guest is told.
+    /// Returns the status for the guest.
     pub(super) async fn execute(&self, operation: &Operation) -> Result<u32, Status> {
         let done = match operation {
             Operation::Read { offset, into, len } => {
                 self.read(*offset, into).await.map(|()| u32::try_from(*len).unwrap_or(u32::MAX))
             }
             Operation::Write { offset, from, .. } => self.write(*offset, from).await.map(|()| 0),
-            // On the heap, so that the commonest requests need not have room for these.
+            // On the heap, so that reads and writes need no space for these futures.
             Operation::Flush => Box::pin(self.volume.flush()).await.map(|()| 0),
             Operation::Discard(ranges) => Box::pin(self.discard(ranges)).await.map(|()| 0),
             Operation::WriteZeroes(ranges) => Box::pin(self.write_zeroes(ranges)).await.map(|()| 0),
@@ -60,7 +62,7 @@ impl<V: Volume> Means<'_, V> {
             done => done,
         };
         done.map_err(|error| {
-            tracing::debug!(%error, "a request of a guest failed");
+            tracing::debug!(%error, "request from guest failed");
             Status::IoError
         })
     }
@@ -110,7 +112,7 @@ impl<V: Volume> Means<'_, V> {
         self.volume.write(offset, &buffer.span()).await
     }
 
-    /// The commonest request's memory.
+    /// Returns the span of a request with a single segment, the most common case.
     fn in_one_piece(&self, pieces: &Pieces) -> Option<Span> {
         match pieces.as_slice() {
             [only] if only.len <= SEGMENT_BYTES_MAX => Some(self.memory.span(only)),
@@ -133,7 +135,7 @@ impl<V: Volume> Means<'_, V> {
     }
 }
 
-/// Runs `step(span, piece)` for each piece of a part and the bytes of `whole` that belong to it.
+/// Runs `step(span, segment)` for each segment of a transfer and its bytes in `whole`.
 fn scatter(whole: &Span, part: &Part, memory: &GuestMemory, step: impl Fn(&Span, &Span)) {
     let mut at = 0;
     for piece in &part.pieces {
@@ -143,7 +145,7 @@ fn scatter(whole: &Span, part: &Part, memory: &GuestMemory, step: impl Fn(&Span,
     }
 }
 
-/// Writes the device's name, as far as there is room.
+/// Writes the serial number to the guest's memory, as far as it fits. Returns the bytes written.
 fn tell_id(into: &Pieces, memory: &GuestMemory, id: &[u8; ID_BYTES]) -> u32 {
     let mut written = 0;
     for piece in into {
@@ -158,8 +160,8 @@ fn tell_id(into: &Pieces, memory: &GuestMemory, id: &[u8; ID_BYTES]) -> u32 {
     u32::try_from(written).unwrap_or(0)
 }
 
-/// Carries out the parts of a request side by side, a few at once. Gives the first failure, when none is under way any
-/// more.
+/// Runs the transfers of a request concurrently, a few at a time. Returns the first error, after
+/// all started transfers have ended.
 async fn all<'a, F>(parts: &'a [Part], begin: impl Fn(&'a Part) -> F) -> Result<(), VolumeError>
 where
     F: Future<Output = Result<(), VolumeError>> + 'a,
@@ -197,7 +199,7 @@ where
 }
 
 impl Part {
-    /// Bytes.
+    /// Returns the length in bytes.
     fn bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len as usize).sum()
     }

@@ -1,4 +1,4 @@
-//! Requests on a volume in memory, with data scattered in all ways.
+//! Executes requests with scattered data on a volume in memory.
 
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ fn setup() -> Setup {
 }
 
 impl Setup {
-    /// Pieces of these lengths from the start of the memory, a byte apart.
+    /// Returns segments of these lengths from the start of the memory, one byte apart.
     fn pieces(&self, lengths: &[u32]) -> Pieces {
         let mut pieces = Pieces::new();
         let mut at = GUEST;
@@ -65,7 +65,7 @@ impl Setup {
     }
 }
 
-/// Bytes in which no two sectors are the same.
+/// Returns bytes in which no two sectors are equal.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 509 * 7) as u8).collect()
 }
@@ -104,7 +104,7 @@ fn data_comes_and_goes_however_it_is_scattered() {
         assert_eq!(setup.run(&read, &MANNER), Ok(len as u32));
         assert_eq!(setup.bytes(&lengths), data, "{lengths:?}");
         let behind = GUEST + u64::from(lengths[0]);
-        assert_eq!(setup.guest.read(behind, 1), [0xEE], "what lies between was left alone");
+        assert_eq!(setup.guest.read(behind, 1), [0xEE], "bytes between the segments were changed");
     }
 }
 
@@ -191,5 +191,5 @@ fn buffers_wait_when_a_guest_has_as_many_as_it_may() {
     assert_eq!(poll_all(), 5);
     assert_eq!(setup.volume.faults().held_reads(), 2);
     setup.volume.faults().release_reads();
-    assert_eq!(poll_all(), 0, "each makes way for another");
+    assert_eq!(poll_all(), 0, "a buffer was not released");
 }

@@ -1,9 +1,11 @@
-//! Survives that a front end takes memory away which it shares, by shrinking the file behind a mapping: touching what is
-//! no longer there raises SIGBUS, which ends a process that does not handle it.
+//! Survives the removal of shared memory by a front end. A front end can shrink the file behind a
+//! mapping, and an access to a missing page then raises SIGBUS, which ends a process without a
+//! handler.
 //!
-//! Owns the process's handler of SIGBUS. Always true: a fault within a guarded range puts private pages of zeros in the
-//! place of the missing ones, marks the range as lost, and goes on where it happened; any other SIGBUS does what it did
-//! before. The handler takes no lock and allocates nothing.
+//! Owns the process's SIGBUS handler. Always true: a fault within a guarded range replaces the
+//! missing page by a private page of zeros, marks the range as lost, and resumes the faulting
+//! instruction. Any other SIGBUS has its earlier effect. The handler takes no lock and allocates
+//! nothing.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,43 +13,44 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A range of addresses, in a list that only grows: ranges that end leave their entry to later ones.
+/// A range of addresses, in a list that only grows. Later ranges reuse the entries of ended ones.
 struct Entry {
     /// Odd while the fields below change.
     version: AtomicU64,
     /// Address of the first byte; 0 if the entry is free.
     start: AtomicUsize,
     len: AtomicUsize,
-    /// Bytes of a page of the mapping.
+    /// Page size of the mapping in bytes.
     page: AtomicUsize,
-    /// Pages of it have been replaced.
+    /// Pages of the range have been replaced.
     lost: AtomicBool,
     next: AtomicPtr<Entry>,
 }
 
 /// The first entry.
 static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
-/// Held while entries are taken and given back.
+/// Held while entries are allocated and freed.
 static CHANGES: Mutex<()> = Mutex::new(());
-/// A range has been lost since the process began: as long as none has, nobody looks any further.
+/// A range has been lost since the process began. While this is false, the ranges need not be
+/// checked.
 static LOST: AtomicBool = AtomicBool::new(false);
-/// What SIGBUS did before.
+/// The earlier action of SIGBUS.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// A range of addresses in which faults are survived, until this is dropped: before the range is unmapped.
+/// A range of addresses in which faults are survived. Must be dropped before the range is unmapped.
 pub(super) struct Guard {
     entry: &'static Entry,
 }
 
 impl Guard {
-    /// Guards a mapping of `len` bytes at `start`, of pages of `page` bytes.
+    /// Guards a mapping of `len` bytes at `start`, with pages of `page` bytes.
     ///
     /// # Errors
-    /// When the handler cannot be installed.
+    /// Fails if the handler cannot be installed.
     ///
     /// # Safety
-    /// The range is a mapping of whole pages of that size, which belongs to the caller until this is dropped, and in which
-    /// any page may become private zeros at any time.
+    /// The range is a mapping of whole pages of that size. It belongs to the caller until the guard
+    /// is dropped, and any of its pages may become private zeros at any time.
     pub(super) unsafe fn new(start: usize, len: usize, page: usize) -> io::Result<Self> {
         let _changing = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
         install()?;
@@ -57,8 +60,8 @@ impl Guard {
         Ok(Self { entry })
     }
 
-    /// True if pages of the range were missing when they were touched. What was read there was zeros, and what was written
-    /// there nobody has seen.
+    /// Returns true if pages of the range were missing when they were accessed. Reads returned
+    /// zeros there, and writes were not visible to the front end.
     pub(super) fn is_lost(&self) -> bool {
         has_happened() && self.entry.lost.load(Ordering::Acquire)
     }
@@ -71,7 +74,7 @@ impl Drop for Guard {
     }
 }
 
-/// True if any range has been lost since the process began.
+/// Returns true if any range has been lost since the process began.
 pub(super) fn has_happened() -> bool {
     LOST.load(Ordering::Relaxed)
 }
@@ -85,12 +88,12 @@ impl Entry {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The page of `address`, if it lies in this range: start and length.
+    /// Returns start and length of the page that contains `address`, if it is in this range.
     fn page_of(&self, address: usize) -> Option<(usize, usize)> {
         let version = self.version.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Acquire);
         let (len, page) = (self.len.load(Ordering::Acquire), self.page.load(Ordering::Acquire));
-        // One that changes is not the one that a thread is in, which holds its range.
+        // A changing entry cannot be the range of the faulting thread, which keeps its range alive.
         if start == 0 || !version.is_multiple_of(2) || self.version.load(Ordering::Acquire) != version {
             return None;
         }
@@ -99,7 +102,7 @@ impl Entry {
     }
 }
 
-/// A free entry, or a new one. The caller holds the lock.
+/// Returns a free entry, or allocates one. The caller holds the lock.
 fn take_entry() -> &'static Entry {
     if let Some(free) = entries().find(|entry| entry.start.load(Ordering::Acquire) == 0) {
         return free;
@@ -134,13 +137,13 @@ fn install() -> io::Result<()> {
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handle;
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    // Known before the handler can run.
+    // Must be known before the handler can run.
     // SAFETY: asks what SIGBUS does; `before` is valid for writing.
     if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let _ = BEFORE.set(before);
-    // SAFETY: the handler only does what a handler may; `action` is complete.
+    // SAFETY: the handler is async-signal-safe; `action` is complete.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -150,31 +153,35 @@ fn install() -> io::Result<()> {
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid structure; the address is set for faults.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    // Positive codes are the kernel's: a fault, or memory whose hardware failed.
+    // Positive codes come from the kernel: a fault, or a hardware memory error.
     if code > 0 && replace_page(address) {
         return;
     }
-    // Whatever it did before happens when the instruction is tried again, or at once if there is none.
+    // The earlier action takes place when the instruction is retried, or immediately if there is
+    // none.
     if let Some(before) = BEFORE.get() {
-        // SAFETY: gives back what sigaction gave us.
+        // SAFETY: restores the action that sigaction returned.
         unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
     }
     if code <= 0 {
-        // SAFETY: sends the signal again, to this thread; it comes when the handler returns.
+        // SAFETY: sends the signal again to this thread, which receives it when the handler
+        // returns.
         unsafe { libc::raise(signal) };
     }
 }
 
-/// Puts zeros in the place of a guarded page. False if the address is not guarded, or there is no memory.
+/// Replaces a guarded page by zeros. Returns false if the address is not guarded or memory is
+/// exhausted.
 fn replace_page(address: usize) -> bool {
     let found = entries().find_map(|entry| entry.page_of(address).map(|page| (entry, page)));
     let Some((entry, (start, len))) = found else { return false };
-    // SAFETY: errno is this thread's; what was interrupted must find it as it was.
+    // SAFETY: errno belongs to this thread, and the interrupted code must find it unchanged.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: the page belongs to a guarded range, whose owner allows this; the thread that touched it holds the range.
+    // SAFETY: the page belongs to a guarded range, whose owner allows this; the faulting thread
+    // keeps the range alive.
     let mapped = unsafe {
         libc::mmap(start as *mut libc::c_void, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
     };

@@ -1,7 +1,7 @@
-//! Fuzz targets: what a guest puts into its memory, and what a front end says.
+//! Fuzz targets: guest memory and front-end messages.
 //!
-//! A queue hands back each request once, and writes nowhere but into what the guest gave it to
-//! write. A front end can be cut off at any moment.
+//! A queue completes each request once, and writes only to memory that the guest made writable. A
+//! front end can be cut off at any moment.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -29,10 +29,9 @@ use crate::{MemoryVolume, OpenError};
 
 /// Entries of the queue.
 const SIZE: u16 = 16;
-/// Bytes of the guest's memory: the queue, and what requests name.
+/// Bytes of the guest's memory: the queue, and the data of requests.
 const LEN: usize = 16 << 10;
-/// Where memory begins that requests may name without touching the queue, from the start of the
-/// memory.
+/// Offset of the memory that requests may use without touching the queue.
 const FREE: usize = 1 << 10;
 
 struct Machine {
@@ -62,14 +61,14 @@ thread_local! {
     });
 });
 
-/// The guest's memory beginning with these bytes.
+/// Returns the guest's memory with these bytes at its start.
 fn image_of(bytes: &[u8]) -> Vec<u8> {
     let mut image = bytes.to_vec();
     image.resize(LEN, 0);
     image
 }
 
-/// Serves what the guest has made available in its memory; gives what that holds after.
+/// Serves the available requests of a memory image. Returns the memory afterwards.
 fn serve(machine: &Machine, mode: u8, image: &[u8]) -> Vec<u8> {
     machine.guest.write(GUEST, image);
     let driver = Driver::new(&machine.guest, GUEST, SIZE);
@@ -100,7 +99,8 @@ fn serve(machine: &Machine, mode: u8, image: &[u8]) -> Vec<u8> {
     machine.reactor.run(async {
         let queue = Queue::new(start, volume).unwrap();
         let works = Works::new(Queue::carry_out);
-        // A guest that keeps its index ahead could be served for ever: it stands still here.
+        // A guest that keeps its index ahead could be served forever. Here its index does not
+        // change.
         for _ in 0..64 {
             let worked = queue.turn(&works);
             machine.reactor.yield_now().await;
@@ -110,17 +110,17 @@ fn serve(machine: &Machine, mode: u8, image: &[u8]) -> Vec<u8> {
         }
         queue.stop();
         queue.turn(&works);
-        assert!(queue.has_stopped(), "something was taken and not handed back");
+        assert!(queue.has_stopped(), "a request was taken and not completed");
     });
     machine.guest.read(GUEST, LEN)
 }
 
-/// Serves requests whose descriptors, of 8 bytes each, name memory behind the queue, and checks
-/// what was written.
+/// Serves requests with descriptors of 8 bytes each, for memory after the queue, and checks the
+/// written memory.
 fn check_requests(machine: &Machine, mode: u8, bytes: &[u8]) {
     let (table, rest) = bytes.split_at(bytes.len().min(8 * usize::from(SIZE)));
     let mut image = vec![0; LEN];
-    // The used ring is the device's.
+    // The used ring belongs to the device.
     let mut writable = vec![false; LEN];
     let driver = Driver::new(&machine.guest, GUEST, SIZE);
     let at = |address: u64| (address - GUEST) as usize;
@@ -139,8 +139,8 @@ fn check_requests(machine: &Machine, mode: u8, bytes: &[u8]) {
     image[at(driver.available()) + 2] = heads.len() as u8;
     let data = &data[..data.len().min(LEN - FREE)];
     image[FREE..FREE + data.len()].copy_from_slice(data);
-    // An indirect table is read from memory that requests may name, and so write to: then nothing
-    // can be said of what they write.
+    // An indirect table is read from memory that requests may write to. Their writes cannot be
+    // checked then.
     let indirect = (0..usize::from(SIZE)).any(|index| image[index * 16 + 12] & INDIRECT as u8 != 0);
     let after = serve(machine, mode, &image);
 
@@ -149,16 +149,16 @@ fn check_requests(machine: &Machine, mode: u8, bytes: &[u8]) {
     let mut made: Vec<u8> = heads.iter().map(|head| head & 15).collect();
     for entry in after[used + 4..].chunks_exact(8).take(usize::from(ended)) {
         let place = made.iter().position(|head| [*head, 0, 0, 0] == entry[..4]);
-        made.swap_remove(place.expect("a request that was made, once"));
+        made.swap_remove(place.expect("a request was completed that was not made, or twice"));
     }
     if !indirect {
         let bytes = after.iter().zip(&image).zip(&writable);
         let wild = bytes.enumerate().find(|(_, ((after, before), writable))| after != before && !**writable);
-        assert!(wild.is_none(), "changed without being given to write: {wild:?}");
+        assert!(wild.is_none(), "changed memory that was not writable: {wild:?}");
     }
 }
 
-/// A descriptor whose memory lies behind the queue, mostly.
+/// Decodes a descriptor, usually for memory after the queue.
 fn descriptor_of(bytes: &[u8]) -> Descriptor {
     let address = u64::from(u16::from_le_bytes([bytes[0], bytes[1]]) % (LEN - FREE) as u16) + FREE as u64;
     let len = u32::from(u16::from_le_bytes([bytes[2], bytes[3]])) << (bytes[4] & 1);
@@ -174,7 +174,7 @@ fn note_writable(writable: &mut [bool], descriptor: &Descriptor) {
     }
 }
 
-/// A volume on a reactor thread of its own, which lives as long as the process.
+/// A volume on its own reactor thread, which lives as long as the process.
 struct FuzzDisk {
     remotes: Vec<Remote>,
 }
@@ -250,7 +250,7 @@ impl Disk for FuzzDisk {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let files = Files::new();
     let mut rest = bytes;
-    // As many as fit the socket's buffer, with their answers.
+    // As many messages as fit into the socket's buffer, with their replies.
     for _ in 0..64 {
         let Some((message, behind)) = message_of(rest) else { break };
         rest = behind;
@@ -272,15 +272,14 @@ impl Disk for FuzzDisk {
     }
 });
 
-/// A message, and which descriptors come with it.
+/// A message and the descriptors sent with it.
 struct Message {
     bytes: Vec<u8>,
     files: u8,
 }
 
-/// The message at the front, whose request and sizes are mostly those of one that there is:
-/// request, flags, files, and how many words of a byte and an exponent follow; or bytes as they
-/// are.
+/// Decodes the first message: request, flags, files, and the number of words, each given by a byte
+/// and an exponent. Or raw bytes. Requests and sizes are mostly valid ones.
 fn message_of(bytes: &[u8]) -> Option<(Message, &[u8])> {
     let [request, flags, files, words, rest @ ..] = bytes else { return None };
     let count = usize::from(*words & 63);
@@ -307,7 +306,7 @@ fn message_of(bytes: &[u8]) -> Option<(Message, &[u8])> {
     Some((Message { bytes: [front, body].concat(), files: *files }, rest))
 }
 
-/// What a front end hands over: memory and events.
+/// The descriptors that a front end sends: memory and events.
 struct Files {
     memory: std::os::fd::OwnedFd,
     event: std::os::fd::OwnedFd,
@@ -320,7 +319,7 @@ impl Files {
         Self { memory, event: rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap() }
     }
 
-    /// False if the other end is gone.
+    /// Sends a message. Returns false if the other end is gone.
     fn send(&self, stream: &UnixStream, message: &Message) -> bool {
         let file = |bit: u8| if message.files & bit == 0 { self.event.as_fd() } else { self.memory.as_fd() };
         let files: Vec<BorrowedFd<'_>> = (0..message.files & 3).map(|at| file(4 << at)).collect();

@@ -1,9 +1,8 @@
-//! Which requests of a queue are under way, in memory that outlives this process: the inflight region of the vhost-user
-//! specification, for split queues.
+//! The inflight region of the vhost-user specification, for split queues: records the requests in
+//! flight in memory that survives this process.
 //!
-//! Always true: at every moment, what the region says and what the used ring says are enough to tell which requests the
-//! guest has not been answered, and in which order it made them. The region is the front end's to keep; what is read from
-//! it is not trusted.
+//! Always true: at any time, the region and the used ring determine the requests without a reply
+//! and their order. The region belongs to the front end, so its content is not trusted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,17 +16,18 @@ use super::limits::QUEUES_MAX;
 use super::mapping::{Hold, Mapping, Window};
 use super::ring::is_size;
 
-/// Bytes in front of the entries of a queue: features (8), version, number of entries, last batch head, used index.
+/// Bytes before the entries of a queue: features (8), version, number of entries, last batch head,
+/// used index.
 const HEAD: usize = 16;
 const VERSION: usize = 8;
 const ENTRIES: usize = 10;
 const LAST_HEAD: usize = 12;
 const USED_INDEX: usize = 14;
-/// Bytes of an entry: under way (1), padding (5), next of the batch (2), counter (8).
+/// Bytes of an entry: in flight (1), padding (5), next of the batch (2), counter (8).
 const ENTRY: usize = 16;
 const ENTRY_NEXT: usize = 6;
 const ENTRY_COUNTER: usize = 8;
-/// What the parts of the queues are aligned to, in bytes.
+/// Alignment of the parts of the queues, in bytes.
 const ALIGN: usize = 64;
 /// The version of this layout.
 const LAYOUT: u16 = 1;
@@ -41,21 +41,21 @@ pub(super) struct InflightRegion {
     queue_size: u16,
 }
 
-/// Bytes of one queue's part.
+/// Returns the bytes of one queue's part.
 fn part_bytes(queue_size: u16) -> usize {
     (HEAD + ENTRY * usize::from(queue_size)).next_multiple_of(ALIGN)
 }
 
-/// Bytes of a region, if it is one that can be.
+/// Returns the bytes of a region, if the arguments are valid.
 pub(super) fn region_bytes(queues: u16, queue_size: u16) -> Option<u64> {
     let fits = is_size(queue_size) && (1..=QUEUES_MAX).contains(&queues);
     fits.then(|| u64::from(queues) * part_bytes(queue_size) as u64)
 }
 
-/// A fresh region, for a front end to keep.
+/// Creates an empty region for a front end to keep.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// Fails if memory is exhausted.
 pub(super) fn new_region(bytes: u64) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("vhost-inflight", MemfdFlags::CLOEXEC)?;
     rustix::fs::ftruncate(&file, bytes)?;
@@ -63,19 +63,22 @@ pub(super) fn new_region(bytes: u64) -> io::Result<OwnedFd> {
 }
 
 impl InflightRegion {
-    /// The region that a front end kept.
+    /// Maps the region that a front end kept.
     ///
     /// # Errors
-    /// When it is smaller than it is said to be, or cannot be mapped.
+    /// Fails if the region is shorter than stated or cannot be mapped.
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, queues: u16, queue_size: u16) -> io::Result<Self> {
         let Some(bytes) = region_bytes(queues, queue_size) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an inflight region of a strange shape"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "inflight region with an invalid number of queues or entries",
+            ));
         };
         let mapping = Mapping::new(file.as_fd(), offset, bytes)?;
         Ok(Self { hold: Hold::new(vec![Arc::new(mapping)]), offset: 0, queues, queue_size })
     }
 
-    /// The part of one queue, if it has one that is long enough.
+    /// Returns the part of one queue, if the region has one that is long enough.
     pub(super) fn queue(&self, index: usize, size: u16) -> Option<Inflight> {
         if index >= usize::from(self.queues) || size > self.queue_size {
             return None;
@@ -90,23 +93,23 @@ impl InflightRegion {
 pub(super) struct Inflight {
     window: Window,
     size: u16,
-    /// What the next request gets: requests are numbered in the order in which they are taken.
+    /// Number of the next request. Requests are numbered in the order in which they are taken.
     counter: u64,
-    /// Requests that were handed back, but not yet published.
+    /// Completed requests that are not published yet.
     batch: SmallVec<[u16; 16]>,
 }
 
-/// Where a queue goes on.
+/// The position at which a queue continues after a restart.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Resumption {
-    /// The available entry that comes next; `None` if the region was fresh.
+    /// The next available entry; `None` if the region was empty.
     pub(super) next: Option<u16>,
-    /// Requests that were taken but never answered, in the order in which they were taken.
+    /// Requests that were taken but not completed, in the order in which they were taken.
     pub(super) unanswered: Vec<u16>,
 }
 
 impl Inflight {
-    /// True if the front end has taken the region away.
+    /// Returns true if the front end has removed the region's memory.
     pub(super) fn is_lost(&self) -> bool {
         self.window.is_lost()
     }
@@ -123,7 +126,8 @@ impl Inflight {
         u64::from_le_bytes(self.window.read(Self::entry(head) + ENTRY_COUNTER))
     }
 
-    /// Looks at what was left of an earlier life, given the index of the used ring, and makes it consistent.
+    /// Recovers the state that an earlier process left, given the index of the used ring, and makes
+    /// it consistent.
     pub(super) fn resume(&mut self, used_index: u16) -> Resumption {
         if self.window.load_16(VERSION) != LAYOUT {
             for head in 0..self.size {
@@ -142,7 +146,8 @@ impl Inflight {
         Resumption { next: Some(used_index.wrapping_add(taken)), unanswered }
     }
 
-    /// The end came between publishing a batch and saying so here: its requests were answered.
+    /// Finishes a batch that was published without being recorded here: its requests were
+    /// completed.
     fn settle_batch(&mut self, used_index: u16) {
         let published = used_index.wrapping_sub(self.window.load_16(USED_INDEX));
         let mut head = self.window.load_16(LAST_HEAD);
@@ -158,7 +163,7 @@ impl Inflight {
         self.window.store_16(USED_INDEX, used_index);
     }
 
-    /// A request was taken, and is about to be begun.
+    /// Records that a request was taken and is about to begin.
     pub(super) fn begin(&mut self, head: u16) {
         let at = Self::entry(head);
         self.window.write(at + ENTRY_COUNTER, self.counter.to_le_bytes());
@@ -166,16 +171,16 @@ impl Inflight {
         self.counter = self.counter.wrapping_add(1);
     }
 
-    /// A request is about to be put into the used ring.
+    /// Records that a request is about to be put into the used ring.
     pub(super) fn end(&mut self, head: u16) {
         self.window.store_16(Self::entry(head) + ENTRY_NEXT, self.window.load_16(LAST_HEAD));
         self.window.store_16(LAST_HEAD, head);
         self.batch.push(head);
     }
 
-    /// What was put into the used ring was published with this index.
+    /// Records that the used ring was published with this index.
     pub(super) fn published(&mut self, used_index: u16) {
-        // Not before the index was stored: a request that is neither here nor there would be lost.
+        // Not before the index was stored: a request recorded in neither place would be lost.
         fence(Ordering::SeqCst);
         for head in self.batch.drain(..) {
             self.window.store_8(Self::entry(head), 0);

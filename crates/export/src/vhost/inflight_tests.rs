@@ -1,4 +1,4 @@
-//! Whenever a daemon dies, the next one knows what it left.
+//! Checks that each process recovers the requests that the previous one left.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -22,7 +22,7 @@ fn shapes_that_cannot_be_are_refused() {
         assert_eq!(region_bytes(queues, size), None);
     }
     let file = new_region(100).unwrap();
-    assert!(InflightRegion::new(file.as_fd(), 0, 2, SIZE).is_err(), "shorter than it is said to be");
+    assert!(InflightRegion::new(file.as_fd(), 0, 2, SIZE).is_err(), "shorter than stated");
     let (_, region) = region();
     assert!(region.queue(2, SIZE).is_none());
     assert!(region.queue(0, SIZE * 2).is_none());
@@ -62,7 +62,7 @@ fn the_fields_lie_where_the_specification_has_them() {
     );
     let entry = |head: usize| &bytes[16 + head * 16..32 + head * 16];
     assert_eq!((entry(3)[0], entry(2)[0], entry(6)[0]), (0, 0, 1));
-    assert_eq!(entry(2)[6..8], [3, 0], "the one before in the batch");
+    assert_eq!(entry(2)[6..8], [3, 0], "the previous request of the batch");
     assert_eq!(entry(2)[8..], 1u64.to_le_bytes());
     assert_eq!(entry(6)[8..], 2u64.to_le_bytes());
 }
@@ -77,7 +77,7 @@ fn a_batch_that_was_published_but_not_settled_was_answered() {
     // The used index was stored as 65537 = 1, and then the process died.
     let mut next = region.queue(0, SIZE).unwrap();
     assert_eq!(next.resume(1), Resumption { next: Some(2), unanswered: vec![7] });
-    // Before it was stored, nothing was answered.
+    // Before it was stored, no request was completed.
     let (_, region) = self::region();
     let mut queue = region.queue(0, SIZE).unwrap();
     queue.resume(65534);

@@ -1,4 +1,4 @@
-//! Nothing outside of a mapping is touched, and a mapping lives as long as it is used.
+//! Checks that accesses stay within a mapping, and that a mapping lives as long as its users.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -37,9 +37,9 @@ fn an_odd_offset_names_the_bytes_that_it_should() {
     assert_eq!(last, [7, 0]);
 }
 
-/// Two huge pages of 2 MiB, which root reserves where there are none, until this is dropped.
+/// Two huge pages of 2 MiB, reserved by root if none are free, until this is dropped.
 struct HugePages {
-    /// How many were reserved before, if that was changed.
+    /// The earlier number of reserved pages, if it was changed.
     before: Option<String>,
 }
 
@@ -59,8 +59,11 @@ impl HugePages {
                 .map(|()| reserved.to_string());
         }
         let reserved = Self { before };
-        let found =
-            if are_free() { Ok(()) } else { Err("two of 2 MiB are not free, and cannot be reserved".into()) };
+        let found = if are_free() {
+            Ok(())
+        } else {
+            Err("two huge pages of 2 MiB are neither free nor can they be reserved".into())
+        };
         test_support::has("huge-pages", found).then_some(reserved)
     }
 }
@@ -81,11 +84,11 @@ fn huge_pages_are_mapped_whole() {
     let Some(_reserved) = HugePages::reserve() else { return };
     let file = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from).unwrap();
     rustix::fs::ftruncate(&file, 2 * HUGE).unwrap();
-    // More than any machine has: refused, and nobody dies of it later.
+    // More than any machine has: the mapping must fail, not a later access.
     let many = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from).unwrap();
     rustix::fs::ftruncate(&many, 1 << 50).unwrap();
     assert!(Mapping::new(many.as_fd(), 0, 1 << 46).is_err());
-    // The second of them is what a front end would share, from the middle on.
+    // A front end would share the second huge page from its middle on.
     let mapping = Mapping::new(file.as_fd(), HUGE + 4096, HUGE - 4096).unwrap();
     let last = (HUGE - 4096 - 1) as usize;
     assert!(mapping.set_byte(0, 5) && mapping.set_byte(last, 6) && !mapping.set_byte(last + 1, 7));
@@ -107,10 +110,10 @@ fn nothing_is_touched_outside() {
     assert!(hold.span(1, 0, 1).is_none());
     assert!(hold.span(0, 4000, 96).is_some());
     assert!(hold.window(0, 4092, 8, 4).is_none());
-    assert!(hold.window(0, 2, 8, 4).is_none(), "not aligned");
+    assert!(hold.window(0, 2, 8, 4).is_none(), "unaligned window");
 }
 
-/// Cuts a guest's memory off behind `len` bytes, as a front end can at any time.
+/// Truncates a guest's memory to `len` bytes, as a front end can at any time.
 fn shrink(guest: &Guest, len: u64) {
     guest.file.set_len(len).unwrap();
 }
@@ -125,23 +128,24 @@ fn memory_that_is_taken_away_reads_as_zeros_and_is_known_to_be_lost() {
     shrink(&guest, 4 * 4096);
     let mut bytes = [9; 3];
     assert!(mapping.copy_out(4 * 4096 - 3, &mut bytes));
-    assert!(bytes == [5; 3] && !mapping.is_lost(), "what is still there is");
-    // Reading, writing and changing atomically, each on a page of its own, the first of them across the border.
+    assert!(bytes == [5; 3] && !mapping.is_lost(), "remaining pages must be readable");
+    // Reads, writes and atomic changes, each on a separate page; the first one crosses the
+    // boundary.
     assert!(mapping.copy_out(4 * 4096 - 1, &mut bytes));
     assert_eq!(bytes, [5, 0, 0]);
     assert!(mapping.is_lost());
     assert!(mapping.set_byte(5 * 4096 + 1, 1) && mapping.set_bits(6 * 4096 + 1, 1));
     assert!(mapping.copy_out(5 * 4096, &mut bytes));
     assert_eq!(bytes, [0, 1, 0]);
-    // The front end may make it longer again: what was missing stays apart from it.
+    // The front end may extend the file again. The replaced pages stay separate from it.
     shrink(&guest, 8 * 4096);
     guest.file.write_all_at(&[8; 4096], 5 * 4096).unwrap();
     assert!(mapping.copy_out(5 * 4096, &mut bytes));
     assert_eq!(bytes, [0, 1, 0]);
     assert!(beside.copy_out(5 * 4096, &mut bytes));
-    assert!(bytes == [6; 3] && !beside.is_lost(), "nobody else loses anything");
+    assert!(bytes == [6; 3] && !beside.is_lost(), "another mapping was lost");
     drop(mapping);
-    // The next mapping has nothing of the one before.
+    // The next mapping is not affected by the earlier one.
     let next = map(&guest, 0, 4096).unwrap();
     assert!(!next.is_lost() && !beside.is_lost());
 }
@@ -158,7 +162,7 @@ fn threads_survive_side_by_side_what_is_taken_away_under_them() {
                     hold.get(0).unwrap().set_byte(page * 4096, 1);
                     let span = hold.span(0, page * 4096, 4096).unwrap();
                     span.copy_from(0, &[2; 4096]);
-                    // Mappings come and go meanwhile.
+                    // Other mappings come and go at the same time.
                     drop(map(&Guest::new(4096), 0, 4096).unwrap());
                 }
             });
@@ -180,7 +184,7 @@ fn files_whose_pages_may_never_come_are_refused() {
         (0x6969, true),
         (0xFF53_4D42, true),
     ] {
-        // As wide as this machine has them, with or without the sign.
+        // In the width of this machine's type, signed or not.
         assert_eq!(is_served_elsewhere(kind as rustix::fs::FsWord), elsewhere, "{kind:x}");
     }
 }

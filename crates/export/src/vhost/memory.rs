@@ -1,7 +1,7 @@
-//! A guest's memory: which of the guest's addresses lie where in what it shares with us.
+//! A guest's memory: maps the guest's addresses to the shared mappings.
 //!
-//! Always true: a table never changes; a new one is made instead, and whoever uses the old one keeps it mapped. Must not
-//! know queues and requests.
+//! Always true: a table never changes. A new table replaces it, and users of the old one keep it
+//! mapped. Must not know queues and requests.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,17 +16,17 @@ use super::mapping::{Hold, Mapping, Window};
 /// A region as a front end describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegionLayout {
-    /// Where the guest sees it.
+    /// Address in the guest.
     pub(super) guest: u64,
-    /// Where the front end sees it: rings are named by these addresses.
+    /// Address in the front end. Rings are located by these addresses.
     pub(super) user: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) len: u64,
-    /// Where in its file it starts.
+    /// Offset of the region in its file.
     pub(super) offset: u64,
 }
 
-/// A run of a guest's memory that lies in one piece in ours.
+/// A range of a guest's memory that is contiguous in our mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     region: u32,
@@ -34,22 +34,22 @@ pub(super) struct Piece {
     at: usize,
 }
 
-/// Runs of a guest's memory, one after the other. Most requests have one.
+/// Consecutive ranges of a guest's memory. Most requests have one.
 pub(super) type Pieces = SmallVec<[Piece; 4]>;
 
-/// See the module.
+/// A guest's memory regions and their mappings.
 #[derive(Clone)]
 pub(super) struct GuestMemory {
     regions: Arc<Vec<RegionLayout>>,
     hold: Hold,
 }
 
-/// Memory that a front end shares cannot be used.
+/// An error in the memory that a front end shares.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MemoryError {
     #[error("the memory at {guest:#x} cannot be mapped: {source}")]
     Map { guest: u64, source: io::Error },
-    #[error("the memory at {0:#x} overlaps with other memory, or wraps around")]
+    #[error("the memory at {0:#x} overlaps other memory or wraps around")]
     Overlap(u64),
     #[error("more than {REGIONS_MAX} memory regions")]
     TooMany,
@@ -58,15 +58,15 @@ pub(super) enum MemoryError {
 }
 
 impl GuestMemory {
-    /// No memory at all.
+    /// Creates a table without memory.
     pub(super) fn empty() -> Self {
         Self { regions: Arc::default(), hold: Hold::new(Vec::new()) }
     }
 
-    /// The same table with a region more.
+    /// Returns the table with one more region.
     ///
     /// # Errors
-    /// When the region overlaps with others, there are too many, or its file cannot be mapped.
+    /// Fails if the region overlaps others, exceeds the limit, or cannot be mapped.
     pub(super) fn with(&self, region: RegionLayout, file: BorrowedFd<'_>) -> Result<Self, MemoryError> {
         if self.regions.len() >= REGIONS_MAX {
             return Err(MemoryError::TooMany);
@@ -85,10 +85,10 @@ impl GuestMemory {
         Ok(Self { regions: Arc::new(regions), hold: Hold::new(mappings) })
     }
 
-    /// The same table without a region.
+    /// Returns the table without a region.
     ///
     /// # Errors
-    /// When there is no such region.
+    /// Fails if there is no such region.
     pub(super) fn without(&self, guest: u64, user: u64, len: u64) -> Result<Self, MemoryError> {
         let is_it = |region: &RegionLayout| (region.guest, region.user, region.len) == (guest, user, len);
         let Some(index) = self.regions.iter().position(is_it) else {
@@ -101,7 +101,8 @@ impl GuestMemory {
         Ok(Self { regions: Arc::new(regions), hold: Hold::new(mappings) })
     }
 
-    /// True if memory of it was missing when it was touched: the front end has taken it away.
+    /// Returns true if pages were missing when they were accessed, because the front end has
+    /// removed them.
     pub(super) fn is_lost(&self) -> bool {
         self.hold.is_lost()
     }
@@ -110,12 +111,13 @@ impl GuestMemory {
         (0..self.regions.len()).filter_map(|index| self.hold.get(index).cloned()).collect()
     }
 
-    /// The same table for a user on another core.
+    /// Returns the table with its own reference count, for a user on another core.
     pub(super) fn apart(&self) -> Self {
         Self { regions: self.regions.clone(), hold: self.hold.apart() }
     }
 
-    /// Appends where the guest's bytes from `guest` on lie. False if not all of them are memory.
+    /// Appends the segments of the guest's bytes from `guest` on. Returns false if they are not all
+    /// memory.
     pub(super) fn locate(&self, guest: u64, len: u32, into: &mut Pieces) -> bool {
         let (mut guest, mut left) = (guest, len);
         while left > 0 {
@@ -130,7 +132,7 @@ impl GuestMemory {
         true
     }
 
-    /// As much as lies in one region of the guest's bytes from `guest` on.
+    /// Returns the part of the guest's bytes from `guest` on that is in one region.
     fn longest(&self, guest: u64, len: u32) -> Option<Piece> {
         for (index, region) in self.regions.iter().enumerate() {
             let skip = guest.wrapping_sub(region.guest);
@@ -143,7 +145,8 @@ impl GuestMemory {
         None
     }
 
-    /// A structure of `len` bytes at the front end's address `user`, with the alignment that it must have.
+    /// Returns a window of `len` bytes at the front end's address `user`, if it is aligned to
+    /// `align`.
     pub(super) fn window_at_user(&self, user: u64, len: usize, align: usize) -> Option<Window> {
         let inside = |region: &RegionLayout| user.wrapping_sub(region.user) < region.len;
         let index = self.regions.iter().position(inside)?;
@@ -151,54 +154,54 @@ impl GuestMemory {
         self.hold.window(index, usize::try_from(skip).ok()?, len, align)
     }
 
-    /// A handle for I/O on a piece of this table.
+    /// Returns a span for I/O on a segment of this table.
     pub(super) fn span(&self, piece: &Piece) -> Span {
         match self.hold.span(piece.region as usize, piece.at, piece.len as usize) {
             Some(span) => span,
-            None => panic!("a piece of another table"),
+            None => panic!("a segment of another table"),
         }
     }
 
-    /// Copies the guest's bytes at `guest`. False if they do not lie in one region.
+    /// Copies the guest's bytes at `guest`. Returns false if they are not in one region.
     pub(super) fn read_at(&self, guest: u64, into: &mut [u8]) -> bool {
         let Ok(len) = u32::try_from(into.len()) else { return false };
         self.longest(guest, len).is_some_and(|piece| self.read(&piece, into))
     }
 
-    /// Copies a piece's first bytes. False if it is shorter.
+    /// Copies a segment's first bytes. Returns false if it is shorter.
     pub(super) fn read(&self, piece: &Piece, into: &mut [u8]) -> bool {
         let mapping = self.hold.get(piece.region as usize);
         into.len() <= piece.len as usize && mapping.is_some_and(|mapping| mapping.copy_out(piece.at, into))
     }
 
-    /// Writes a piece's first byte. False if it has none.
+    /// Writes a segment's first byte. Returns false if it is empty.
     pub(super) fn write_byte(&self, piece: &Piece, value: u8) -> bool {
         let mapping = self.hold.get(piece.region as usize);
         piece.len > 0 && mapping.is_some_and(|mapping| mapping.set_byte(piece.at, value))
     }
 
-    /// Where the guest sees a piece.
+    /// Returns the guest address of a segment.
     pub(super) fn guest_address(&self, piece: &Piece) -> u64 {
         self.regions.get(piece.region as usize).map_or(0, |region| region.guest + piece.at as u64)
     }
 }
 
 impl Piece {
-    /// True if `next` lies right behind.
+    /// Returns true if `next` directly follows this segment.
     fn goes_on_with(&self, next: &Self) -> bool {
         self.region == next.region
             && self.at + self.len as usize == next.at
             && self.len.checked_add(next.len).is_some()
     }
 
-    /// Its first `len` bytes, and the rest.
+    /// Splits the segment after `len` bytes.
     pub(super) fn split(&self, len: u32) -> (Self, Self) {
-        assert!(len <= self.len, "{len} bytes of a piece of {}", self.len);
+        assert!(len <= self.len, "{len} bytes of a segment of {}", self.len);
         (Self { len, ..*self }, Self { len: self.len - len, at: self.at + len as usize, ..*self })
     }
 }
 
-/// True if two ranges have a byte in common.
+/// Returns true if two ranges overlap.
 fn meets(start: u64, other: u64, len: u64, other_len: u64) -> bool {
     start < other.saturating_add(other_len) && other < start.saturating_add(len)
 }

@@ -1,4 +1,4 @@
-//! Addresses of the guest are found where they lie, or not at all.
+//! Checks the translation of guest addresses.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,8 @@ fn region(guest: u64, len: u64, offset: u64) -> RegionLayout {
     RegionLayout { guest, user: guest.wrapping_add(USER - GUEST), len, offset }
 }
 
-/// 16 pages in two regions of 8, which lie one behind the other for the guest, but not in the file; then a hole; then 8.
+/// Returns 16 pages in two regions of 8, adjacent for the guest but not in the file, then a hole,
+/// then 8 pages.
 fn memory() -> (Guest, GuestMemory) {
     let guest = Guest::new(24 * 4096);
     let memory = [(GUEST, 8 * 4096), (GUEST + 8 * 4096, 0), (GUEST + 32 * 4096, 16 * 4096)]
@@ -37,7 +38,7 @@ fn what_lies_across_regions_comes_in_pieces() {
     let mut bytes = [0; 6];
     assert!(memory.read(&pieces[1], &mut bytes));
     assert_eq!(&bytes, b"second");
-    assert!(!memory.read_at(GUEST + 8 * 4096 - 3, &mut bytes), "a number lies in one region");
+    assert!(!memory.read_at(GUEST + 8 * 4096 - 3, &mut bytes), "a value across two regions was read");
 }
 
 #[test]
@@ -111,6 +112,6 @@ fn rings_are_found_by_the_front_ends_addresses() {
     assert!(memory.window_at_user(USER + 16, 64, 16).is_some());
     assert!(memory.window_at_user(USER + 8, 64, 16).is_none());
     assert!(memory.window_at_user(GUEST, 64, 16).is_none());
-    assert!(memory.window_at_user(USER + 8 * 4096 - 32, 64, 16).is_none(), "in one region");
+    assert!(memory.window_at_user(USER + 8 * 4096 - 32, 64, 16).is_none(), "a window across two regions");
     assert!(memory.window_at_user(u64::MAX - 15, 64, 16).is_none());
 }

@@ -1,15 +1,16 @@
-//! Disks for virtual machines: virtio-blk devices over the vhost-user protocol, as its public specification and that of
-//! virtio 1.2 have them.
+//! Disks for virtual machines: virtio-blk devices over the vhost-user protocol, after its public
+//! specification and virtio 1.2.
 //!
-//! A front end (QEMU, cloud-hypervisor) shares its guest's memory and hands over the guest's queues; requests are read from
-//! there and data goes to and from there, with no kernel in between. Messages are few, and have a thread of their own for
-//! as long as a front end is connected; each queue lives on the reactor that it was given to, and its requests are
-//! carried out from there.
+//! A front end (QEMU, cloud-hypervisor) shares its guest's memory and queues. Requests and data are
+//! read and written there, without the kernel. Protocol messages are rare, and a separate thread
+//! handles them while a front end is connected. Each queue runs on one reactor, which executes its
+//! requests.
 //!
-//! Always true: whatever a guest puts into its memory costs its own requests or queues only; a front end that takes shared
-//! memory away costs its own connection only; a request that was begun is finished; what was begun and not answered when the process dies is known to the next one.
+//! Always true: invalid guest memory affects only the guest's own requests or queues. A front end
+//! that removes shared memory loses only its own connection. A request that has begun runs to its
+//! end. Requests without a reply when the process dies are known to the next process.
 //!
-//! Must not know: how a volume stores, who else uses it.
+//! Must not know: how a volume stores data, or its other users.
 
 mod chain;
 mod channel;

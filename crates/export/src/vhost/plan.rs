@@ -1,25 +1,26 @@
-//! How the data of a request goes between the guest's memory and the volume: where it lies, or through a buffer.
+//! Plans the data transfers of a request between the guest's memory and the volume: directly or
+//! through a bounce buffer.
 //!
-//! Always true: the parts of a plan cover the data once, in order, in whole sectors. Decides, does nothing.
+//! Always true: the transfers cover the data once, in order, in whole sectors. Pure functions.
 
 use smallvec::SmallVec;
 
 use super::limits::{DIRECT_MIN, GATHER_MAX, SEGMENT_BYTES_MAX, WHOLE_WRITE_MAX};
 use super::memory::{Piece, Pieces};
 
-/// A part of a request's data.
+/// A part of a request's data, transferred in one volume operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Byte of the data at which it starts.
+    /// Offset in the request's data.
     pub(super) at: u64,
-    /// Where it lies; more than one piece go through a buffer.
+    /// Location in the guest's memory. Several segments use a bounce buffer.
     pub(super) pieces: Pieces,
 }
 
-/// Cuts the data of a request into parts of whole sectors.
+/// Splits the data of a request into transfers of whole sectors.
 pub(super) fn plan(pieces: &Pieces, sector: u32) -> SmallVec<[Part; 1]> {
     let mut cutter = Cutter { sector, parts: SmallVec::new(), at: 0, gathered: SmallVec::new(), bytes: 0 };
-    // Alone, a piece needs no buffer however short it is.
+    // A single segment needs no buffer, regardless of its length.
     let direct_min = if pieces.len() == 1 { sector } else { DIRECT_MIN };
     for piece in pieces {
         cutter.add(*piece, direct_min);
@@ -28,7 +29,7 @@ pub(super) fn plan(pieces: &Pieces, sector: u32) -> SmallVec<[Part; 1]> {
     cutter.parts
 }
 
-/// As [`plan`] for a write, which stays whole up to [`WHOLE_WRITE_MAX`].
+/// Plans a write like [`plan`], but as one transfer up to [`WHOLE_WRITE_MAX`].
 pub(super) fn plan_write(pieces: &Pieces, sector: u32) -> SmallVec<[Part; 1]> {
     let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
     if bytes <= WHOLE_WRITE_MAX && bytes.is_multiple_of(sector.into()) {
@@ -40,7 +41,7 @@ pub(super) fn plan_write(pieces: &Pieces, sector: u32) -> SmallVec<[Part; 1]> {
 struct Cutter {
     sector: u32,
     parts: SmallVec<[Part; 1]>,
-    /// Where the part that is being gathered starts.
+    /// Offset of the transfer that is being gathered.
     at: u64,
     gathered: Pieces,
     bytes: u64,
@@ -58,7 +59,7 @@ impl Cutter {
                 rest = left;
                 continue;
             }
-            // At most as much as the buffer still takes, so that its end is on a sector.
+            // Limited by the rest of the buffer, so that it ends on a sector boundary.
             let room = u32::try_from(GATHER_MAX - self.bytes).unwrap_or(u32::MAX);
             let (now, left) = rest.split(rest.len.min(room));
             self.gathered.push(now);

@@ -1,4 +1,4 @@
-//! How data is cut between the guest's memory and the volume.
+//! Checks the division of data into transfers.
 
 use std::os::fd::AsFd;
 
@@ -16,7 +16,7 @@ fn memory() -> GuestMemory {
     GuestMemory::empty().with(layout, guest.file.as_fd()).unwrap()
 }
 
-/// Pieces of these lengths, none next to another.
+/// Returns segments of these lengths, none of them adjacent.
 fn pieces(memory: &GuestMemory, lengths: &[u32]) -> Pieces {
     let mut pieces = Pieces::new();
     let mut at = GUEST;
@@ -27,7 +27,7 @@ fn pieces(memory: &GuestMemory, lengths: &[u32]) -> Pieces {
     pieces
 }
 
-/// Where each part starts, and the lengths of its pieces.
+/// Returns the offset of each transfer and the lengths of its segments.
 fn shape(parts: &[Part]) -> Vec<(u64, Vec<u32>)> {
     parts.iter().map(|part| (part.at, part.pieces.iter().map(|piece| piece.len).collect())).collect()
 }
@@ -50,7 +50,7 @@ fn small_pieces_go_together_and_large_ones_alone() {
     let mixed = plan(&pieces(&memory, &[4096, 4096, 128 << 10, 4096]), 512);
     assert_eq!(shape(&mixed), [(0, vec![4096, 4096]), (8192, vec![128 << 10]), (139_264, vec![4096])]);
     let odd = plan(&pieces(&memory, &[100, 128 << 10, 412]), 512);
-    assert_eq!(shape(&odd), [(0, vec![100, 128 << 10, 412])], "nothing of it is on a sector");
+    assert_eq!(shape(&odd), [(0, vec![100, 128 << 10, 412])], "no segment starts on a sector boundary");
 }
 
 #[test]
@@ -90,7 +90,7 @@ proptest! {
             at += len;
             bytes.extend(part.pieces.iter().map(|piece| (memory.guest_address(piece), piece.len)));
         }
-        // The same bytes in the same order, however they were cut.
+        // The same bytes in the same order, for any division.
         let join = |list: Vec<(u64, u32)>| list.into_iter().fold(Vec::<(u64, u64)>::new(), |mut joined, (start, len)| {
             match joined.last_mut() {
                 Some(last) if last.0 + last.1 == start => last.1 += u64::from(len),

@@ -1,8 +1,9 @@
-//! One virtqueue on the reactor that it was given to: takes requests, has them carried out, hands them back.
+//! One virtqueue on its reactor: takes requests, executes them and completes them.
 //!
-//! Owns the ring and what is under way. Always true: a request that was taken is handed back exactly once, after its
-//! status was written, or stays marked in the inflight region; memory of the guest is touched only while the table that
-//! names it is held; a broken queue is left alone. Must not know sockets.
+//! Owns the ring and the requests in flight. Always true: a request that was taken is completed
+//! exactly once, after its status was written, or stays marked in the inflight region. Guest memory
+//! is accessed only while its table is held. A broken queue is not accessed any more. Must not know
+//! sockets.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -27,15 +28,15 @@ use super::spares::Spares;
 use crate::Volume;
 use crate::reserve::Reserve;
 
-/// Requests that a queue takes before others get their turn.
+/// Requests that a queue takes before other tasks run.
 const TURN: u16 = 64;
 
-/// What a queue starts with.
+/// The parameters of a new queue.
 pub(super) struct Start {
     pub(super) index: usize,
     pub(super) addresses: Addresses,
     pub(super) size: u16,
-    /// The available entry to go on from, unless the inflight region knows better.
+    /// The next available entry, unless the inflight region contains a newer position.
     pub(super) next: u16,
     pub(super) event_index: bool,
     pub(super) enabled: bool,
@@ -45,13 +46,13 @@ pub(super) struct Start {
     pub(super) call: Option<Arc<OwnedFd>>,
     pub(super) err: Option<Arc<OwnedFd>>,
     pub(super) manner: Manner,
-    /// The connection to the front end, which is cut when it takes memory away.
+    /// The connection to the front end. It is cut if the front end removes memory.
     pub(super) front_end: Option<Arc<UnixStream>>,
-    /// For the log: whose queue it is.
+    /// Name of the device, for the log.
     pub(super) name: Arc<str>,
 }
 
-/// See the module.
+/// A virtqueue on its reactor.
 pub(super) struct Queue<V> {
     volume: V,
     manner: Manner,
@@ -61,11 +62,11 @@ pub(super) struct Queue<V> {
     reactor: Reactor,
     gathers: Reserve,
     state: RefCell<State>,
-    /// Requests that were taken and not handed back.
+    /// Requests that were taken and not completed.
     under_way: Cell<usize>,
-    /// Requests that were taken since the beginning.
+    /// Requests taken since the start.
     taken: Cell<u64>,
-    /// Wakes the queue's task where it waits.
+    /// Wakes the queue's task.
     pub(super) changed: Notify,
     /// No more requests are taken.
     stopping: Cell<bool>,
@@ -76,7 +77,7 @@ struct State {
     addresses: Addresses,
     memory: Rc<GuestMemory>,
     inflight: Option<Inflight>,
-    /// Requests of an earlier life, to be begun before new ones.
+    /// Requests that an earlier process left, to be executed before new ones.
     unanswered: std::vec::IntoIter<u16>,
     log: Option<Arc<DirtyLog>>,
     call: Option<Arc<OwnedFd>>,
@@ -86,7 +87,8 @@ struct State {
     chain: Chain,
 }
 
-/// A request that was taken. Dropped without [`Queue::hand_back`], it stays marked as under way.
+/// A request that was taken. If it is dropped without [`VirtQueue::complete`], it stays marked as
+/// in flight.
 pub(super) struct Ticket {
     head: u16,
     status: Option<Piece>,
@@ -94,7 +96,8 @@ pub(super) struct Ticket {
     memory: Rc<GuestMemory>,
 }
 
-/// How requests are carried out: by [`Queue::carry_out`], whose futures have no name, in places that are used again.
+/// Executes requests with [`VirtQueue::execute_request`], whose futures have no nameable type, in
+/// reused slots.
 pub(super) struct Works<V, F> {
     carry_out: fn(Rc<Queue<V>>, Ticket) -> F,
     spares: Rc<Spares<F>>,
@@ -109,14 +112,14 @@ impl<V, F: Future<Output = ()> + 'static> Works<V, F> {
 /// Requests that were taken together.
 type Batch = SmallVec<[Ticket; BATCH as usize]>;
 
-/// Where a request begins, and whether it reads.
+/// The start of a read or write.
 struct Beginning {
     offset: u64,
     reads: bool,
 }
 
 impl Ticket {
-    /// Where it begins, if it reads or writes.
+    /// Returns the start of a read or write.
     fn place(&self) -> Option<Beginning> {
         match &self.operation {
             Ok(Operation::Read { offset, .. }) => Some(Beginning { offset: *offset, reads: true }),
@@ -127,10 +130,10 @@ impl Ticket {
 }
 
 impl<V: Volume + 'static> Queue<V> {
-    /// A queue on the reactor of this thread. Nothing happens before [`Queue::turn`].
+    /// Creates a queue on this thread's reactor. Nothing happens before [`VirtQueue::process`].
     ///
     /// # Errors
-    /// When the queue is nowhere in the guest's memory.
+    /// Fails if the rings are not in the guest's memory.
     pub(super) fn new(start: Start, volume: V) -> Result<Rc<Self>, BadRing> {
         let memory = start.memory.apart();
         let mut ring = Ring::new(&start.addresses, start.size, start.next, start.event_index, &memory)?;
@@ -146,7 +149,7 @@ impl<V: Volume + 'static> Queue<V> {
         ring.disarm();
         if !unanswered.is_empty() {
             tracing::info!(device = %start.name, queue = start.index, requests = unanswered.len(),
-                "requests that an earlier daemon left unanswered are carried out again");
+                "executing requests again that an earlier daemon did not complete");
         }
         let state = State {
             ring,
@@ -175,12 +178,12 @@ impl<V: Volume + 'static> Queue<V> {
             changed: Notify::default(),
             stopping: Cell::new(false),
         };
-        // Interrupts of an earlier life may have been lost.
+        // Interrupts of an earlier process may have been lost.
         queue.interrupt();
         Ok(Rc::new(queue))
     }
 
-    /// Hands back what has ended and begins what there is. True if there was anything.
+    /// Publishes completed requests and begins available ones. Returns true if there were any.
     pub(super) fn turn<F: Future<Output = ()> + 'static>(self: &Rc<Self>, works: &Works<V, F>) -> bool {
         let mut worked = self.publish();
         let terms = self.terms();
@@ -201,7 +204,8 @@ impl<V: Volume + 'static> Queue<V> {
         worked
     }
 
-    /// Begins some requests, one after the other. While one is carried out, what the next one needs is on its way.
+    /// Begins requests, one after the other. While one is executed, the volume prefetches for the
+    /// next one.
     fn begin_all<F: Future<Output = ()> + 'static>(self: &Rc<Self>, batch: Batch, works: &Works<V, F>) {
         let ahead = batch.len() > 1;
         if ahead {
@@ -218,7 +222,8 @@ impl<V: Volume + 'static> Queue<V> {
         }
     }
 
-    /// Asks the guest for notifications. True if it will give one for the next request, and there is none now.
+    /// Requests notifications from the guest. Returns true if the next request will cause one, and
+    /// none is available now.
     pub(super) fn arm(&self) -> bool {
         let mut state = self.state.borrow_mut();
         if !state.is_served() || self.stopping.get() {
@@ -233,12 +238,12 @@ impl<V: Volume + 'static> Queue<V> {
         }
     }
 
-    /// Takes the wish for notifications back.
+    /// Cancels the request for notifications.
     pub(super) fn disarm(&self) {
         self.state.borrow_mut().ring.disarm();
     }
 
-    /// Takes requests, up to a batch. True if there may be more.
+    /// Takes requests, up to a batch. Returns true if there may be more.
     fn take(&self, terms: &Terms, batch: &mut Batch) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -252,7 +257,8 @@ impl<V: Volume + 'static> Queue<V> {
                 }
             };
             let ticket = state.read_request(head, terms, || self.log_bad(head));
-            // What was read may be zeros that nobody wrote. The request stays marked as under way.
+            // The values read may be zeros that the guest did not write. The request stays marked
+            // as in flight.
             if let Err(error) = state.check_there() {
                 self.break_down(state, error);
                 return false;
@@ -268,13 +274,13 @@ impl<V: Volume + 'static> Queue<V> {
     }
 
     fn log_bad(&self, head: u16) {
-        tracing::debug!(device = %self.name, queue = self.index, head, "a guest made a request that is none");
+        tracing::debug!(device = %self.name, queue = self.index, head, "invalid request from guest");
     }
 
     fn break_down(&self, state: &mut State, error: BadRing) {
-        // Zeros in the place of a ring look like other mistakes.
+        // Zeros in place of a ring look like other errors.
         let error = if state.is_lost() { BadRing::Lost } else { error };
-        tracing::warn!(device = %self.name, queue = self.index, %error, "a queue is broken and is not served any more");
+        tracing::warn!(device = %self.name, queue = self.index, %error, "the queue is broken and no longer served");
         state.broken = true;
         if let (BadRing::Lost, Some(front_end)) = (error, &self.front_end) {
             // Fails only if the front end is gone.
@@ -285,7 +291,7 @@ impl<V: Volume + 'static> Queue<V> {
         }
     }
 
-    /// Begins a request. What need not wait is done at once.
+    /// Begins a request. Work that need not wait is done immediately.
     fn begin<F: Future<Output = ()> + 'static>(self: &Rc<Self>, ticket: Ticket, works: &Works<V, F>) {
         if let Err(status) = ticket.operation {
             return self.hand_back(&ticket, status, 0);
@@ -295,7 +301,7 @@ impl<V: Volume + 'static> Queue<V> {
         }
     }
 
-    /// Carries a request out, and hands it back.
+    /// Executes a request and completes it.
     pub(super) async fn carry_out(self: Rc<Self>, ticket: Ticket) {
         let Ok(operation) = &ticket.operation else { return };
         let (volume, manner, gathers) = (&self.volume, &self.manner, &self.gathers);
@@ -306,8 +312,9 @@ impl<V: Volume + 'static> Queue<V> {
         }
     }
 
-    /// Answers a request, which has written `written` bytes of data. The guest is told with the next [`Queue::turn`]. One whose
-    /// memory was taken away is not answered: what was written may be zeros instead of the guest's data.
+    /// Completes a request that has written `written` bytes of data. The next
+    /// [`VirtQueue::process`] publishes it. A request with lost memory is not completed: zeros may
+    /// have been written in place of the guest's data.
     fn hand_back(&self, ticket: &Ticket, status: Status, written: u32) {
         let mut state = self.state.borrow_mut();
         let mut len = 0;
@@ -331,7 +338,7 @@ impl<V: Volume + 'static> Queue<V> {
         self.changed.notify();
     }
 
-    /// Shows the guest what was handed back. True if there was anything.
+    /// Publishes completed requests to the guest. Returns true if there were any.
     fn publish(&self) -> bool {
         let mut state = self.state.borrow_mut();
         if !state.ring.has_unpublished() {
@@ -351,57 +358,59 @@ impl<V: Volume + 'static> Queue<V> {
         }
     }
 
-    /// Takes no more requests.
+    /// Stops taking requests.
     pub(super) fn stop(&self) {
         self.stopping.set(true);
         self.changed.notify();
     }
 
-    /// True if it was told to stop and everything that it took has been handed back.
+    /// Returns true if [`VirtQueue::stop`] was called and all taken requests are completed and
+    /// published.
     pub(super) fn has_stopped(&self) -> bool {
         let state = self.state.borrow();
         let done = state.unanswered.as_slice().is_empty() || !state.is_served();
         self.stopping.get() && done && self.under_way.get() == 0 && !state.ring.has_unpublished()
     }
 
-    /// Requests that were taken since the beginning.
+    /// Returns the number of requests taken since the start.
     pub(super) fn taken(&self) -> u64 {
         self.taken.get()
     }
 
-    /// The available entry that comes next, for whoever goes on with the queue.
+    /// Returns the next available entry, for the next process or front end that serves the queue.
     pub(super) fn next(&self) -> u16 {
         self.state.borrow().ring.next()
     }
 
-    /// Takes requests or not.
+    /// Sets whether the queue takes requests.
     pub(super) fn set_enabled(&self, enabled: bool) {
         self.state.borrow_mut().enabled = enabled;
         self.changed.notify();
     }
 
-    /// Sends interrupts elsewhere, one at once: some may have gone nowhere.
+    /// Changes the interrupt event and raises it once, because earlier interrupts may have been
+    /// lost.
     pub(super) fn set_call(&self, call: Option<Arc<OwnedFd>>) {
         self.state.borrow_mut().call = call;
         self.interrupt();
     }
 
-    /// Tells elsewhere that the queue is broken.
+    /// Changes the event that reports a broken queue.
     pub(super) fn set_err(&self, err: Option<Arc<OwnedFd>>) {
         self.state.borrow_mut().err = err;
     }
 
-    /// Marks changed memory in this log, or not any more.
+    /// Sets the log in which changed memory is marked, or none.
     pub(super) fn set_log(&self, log: Option<Arc<DirtyLog>>, addresses: Addresses) {
         let mut state = self.state.borrow_mut();
         state.log = log;
         state.addresses.log = addresses.log;
     }
 
-    /// Goes on with another table of the guest's memory; what is under way keeps the old one.
+    /// Continues with another table of the guest's memory. Requests in flight keep the old one.
     ///
     /// # Errors
-    /// When the queue does not lie in it.
+    /// Fails if the rings are not in the new memory.
     pub(super) fn set_memory(&self, memory: &GuestMemory) -> Result<(), BadRing> {
         let mut state = self.state.borrow_mut();
         let memory = memory.apart();
@@ -413,25 +422,25 @@ impl<V: Volume + 'static> Queue<V> {
 }
 
 impl State {
-    /// Refuses to go on when the front end has taken memory away.
+    /// Returns an error if the front end has removed memory.
     fn check_there(&self) -> Result<(), BadRing> {
         if self.is_lost() { Err(BadRing::Lost) } else { Ok(()) }
     }
 
-    /// True if the front end has taken memory away.
+    /// Returns true if the front end has removed memory.
     fn is_lost(&self) -> bool {
         self.memory.is_lost()
             || self.inflight.as_ref().is_some_and(Inflight::is_lost)
             || self.log.as_ref().is_some_and(|log| log.is_lost())
     }
 
-    /// True if requests are carried out.
+    /// Returns true if requests are executed.
     fn is_served(&self) -> bool {
         self.enabled && !self.broken
     }
 
-    /// The first descriptor of the next request to begin. What an earlier life has taken comes first, and is finished even
-    /// when nothing more is taken.
+    /// Returns the first descriptor of the next request to begin. Requests of an earlier process
+    /// come first, and are executed even after a stop.
     fn next_head(&mut self, stopping: bool) -> Result<Option<u16>, BadRing> {
         if !self.is_served() {
             return Ok(None);
@@ -449,7 +458,7 @@ impl State {
         Ok(head)
     }
 
-    /// Reads the request whose chain begins at `head`.
+    /// Reads the request with the chain that begins at `head`.
     fn read_request(&mut self, head: u16, terms: &Terms, on_bad: impl Fn()) -> Ticket {
         let walked = self.chain.walk(self.ring.descriptors(), head, &self.memory);
         let request = Request::parse(&mut self.chain, &self.memory, terms);
@@ -459,7 +468,7 @@ impl State {
         let memory = self.memory.clone();
         match request {
             Some(Request { operation, status }) => {
-                // What could be read of a broken chain is not done.
+                // A broken chain is not executed, even if a request could be read.
                 let operation = if walked.is_ok() { operation } else { Err(Status::IoError) };
                 Ticket { head, status: Some(status), operation, memory }
             }
@@ -467,7 +476,7 @@ impl State {
         }
     }
 
-    /// Marks what a request has changed, whether it ended well or not.
+    /// Marks the memory that a request has changed, successful or not.
     fn log_changes(&self, ticket: &Ticket) {
         let Some(log) = &self.log else { return };
         let data = match &ticket.operation {
@@ -479,21 +488,21 @@ impl State {
         }
     }
 
-    /// Shows the guest what was handed back. True if it wants an interrupt.
+    /// Publishes completed requests. Returns true if the guest requests an interrupt.
     fn publish(&mut self) -> bool {
         let due = self.ring.publish();
         if let Some(inflight) = &mut self.inflight {
             inflight.published(self.ring.used_index());
         }
         if let (Some(log), Some(guest)) = (&self.log, self.addresses.log) {
-            // What was written may lie anywhere in it; a used ring is a page or a few.
+            // The whole used ring is marked; it takes a page or a few.
             log.mark(guest, self.ring.used_bytes());
         }
         due
     }
 }
 
-/// Raises an event. If it cannot be raised any further, whoever waits for it has been told often enough.
+/// Raises an event. If its counter is full, the receiver has enough notifications pending.
 fn signal(event: &OwnedFd) {
     #[allow(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
     let one = 1u64.to_ne_bytes();

@@ -1,4 +1,4 @@
-//! A queue over a volume in memory: order, answers, broken guests, a daemon that dies.
+//! A queue over a volume in memory: order, results, invalid guests, a daemon that dies.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -31,7 +31,7 @@ fn event() -> OwnedFd {
     rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap()
 }
 
-/// How often an event was raised since the last look.
+/// Returns how often an event was raised since the last call.
 #[allow(clippy::host_endian_bytes, reason = "the kernel writes a number of this machine")]
 fn raised(event: &OwnedFd) -> u64 {
     let mut count = [0; 8];
@@ -71,12 +71,12 @@ impl Setup {
         }
     }
 
-    /// The queue, as a daemon that has just started has it.
+    /// Returns the queue of a daemon that has just started.
     fn queue(&self, log: Option<Arc<DirtyLog>>) -> Rc<Queue<MemoryVolume>> {
         self.queue_of(log, None)
     }
 
-    /// The same, of a front end that can be cut off.
+    /// Returns the same queue, with a front end that can be cut off.
     fn queue_of(
         &self,
         log: Option<Arc<DirtyLog>>,
@@ -102,7 +102,7 @@ impl Setup {
         self.on(|_| Queue::new(start, volume).unwrap())
     }
 
-    /// Runs something on the reactor, and lets tasks go on until none is ready.
+    /// Runs something on the reactor, and then lets its tasks run.
     fn on<T>(&self, work: impl FnOnce(&Reactor) -> T) -> T {
         self.reactor.run(async {
             let result = work(&self.reactor);
@@ -117,7 +117,7 @@ impl Setup {
         self.on(|_| queue.turn(&Works::new(Queue::carry_out)))
     }
 
-    /// Makes a request of 512 bytes available: its chain takes three descriptors from `head` on.
+    /// Makes a request of 512 bytes available. Its chain takes three descriptors from `head` on.
     fn request(&mut self, head: u16, kind: u32, sector: u64) {
         let slot = u64::from(head);
         self.driver.guest.write(HEADERS + slot * 16, &header(kind, sector));
@@ -165,11 +165,11 @@ fn requests_end_in_any_order_and_are_handed_back_when_they_do() {
     setup.turn(&queue);
     assert_eq!(setup.driver.ended(), [(3, 1)]);
     queue.stop();
-    assert!(!queue.has_stopped(), "a read is under way");
+    assert!(!queue.has_stopped(), "stopped with a read in flight");
     setup.request(6, 1, 0);
     setup.on(|_| setup.volume.faults().release_reads());
     setup.turn(&queue);
-    assert_eq!(setup.driver.ended(), [(0, 513)], "no more is taken");
+    assert_eq!(setup.driver.ended(), [(0, 513)], "a request was taken after the stop");
     assert!(queue.has_stopped());
     assert_eq!(queue.next(), 2);
 }
@@ -192,12 +192,12 @@ fn what_cannot_be_done_is_answered_so() {
 fn a_bad_chain_costs_its_own_request() {
     let mut setup = Setup::new();
     let queue = setup.queue(None);
-    // Data that is no memory; the status can be told.
+    // Data outside of the guest's memory. A status can be written.
     let bad = [(HEADERS, 16, false), (GUEST + LEN, 512, true), (STATUSES, 1, true)];
     setup.driver.guest.write(HEADERS, &header(0, 0));
     setup.driver.chain(0, &bad);
     setup.driver.add(0);
-    // A loop, with nowhere to say so.
+    // A loop without space for a status.
     setup.driver.chain(5, &[(HEADERS, 16, false), (HEADERS, 16, false)]);
     let looped = super::super::testing::Descriptor { address: HEADERS, len: 16, flags: 1, next: 5 };
     setup.driver.set(6, looped);
@@ -206,7 +206,7 @@ fn a_bad_chain_costs_its_own_request() {
     setup.turn(&queue);
     assert_eq!(setup.driver.ended(), [(0, 1), (5, 0), (9, 513)]);
     assert_eq!((setup.status(0), setup.status(9)), (1, 0));
-    assert_eq!(setup.volume.counters().reads, 1, "the bad ones were not begun");
+    assert_eq!(setup.volume.counters().reads, 1, "an invalid request was begun");
     assert_eq!(raised(&setup.err), 0);
 }
 
@@ -221,7 +221,7 @@ fn a_broken_queue_is_left_alone() {
     assert_eq!(setup.driver.ended(), [(0, 513)]);
     assert_eq!(raised(&setup.err), 1);
     assert!(!setup.turn(&queue));
-    assert!(queue.arm(), "nothing more is looked for");
+    assert!(queue.arm(), "a broken queue needs no polling");
     queue.stop();
     assert!(queue.has_stopped());
 }
@@ -230,7 +230,7 @@ fn a_broken_queue_is_left_alone() {
 fn the_guest_is_interrupted_when_it_wants_to_be() {
     let mut setup = Setup::new();
     let queue = setup.queue(None);
-    assert_eq!(raised(&setup.call), 1, "interrupts may have been lost before");
+    assert_eq!(raised(&setup.call), 1, "no interrupt at the start");
     setup.driver.want_interrupt(1);
     setup.request(0, 0, 0);
     setup.turn(&queue);
@@ -266,7 +266,7 @@ fn the_next_daemon_does_what_the_last_one_left() {
     setup.request(3, 1, 7);
     setup.turn(&queue);
     assert_eq!(setup.driver.ended(), [(0, 513)]);
-    // The daemon dies; another one starts over the same bytes, with none of the old one's requests.
+    // The daemon dies. Another one starts with the same memory, without the old one's tasks.
     setup.reactor.shut_down();
     drop(queue);
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
@@ -276,7 +276,7 @@ fn the_next_daemon_does_what_the_last_one_left() {
     let queue = setup.queue(None);
     setup.request(9, 0, 7);
     setup.turn(&queue);
-    assert_eq!(setup.driver.ended(), [(6, 1), (3, 1), (9, 513)], "in the order in which they were made");
+    assert_eq!(setup.driver.ended(), [(6, 1), (3, 1), (9, 513)], "not in the order in which they were made");
     assert_eq!(setup.driver.guest.read(DATA + 9 * 512, 512), [3; 512]);
     assert_eq!(setup.volume.counters().writes, 2);
     assert!(!setup.turn(&queue));
@@ -298,7 +298,7 @@ fn what_an_earlier_daemon_left_is_done_before_the_queue_stops() {
     setup.volume = MemoryVolume::new(1 << 20, 512);
     let queue = setup.queue(None);
     queue.stop();
-    assert!(!queue.has_stopped(), "the next owner of the queue does not know of it");
+    assert!(!queue.has_stopped(), "stopped with a request of the earlier daemon");
     setup.request(3, 1, 8);
     setup.turn(&queue);
     assert!(queue.has_stopped());
@@ -311,7 +311,8 @@ fn changed_memory_is_logged_with_the_request_that_changed_it() {
     let mut setup = Setup::new();
     let log_file = Guest::new(4096);
     let log = Arc::new(DirtyLog::new(log_file.file.as_fd(), 0, 4096).unwrap());
-    // The log starts at the guest's address 0: bit 0x40000 is the guest's first page, beyond these 4096 bytes.
+    // The log starts at guest address 0: bit 0x40000 is the guest's first page, beyond these 4096
+    // bytes.
     let queue = setup.queue(Some(log));
     setup.request(0, 0, 0);
     setup.turn(&queue);
@@ -326,7 +327,7 @@ fn changed_memory_is_logged_with_the_request_that_changed_it() {
     setup.turn(&queue);
     let page = |address: u64| address / 4096;
     let marked = |address: u64| whole.read(GUEST + page(address) / 8, 1)[0] & 1 << (page(address) % 8) != 0;
-    assert!(marked(DATA + 8 * 512), "a read that failed may have changed it");
+    assert!(marked(DATA + 8 * 512), "a failed read may have changed the page");
     assert!(marked(STATUSES) && marked(setup.driver.used()));
     assert!(!marked(HEADERS) && !marked(DATA));
 }
@@ -339,7 +340,7 @@ fn what_is_under_way_keeps_the_memory_that_it_was_made_in() {
     setup.request(0, 0, 0);
     setup.turn(&queue);
     let less = GuestMemory::empty();
-    assert!(queue.set_memory(&less).is_err(), "the queue itself must stay");
+    assert!(queue.set_memory(&less).is_err(), "the rings must stay mapped");
     setup.on(|_| queue.set_memory(&memory(&setup.driver.guest)).unwrap());
     setup.on(|_| setup.volume.faults().release_reads());
     setup.turn(&queue);
@@ -352,7 +353,8 @@ fn a_queue_whose_memory_is_taken_away_answers_nothing_more() {
         let mut setup = Setup::new();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let queue = setup.queue_of(None, Some(Arc::new(ours)));
-        // One is under way, and one comes when the memory is gone: rings, headers, status bytes and data, or data alone.
+        // One request is in flight, and one arrives when the memory is gone: rings, headers,
+        // statuses and data, or data only.
         setup.volume.faults().hold_reads();
         setup.request(0, 0, 0);
         setup.turn(&queue);
@@ -363,8 +365,8 @@ fn a_queue_whose_memory_is_taken_away_answers_nothing_more() {
         assert!(!setup.turn(&queue), "{pages_left}");
         assert_eq!(raised(&setup.err), 1, "{pages_left}");
         let mut end = [0];
-        assert_eq!(theirs.read(&mut end).unwrap(), 0, "the front end is cut off");
-        // What was not answered is still marked as under way, for the next connection.
+        assert_eq!(theirs.read(&mut end).unwrap(), 0, "the front end was not cut off");
+        // Requests without a reply are still marked as in flight, for the next connection.
         let unanswered = setup.region.queue(0, SIZE).unwrap().resume(0).unanswered;
         assert!(unanswered.contains(&0), "{pages_left}: {unanswered:?}");
         if pages_left > 8 {

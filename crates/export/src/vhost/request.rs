@@ -1,7 +1,7 @@
-//! What a chain of descriptors asks for: the header and status of the virtio specification (1.2, section 5.2.6).
+//! Parses the request of a descriptor chain: the header and status of virtio 1.2, section 5.2.6.
 //!
-//! Always true: no assumption on how a guest cuts header, data and status into descriptors; what comes out names only
-//! memory of the guest and whole sectors within the volume. Decides, does nothing.
+//! Always true: nothing is assumed about the division of header, data and status into descriptors.
+//! Results refer only to memory of the guest and whole sectors within the volume. Pure functions.
 
 use super::chain::Chain;
 use super::limits::{RANGE_SECTORS_MAX, RANGES_MAX, REQUEST_BYTES_MAX};
@@ -11,9 +11,9 @@ use super::memory::{GuestMemory, Piece, Pieces};
 const HEADER: u32 = 16;
 /// Bytes of one range of a discard.
 const RANGE: u32 = 16;
-/// Bytes that offsets are counted in, whatever the block size is.
+/// The unit of offsets in bytes, for any block size.
 pub(super) const SECTOR: u64 = 512;
-/// Bytes of a device's name.
+/// Bytes of a device's serial number.
 pub(super) const ID_BYTES: usize = 20;
 
 const KIND_IN: u32 = 0;
@@ -26,7 +26,7 @@ const KIND_WRITE_ZEROES: u32 = 13;
 /// The flag of a range that may be unmapped when it is zeroed.
 const UNMAP: u32 = 1;
 
-/// How a request ended, as its status byte says.
+/// The result of a request, as its status byte encodes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Status {
@@ -35,17 +35,17 @@ pub(super) enum Status {
     Unsupported = 2,
 }
 
-/// What a request is checked against.
+/// The limits that a request is checked against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// Bytes of the volume, now.
+    /// Current size of the volume in bytes.
     pub(super) size: u64,
-    /// Bytes that offsets and lengths are multiples of.
+    /// Unit of offsets and lengths in bytes.
     pub(super) sector: u32,
     pub(super) read_only: bool,
 }
 
-/// What a request asks for. Offsets and lengths are bytes.
+/// The operation of a request. Offsets and lengths are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Read { offset: u64, into: Pieces, len: u64 },
@@ -63,17 +63,18 @@ pub(super) struct Range {
     pub(super) len: u64,
 }
 
-/// A request in a form that could be read.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// What to do, or how to refuse it.
+    /// The operation, or the status that refuses it.
     pub(super) operation: Result<Operation, Status>,
-    /// Where the status byte goes.
+    /// Location of the status byte.
     pub(super) status: Piece,
 }
 
 impl Request {
-    /// Reads a request. `None` if there is no place for a status, so that nothing can be said about it.
+    /// Parses a request. Returns `None` if there is no place for a status, so that nothing can be
+    /// reported.
     pub(super) fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &Terms) -> Option<Self> {
         let status = take_last_byte(&mut chain.writable)?;
         let operation = parse(chain, memory, terms);
@@ -100,7 +101,7 @@ fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &Terms) -> Result<Opera
             let len = total(&into);
             if len == 0 { Err(Status::IoError) } else { Ok(Operation::Id { into, len }) }
         }
-        // Whether a range that is discarded keeps its bytes is ours to choose, so the flag says nothing there.
+        // Discarded ranges may keep their bytes or not, so the unmap flag has no meaning there.
         KIND_DISCARD => Ok(Operation::Discard(ranges(chain, memory, terms, 0)?)),
         KIND_WRITE_ZEROES => Ok(Operation::WriteZeroes(ranges(chain, memory, terms, UNMAP)?)),
         _ => Err(Status::Unsupported),
@@ -112,7 +113,7 @@ impl Terms {
         if self.read_only { Err(Status::IoError) } else { Ok(()) }
     }
 
-    /// The bytes of the volume that a read or write is about.
+    /// Returns offset and length of a read or write.
     fn span(&self, sector: u64, pieces: &Pieces) -> Result<(u64, u64), Status> {
         let len = total(pieces);
         if len > REQUEST_BYTES_MAX {
@@ -122,7 +123,7 @@ impl Terms {
         Ok((offset, len))
     }
 
-    /// Whole sectors within the volume, at least one.
+    /// Checks that the range is within the volume and consists of whole sectors, at least one.
     fn range(&self, sector: u64, len: u64) -> Result<Range, Status> {
         let offset = sector.checked_mul(SECTOR).ok_or(Status::IoError)?;
         let end = offset.checked_add(len).ok_or(Status::IoError)?;
@@ -135,7 +136,7 @@ impl Terms {
     }
 }
 
-/// The ranges of a discard or write-zeroes request, with those of the flags that may be set.
+/// Parses the ranges of a discard or write-zeroes request, with the allowed flags.
 fn ranges(
     chain: &mut Chain,
     memory: &GuestMemory,
@@ -161,12 +162,12 @@ fn ranges(
     Ok(ranges)
 }
 
-/// Bytes of some pieces.
+/// Returns the total length of segments in bytes.
 pub(super) fn total(pieces: &Pieces) -> u64 {
     pieces.iter().map(|piece| u64::from(piece.len)).sum()
 }
 
-/// Takes the last byte away.
+/// Removes the last byte and returns it as a segment.
 fn take_last_byte(pieces: &mut Pieces) -> Option<Piece> {
     loop {
         let last = pieces.pop()?;
@@ -180,7 +181,7 @@ fn take_last_byte(pieces: &mut Pieces) -> Option<Piece> {
     }
 }
 
-/// Takes the first `N` bytes away, and gives them. `None` if there are fewer.
+/// Removes the first `N` bytes and returns them. Returns `None` if there are fewer.
 fn take_bytes<const N: usize>(pieces: &mut Pieces, memory: &GuestMemory) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut done = 0;
@@ -200,14 +201,14 @@ fn take_bytes<const N: usize>(pieces: &mut Pieces, memory: &GuestMemory) -> Opti
     Some(bytes)
 }
 
-/// A header's kind, reserved field and sector.
+/// Splits a header into kind, reserved field and sector.
 #[allow(clippy::cast_possible_truncation, reason = "the parts of a header, in their order")]
 fn split_16(bytes: [u8; 16]) -> (u32, u32, u64) {
     let number = u128::from_le_bytes(bytes);
     (number as u32, (number >> 32) as u32, (number >> 64) as u64)
 }
 
-/// A range's sector, number of sectors and flags.
+/// Splits a range into sector, number of sectors and flags.
 #[allow(clippy::cast_possible_truncation, reason = "the parts of a range, in their order")]
 fn split_range(bytes: [u8; 16]) -> (u64, u32, u32) {
     let number = u128::from_le_bytes(bytes);

@@ -1,4 +1,4 @@
-//! Whatever a guest asks for lies within the volume, or is refused.
+//! Checks that every request is refused or within the volume.
 
 use std::os::fd::AsFd;
 
@@ -41,7 +41,7 @@ impl Setup {
         pieces.iter().map(|piece| (self.memory.guest_address(piece), piece.len)).collect()
     }
 
-    /// What becomes of a read of `len` bytes.
+    /// Parses a read of `len` bytes.
     fn read(&self, sector: u64, len: u32, terms: &Terms) -> Result<(u64, u64), Status> {
         self.guest.write(GUEST, &header(0, sector));
         let request = self.parse(&[(GUEST, 16)], &[(DATA, len), (STATUS, 1)], terms).unwrap();
@@ -57,7 +57,8 @@ fn header_and_status_may_be_cut_anywhere() {
     let setup = setup();
     setup.guest.write(GUEST, &header(1, 2));
     for cut in 0..=16 {
-        // Header in two parts, the second of which goes on with the data; all that is written is the status.
+        // The header in two parts, the second of which continues with the data. Only the status is
+        // writable.
         let readable = [(GUEST, cut), (GUEST + u64::from(cut), 16 - cut), (DATA, 512)];
         let request = setup.parse(&readable, &[(STATUS, 1)], &TERMS).unwrap();
         let Ok(Operation::Write { offset, from, len }) = request.operation else { panic!() };
@@ -104,7 +105,7 @@ fn reads_lie_within_the_volume_and_are_whole_sectors() {
 fn what_is_too_short_is_refused_as_far_as_it_can_be() {
     let setup = setup();
     setup.guest.write(GUEST, &header(4, 0));
-    assert!(setup.parse(&[(GUEST, 16)], &[], &TERMS).is_none(), "nowhere to say anything");
+    assert!(setup.parse(&[(GUEST, 16)], &[], &TERMS).is_none(), "a request without space for a status");
     let request = setup.parse(&[(GUEST, 15)], &[(STATUS, 1)], &TERMS).unwrap();
     assert_eq!(request.operation, Err(Status::IoError));
     let request = setup.parse(&[], &[(STATUS, 1)], &TERMS).unwrap();
@@ -120,7 +121,7 @@ fn other_kinds() {
     let request = setup.parse(&[(GUEST, 16)], &[(DATA, 20), (STATUS, 1)], &TERMS).unwrap();
     assert!(matches!(request.operation, Ok(Operation::Id { len: 20, .. })));
     let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &TERMS).unwrap();
-    assert_eq!(request.operation, Err(Status::IoError), "nowhere to put the name");
+    assert_eq!(request.operation, Err(Status::IoError), "no space for the serial number");
     for kind in [2, 3, 5, 7, 9, 10, 12, 14, 255, u32::MAX] {
         setup.guest.write(GUEST, &header(kind, 0));
         let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &TERMS).unwrap();
@@ -128,7 +129,7 @@ fn other_kinds() {
     }
 }
 
-/// A discard or write-zeroes request of these ranges.
+/// Parses a discard or write-zeroes request of these ranges.
 fn ranged(setup: &Setup, kind: u32, ranges: &[(u64, u32, u32)], terms: &Terms) -> Result<Operation, Status> {
     setup.guest.write(GUEST, &header(kind, 0));
     let bytes: Vec<u8> = ranges
@@ -227,7 +228,7 @@ proptest! {
             }
             Ok(Operation::Flush) => prop_assert_eq!(kind, 4),
             Ok(Operation::Id { .. }) => prop_assert_eq!(kind, 8),
-            Err(Status::Ok) => prop_assert!(false, "refused as done"),
+            Err(Status::Ok) => prop_assert!(false, "refused with the status of success"),
             Err(_) => {}
         }
     }

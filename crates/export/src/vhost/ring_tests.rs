@@ -1,4 +1,4 @@
-//! Indexes that wrap, interrupts that are due, guests that claim too much.
+//! Indexes that wrap, interrupts, and guests with too many available requests.
 
 use std::os::fd::AsFd;
 
@@ -33,7 +33,7 @@ fn setup(size: u16, event_index: bool) -> (Driver, Ring) {
 #[test]
 fn requests_go_round_many_times() {
     let (mut driver, mut ring) = setup(4, true);
-    // More than the 16 bits of the indexes.
+    // More rounds than 16-bit indexes have values.
     for round in 0..70_000u32 {
         let head = (round % 4) as u16;
         driver.add(head);
@@ -84,7 +84,7 @@ fn strange_queues_are_refused() {
         assert_eq!(ring(good, size), Some(BadRing::Size(size)));
     }
     let late = Addresses { descriptors: USER + LEN - 1024 * 16 + 16, ..good };
-    assert_eq!(ring(late, 1024), Some(BadRing::Place), "it is longer than the memory");
+    assert_eq!(ring(late, 1024), Some(BadRing::Place), "longer than the memory");
     for bad in [
         Addresses { descriptors: good.descriptors + 8, ..good },
         Addresses { descriptors: USER - 16, ..good },
@@ -109,11 +109,11 @@ fn interrupts_come_when_the_guest_wants_them() {
         ring.publish()
     };
     driver.want_interrupt(0);
-    assert!(end(&mut driver, 1), "0 was passed");
-    assert!(!end(&mut driver, 3), "it was told before");
+    assert!(end(&mut driver, 1), "index 0 was passed");
+    assert!(!end(&mut driver, 3), "index 0 was passed earlier");
     driver.want_interrupt(5);
-    assert!(!end(&mut driver, 1), "4 is not yet behind 5");
-    assert!(end(&mut driver, 3), "5 was passed");
+    assert!(!end(&mut driver, 1), "index 5 is not passed yet");
+    assert!(end(&mut driver, 3), "index 5 was passed");
     driver.want_interrupt(7);
     assert!(!end(&mut driver, 1));
 }
@@ -167,7 +167,7 @@ fn a_queue_goes_on_in_memory_that_was_mapped_anew() {
 
 #[test]
 fn due_is_what_the_specification_says() {
-    // From `before` to `now`, one by one: is `event` among the indexes that were passed?
+    // In single steps from `before` to `now`: was `event` among the passed indexes?
     for before in [0u16, 5, 65530] {
         for count in 0..12u16 {
             for event in (0..20u16).map(|ahead| before.wrapping_add(ahead).wrapping_sub(4)) {

@@ -1,8 +1,8 @@
-//! The task of a queue: polls while requests come, or lets them gather if they leave much time between them, and sleeps until a
-//! notification when none do.
+//! The task of a queue: polls while requests arrive, coalesces them if they are sparse, and sleeps
+//! until a notification if there are none.
 //!
-//! Always true: a queue that sleeps has asked for a notification and has found nothing after that; an idle queue costs
-//! nothing. Must not know what a turn does.
+//! Always true: a sleeping queue has requested a notification and found no requests afterwards. An
+//! idle queue uses no CPU. Must not know the processing of requests.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -19,14 +19,14 @@ use rustix::io::Errno;
 use super::queue::{Queue, Works};
 use crate::Volume;
 
-/// How long a queue without a descriptor for notifications sleeps between two looks.
+/// Interval of checks for a queue without a notification descriptor.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// Waits for the guest's notifications.
 pub(super) struct Kick {
     platform: Rc<Platform>,
     descriptor: RefCell<Option<Arc<OwnedFd>>>,
-    /// The descriptor is another one.
+    /// The descriptor was replaced.
     replaced: Notify,
 }
 
@@ -38,13 +38,13 @@ impl Kick {
         Self { platform, descriptor, replaced: Notify::default() }
     }
 
-    /// Listens elsewhere from now on.
+    /// Waits on another descriptor from now on.
     pub(super) fn replace(&self, descriptor: Option<OwnedFd>) {
         *self.descriptor.borrow_mut() = descriptor.map(Arc::new);
         self.replaced.notify();
     }
 
-    /// A wait for the next notification.
+    /// Returns a wait for the next notification.
     fn wait(&self) -> Waiting {
         let (platform, descriptor) = (self.platform.clone(), self.descriptor.borrow().clone());
         match descriptor {
@@ -56,11 +56,12 @@ impl Kick {
         }
     }
 
-    /// Takes the notifications that there are. False if the descriptor is none that notifies: it would be ready for ever.
+    /// Consumes pending notifications. Returns false if the descriptor is not an event: it would
+    /// stay ready forever.
     fn clear(&self) -> bool {
         match &*self.descriptor.borrow() {
             None => true,
-            // Somebody else may have taken them before us.
+            // Another thread may have consumed them.
             Some(descriptor) => match rustix::io::read(descriptor, &mut [0; 8]) {
                 Ok(bytes) => bytes > 0,
                 Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
@@ -69,7 +70,7 @@ impl Kick {
     }
 }
 
-/// Serves a queue until it is told to stop, and everything that was begun has been handed back.
+/// Serves a queue until it is stopped and all its requests are completed.
 pub(super) async fn run<V: Volume + 'static>(
     queue: Rc<Queue<V>>,
     kick: Rc<Kick>,
@@ -108,7 +109,7 @@ pub(super) async fn run<V: Volume + 'static>(
                 continue;
             }
         }
-        // Woken by what it has done itself before, it goes on being idle.
+        // A wake-up by the queue's own work does not end the idle time.
         let slept = queue.arm() && sleep(&queue, &kick, &mut waiting).await;
         queue.disarm();
         if slept && let Some(mut idle) = idle.take() {
@@ -119,10 +120,10 @@ pub(super) async fn run<V: Volume + 'static>(
     }
 }
 
-/// A time without work.
+/// A period without work.
 struct Idle {
     since: Instant,
-    /// The last moment at which there was none.
+    /// The last time at which there was no work.
     until: Instant,
 }
 
@@ -132,7 +133,7 @@ impl Idle {
     }
 }
 
-/// Lets requests gather for a while; what ends meanwhile is handed back at once.
+/// Lets requests accumulate for a while. Requests that complete meanwhile end the wait.
 async fn rest<V: Volume + 'static>(queue: &Queue<V>, reactor: &Reactor, length: Duration) {
     let mut changed = pin!(queue.changed.notified());
     let mut rest = pin!(reactor.rest(length));
@@ -142,8 +143,8 @@ async fn rest<V: Volume + 'static>(queue: &Queue<V>, reactor: &Reactor, length: 
     .await;
 }
 
-/// Waits until there may be something to do. The wait for the guest is kept when something else comes first. False if
-/// there was something at once.
+/// Waits until there may be work. The wait for the guest is kept if another event ends the sleep.
+/// Returns false if there was an event immediately.
 async fn sleep<V: Volume + 'static>(queue: &Queue<V>, kick: &Kick, waiting: &mut Option<Waiting>) -> bool {
     let mut slept = false;
     let mut changed = pin!(queue.changed.notified());
@@ -164,7 +165,7 @@ async fn sleep<V: Volume + 'static>(queue: &Queue<V>, kick: &Kick, waiting: &mut
             Poll::Ready(result) => {
                 if result.is_err() || !kick.clear() {
                     tracing::warn!(
-                        "a guest's notifications cannot be waited for: its queue is looked at now and then"
+                        "cannot wait for the guest's notifications; polling its queue periodically"
                     );
                     kick.replace(None);
                 }

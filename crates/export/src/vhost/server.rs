@@ -1,7 +1,8 @@
-//! The device behind one socket: one front end at a time.
+//! The device behind one socket, for one front end at a time.
 //!
-//! Always true: the next front end is served only when everything that the one before began has ended, so that no request
-//! of the past is carried out after one of the present. Must not know what front ends say.
+//! Always true: the next front end is served only after all requests of the previous one have
+//! ended, so that an old request never executes after a new one. Must not know the messages of
+//! front ends.
 
 use std::cell::Cell;
 use std::io;
@@ -22,10 +23,11 @@ use crate::Stop;
 use crate::listen::accept_loop;
 use crate::race::{First, race};
 
-/// How long a front end waits for the one before it to go.
+/// Time for which a new front end waits for the previous one to disconnect.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Serves a disk to the front ends that come to its socket, on the reactor of the thread that it was made on.
+/// Serves a disk to the front ends that connect to its socket. Lives on the reactor of the thread
+/// that created it.
 pub struct Server<D> {
     disk: Arc<D>,
     link: Arc<Link>,
@@ -35,7 +37,7 @@ pub struct Server<D> {
     changed: WaitList,
 }
 
-/// What others reach of the connection that is served.
+/// The state of the current connection that other threads access.
 #[derive(Default)]
 struct Link {
     inner: Mutex<Ends>,
@@ -43,11 +45,11 @@ struct Link {
 
 #[derive(Default)]
 struct Ends {
-    /// The connection; to be cut from another thread.
+    /// The connection; other threads can cut it.
     connection: Option<UnixStream>,
-    /// The channel back.
+    /// The backend channel.
     channel: Option<OwnedFd>,
-    /// No connection is to be served any more.
+    /// No further connection is served.
     closed: bool,
 }
 
@@ -56,7 +58,7 @@ impl Link {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a connection the one that is served. False if none is to be served any more.
+    /// Sets the current connection. Returns false if no further connection is served.
     fn open(&self, connection: UnixStream) -> bool {
         let mut ends = self.lock();
         assert!(ends.connection.is_none(), "two front ends at once");
@@ -66,7 +68,7 @@ impl Link {
         !ends.closed
     }
 
-    /// Cuts the connection: its front end sees the end of it.
+    /// Cuts the connection. Its front end sees end of file.
     fn cut(&self) {
         let mut ends = self.lock();
         if let Some(connection) = ends.connection.take() {
@@ -76,7 +78,7 @@ impl Link {
         ends.channel = None;
     }
 
-    /// Cuts the connection, and lets none be served any more.
+    /// Cuts the connection and refuses all later ones.
     fn close(&self) {
         self.lock().closed = true;
         self.cut();
@@ -84,49 +86,50 @@ impl Link {
 }
 
 impl<D: Disk> Server<D> {
-    /// A server of this disk.
+    /// Creates a server for a disk.
     pub fn new(disk: Arc<D>) -> Rc<Self> {
         let (link, stop, changed) = (Arc::default(), Stop::default(), WaitList::default());
         Rc::new(Self { disk, link, stop, busy: Cell::new(false), changed })
     }
 
-    /// True if a front end is connected.
+    /// Returns true if a front end is connected.
     pub fn is_connected(&self) -> bool {
         self.busy.get()
     }
 
-    /// The size has changed: the guest is told.
+    /// Notifies the guest of a changed size.
     pub fn resized(&self) {
         let ends = self.link.lock();
         let Some(channel) = &ends.channel else { return };
         if let Err(error) = tell_config_changed(channel) {
-            tracing::warn!(device = %self.disk.name(), %error, "a guest could not be told of its disk's new size");
+            tracing::warn!(device = %self.disk.name(), %error, "could not notify the guest of its disk's new size");
         }
     }
 
-    /// Serves the front ends that come from `listener`, one after the other, until [`Server::shut_down`].
+    /// Serves the front ends that connect to `listener`, one after the other, until
+    /// [`VhostServer::shut_down`].
     pub async fn listen(self: Rc<Self>, listener: Listener) {
         let (name, stop) = (self.disk.name(), self.stop.clone());
         accept_loop(&listener, &stop, &name, async |stream| self.clone().take(stream).await).await;
     }
 
-    /// Serves a front end once the one before is gone.
+    /// Serves a front end once the previous one is gone.
     async fn take(self: Rc<Self>, stream: Stream) {
         let free = self.changed.until(|| (!self.busy.get()).then_some(()));
         let patience = race(self.stop.raised(), Reactor::current().sleep(PATIENCE));
         if let First::Right(_) = race(free, patience).await {
             if !self.stop.is_raised() {
-                tracing::warn!(device = %self.disk.name(), "a front end was refused: the device is in use by another one");
+                tracing::warn!(device = %self.disk.name(), "refused a front end: another one uses the device");
             }
             return;
         }
         let name = self.disk.name();
         if let Err(error) = self.serve(stream) {
-            tracing::warn!(device = %name, %error, "a front end could not be served");
+            tracing::warn!(device = %name, %error, "could not serve a front end");
         }
     }
 
-    /// Gives a front end a thread of its own.
+    /// Starts a thread for a front end.
     fn serve(self: Rc<Self>, stream: Stream) -> io::Result<()> {
         let stream = UnixStream::from(stream.detach().into_descriptor()?);
         stream.set_nonblocking(false)?;
@@ -143,11 +146,11 @@ impl<D: Disk> Server<D> {
             let _ended = ended;
             serve(stream, disk, &link);
         });
-        // Without a thread its work was dropped, and with it `ended`.
+        // If no thread could be started, the closure was dropped, and `ended` with it.
         spawned.map(drop)
     }
 
-    /// Stops listening, cuts the connection, and waits until everything that was begun has ended.
+    /// Stops listening, cuts the connection, and waits until all requests have ended.
     pub async fn shut_down(&self) {
         self.stop.raise();
         self.link.close();
@@ -155,7 +158,8 @@ impl<D: Disk> Server<D> {
     }
 }
 
-/// Tells the front end and the server that it is over, however the thread ends.
+/// Reports the end of a connection to the front end and the server, for any way in which the thread
+/// ends.
 struct Ended<D: Disk> {
     home: Home<Server<D>>,
     link: Arc<Link>,
@@ -165,7 +169,7 @@ impl<D: Disk> Drop for Ended<D> {
     fn drop(&mut self) {
         self.link.cut();
         let home = self.home.clone();
-        // A reactor that is gone waits for nobody.
+        // A reactor that has shut down has no waiters.
         let _ = self.home.remote().post(move || {
             if let Some(server) = home.local() {
                 home.evict();
@@ -177,17 +181,17 @@ impl<D: Disk> Drop for Ended<D> {
     }
 }
 
-/// Serves a front end until it goes, or is cut off.
+/// Serves a front end until it disconnects or is cut off.
 fn serve<D: Disk>(stream: UnixStream, disk: Arc<D>, link: &Link) {
     let name = disk.name();
-    tracing::info!(device = %name, "a front end has connected");
+    tracing::info!(device = %name, "front end connected");
     let end = match stream.try_clone() {
         Ok(connection) => talk(&stream, connection, disk, link),
         Err(error) => Err(Error::SocketError(error)),
     };
     match end {
-        Ok(()) => tracing::info!(device = %name, "the front end has gone"),
-        Err(error) => tracing::warn!(device = %name, %error, "the front end was cut off"),
+        Ok(()) => tracing::info!(device = %name, "front end disconnected"),
+        Err(error) => tracing::warn!(device = %name, %error, "front end was cut off"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! A front end's connection: what it has set up, and what its messages do to that.
+//! A front end's connection: its setup of the device, and the handling of its messages.
 //!
-//! Owns the device's state between messages. Always true: when it ends, however that happens, its queues are stopped and
-//! everything that they began has been handed back. Runs on a thread of its own, because messages come over a socket that
-//! blocks, and stopping a queue waits for drives; data never passes through here.
+//! Owns the device's state between messages. Always true: when the session ends for any reason, its
+//! queues are stopped and all their requests are completed. Runs on its own thread, because the
+//! socket blocks and stopping a queue waits for drives. Data never passes through here.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,17 +30,17 @@ use super::request::ID_BYTES;
 use super::ring::{Addresses, is_size};
 use super::vring::Vring;
 
-/// Bytes that are read and written best.
+/// Preferred I/O size in bytes.
 const PREFERRED: u32 = 4096;
 
-/// See the module.
+/// The device state of a connected front end.
 pub(super) struct Session<D: Disk> {
     disk: Arc<D>,
     front_end: Arc<UnixStream>,
     name: Arc<str>,
-    /// What the front end has agreed to.
+    /// The negotiated features.
     features: u64,
-    /// Messages are answered when they ask for it.
+    /// Messages are acknowledged if they request it.
     pub(super) acknowledges: bool,
     memory: GuestMemory,
     vrings: Vec<Vring<D::Volume>>,
@@ -48,7 +48,7 @@ pub(super) struct Session<D: Disk> {
     log: Option<Arc<DirtyLog>>,
 }
 
-/// Something that a front end may not do.
+/// Creates the error for an invalid message.
 fn refuse(message: impl ToString) -> Error {
     Error::ReqHandlerError(std::io::Error::other(message.to_string()))
 }
@@ -85,7 +85,7 @@ impl<D: Disk> Session<D> {
 
     fn vring(&mut self, index: impl TryInto<usize>) -> Result<&mut Vring<D::Volume>> {
         let index = index.try_into().unwrap_or(usize::MAX);
-        self.vrings.get_mut(index).ok_or_else(|| refuse("there is no such queue"))
+        self.vrings.get_mut(index).ok_or_else(|| refuse("the device has no such queue"))
     }
 
     fn stopped_vring(&mut self, index: u32) -> Result<&mut Vring<D::Volume>> {
@@ -100,12 +100,12 @@ impl<D: Disk> Session<D> {
         self.vrings.iter_mut().for_each(Vring::stop);
     }
 
-    /// The log, if changes are to be marked in it.
+    /// Returns the dirty log, if changes must be marked in it.
     fn active_log(&self) -> Option<Arc<DirtyLog>> {
         self.log.clone().filter(|_| self.has(feature::LOG_ALL))
     }
 
-    /// Tells the queues that are running where changes are marked now.
+    /// Updates the dirty log of the running queues.
     fn spread_log(&self) {
         for vring in &self.vrings {
             let (log, addresses) = (self.active_log(), vring.addresses.unwrap_or_default());
@@ -113,7 +113,7 @@ impl<D: Disk> Session<D> {
         }
     }
 
-    /// Goes on with another table of memory.
+    /// Continues with another table of memory.
     fn set_memory(&mut self, memory: GuestMemory) -> Result<()> {
         self.memory = memory;
         for vring in &self.vrings {
@@ -129,14 +129,14 @@ impl<D: Disk> Session<D> {
         let (log, memory, region) = (self.active_log(), self.memory.clone(), self.inflight.clone());
         let manner = Manner { write_through: !self.has(feature::FLUSH), id: self.id() };
         let (event_index, name) = (self.has(feature::EVENT_INDEX), self.name.clone());
-        // Without the protocol's features there is no message that enables a queue.
+        // Without protocol features there is no message that enables a queue.
         let always_enabled = !self.has(feature::PROTOCOL);
         let reactors = self.disk.reactors();
         let remote = reactors.get(index % reactors.len().max(1)).cloned();
-        let remote = remote.ok_or_else(|| refuse("nothing serves queues"))?;
+        let remote = remote.ok_or_else(|| refuse("no reactor serves queues"))?;
         let (disk, front_end) = (self.disk.clone(), Some(self.front_end.clone()));
         let vring = self.vring(index)?;
-        let addresses = vring.addresses.ok_or_else(|| refuse("a queue without addresses"))?;
+        let addresses = vring.addresses.ok_or_else(|| refuse("the queue has no addresses"))?;
         let inflight = match region {
             Some(region) => Some(
                 region
@@ -177,7 +177,7 @@ impl<D: Disk> Drop for Session<D> {
     }
 }
 
-/// A descriptor that reactors write to and read from: these must never block.
+/// Makes a descriptor non-blocking, since reactors read and write it.
 fn unblock(file: Option<File>) -> Result<Option<OwnedFd>> {
     let Some(file) = file else { return Ok(None) };
     rustix::io::ioctl_fionbio(&file, true).map_err(refuse)?;
@@ -206,11 +206,11 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
 
     fn set_features(&mut self, features: u64) -> Result<()> {
         if features & !config::features(&self.shape()) != 0 {
-            return Err(refuse(format!("features {features:#x}, of which some were not offered")));
+            return Err(refuse(format!("features {features:#x} include some that were not offered")));
         }
         let running = self.vrings.iter().any(|vring| vring.running.is_some());
         if running && (features ^ self.features) & !feature::LOG_ALL != 0 {
-            return Err(refuse("other features while queues are running"));
+            return Err(refuse("features cannot change while queues are running"));
         }
         self.features = features;
         self.spread_log();
@@ -268,7 +268,7 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
         let vring = self.stopped_vring(index)?;
         match u16::try_from(num) {
             Ok(size) if is_size(size) => vring.size = size,
-            _ => return Err(refuse(format!("a queue of {num} entries"))),
+            _ => return Err(refuse(format!("invalid queue size: {num} entries"))),
         }
         Ok(())
     }
@@ -295,7 +295,7 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
     }
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
-        let base = u16::try_from(base).map_err(|_| refuse(format!("entry {base} of a queue")))?;
+        let base = u16::try_from(base).map_err(|_| refuse(format!("invalid available index {base}")))?;
         self.stopped_vring(index)?.base = base;
         Ok(())
     }
@@ -362,24 +362,24 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
         let range = offset as usize..(offset as usize).saturating_add(size as usize);
         if range.end > CONFIG_MAX {
-            return Err(refuse("more configuration space than there is"));
+            return Err(refuse("the range exceeds the configuration space"));
         }
         let mut space = config::config(&self.shape()).to_vec();
-        // Front ends ask for as much as they know of; what we do not know of is zero.
+        // Front ends may ask for fields that the device does not have. They are zero.
         space.resize(CONFIG_MAX, 0);
         Ok(space.get(range).unwrap_or(&[]).to_vec())
     }
 
     fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
-        // A guest can write there without having been offered anything that it could change: it has no effect.
-        tracing::debug!(device = %self.name, "a guest wrote into its disk's configuration");
+        // The device offers no writable fields, so a write has no effect.
+        tracing::debug!(device = %self.name, "ignored a guest's write to the configuration space");
         Ok(())
     }
 
     fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
         let (queues, queue_size) = (wanted.num_queues, wanted.queue_size);
-        let bytes =
-            region_bytes(queues, queue_size).ok_or_else(|| refuse("an inflight region of that shape"))?;
+        let bytes = region_bytes(queues, queue_size)
+            .ok_or_else(|| refuse("invalid number of queues or entries for an inflight region"))?;
         let file = File::from(new_region(bytes).map_err(refuse)?);
         Ok((VhostUserInflight::new(bytes, 0, queues, queue_size), file))
     }
@@ -398,11 +398,11 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
     }
 
     fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
-        Err(refuse("this is no display"))
+        Err(refuse("the device is not a display"))
     }
 
     fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Result<File> {
-        Err(refuse("there are no shared objects"))
+        Err(refuse("the device has no shared objects"))
     }
 
     fn set_device_state_fd(
@@ -411,14 +411,14 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
         _: VhostTransferStatePhase,
         _: File,
     ) -> Result<Option<File>> {
-        Err(refuse("a disk has no state of its own"))
+        Err(refuse("the device has no state to transfer"))
     }
 
     fn check_device_state(&mut self) -> Result<()> {
-        Err(refuse("a disk has no state of its own"))
+        Err(refuse("the device has no state to transfer"))
     }
 
     fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
-        Err(refuse("there is no shared memory of a disk"))
+        Err(refuse("the device has no shared memory"))
     }
 }

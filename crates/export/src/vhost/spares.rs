@@ -1,6 +1,6 @@
-//! Room for the futures of requests, used again and again: taking a request allocates nothing.
+//! A pool of slots for the futures of requests, so that taking a request allocates nothing.
 //!
-//! Always true: a place that is given back holds nothing. Must not know what runs in it.
+//! Always true: a free slot is empty. Must not know the futures.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -8,10 +8,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A place for a future.
+/// A slot for a future.
 type Place<F> = Pin<Box<Option<F>>>;
 
-/// Places that are free at present.
+/// The free slots.
 pub(super) struct Spares<F> {
     free: RefCell<Vec<Place<F>>>,
 }
@@ -21,8 +21,8 @@ impl<F: Future<Output = ()> + 'static> Spares<F> {
         Rc::new(Self { free: RefCell::default() })
     }
 
-    /// Runs a future as far as it goes at once. What is left of it then, if anything, is for a task of its own, which polls
-    /// it again at once: nobody wakes anything for the first time.
+    /// Polls a future once. If it is not complete, returns a future for the rest, which the caller
+    /// must spawn. The first poll has no waker, so the rest polls again immediately.
     pub(super) fn begin(self: &Rc<Self>, future: F) -> Option<impl Future<Output = ()> + use<F>> {
         let free = self.free.borrow_mut().pop();
         let mut place = free.unwrap_or_else(|| Box::pin(None));
@@ -60,7 +60,7 @@ mod tests {
     fn places_are_used_again() {
         let spares = Spares::new();
         let log = Rc::new(RefCell::new(Vec::new()));
-        // Ends at the poll after `polls` others.
+        // Completes at poll number `polls + 1`.
         let work = |number: u32, mut polls: u32| {
             let log = log.clone();
             async move {
@@ -80,7 +80,7 @@ mod tests {
             assert_eq!(spares.free.borrow().len(), 1);
         }
         let mut rest = Box::pin(spares.begin(work(3, 2)).unwrap());
-        assert!(spares.begin(work(4, 0)).is_none(), "in a second place");
+        assert!(spares.begin(work(4, 0)).is_none(), "in a second slot");
         let mut context = Context::from_waker(Waker::noop());
         assert!(rest.as_mut().poll(&mut context).is_pending());
         assert_eq!(*log.borrow(), [0, 1, 2, 4]);
@@ -89,6 +89,6 @@ mod tests {
         assert_eq!(spares.free.borrow().len(), 2);
         assert!(spares.free.borrow().iter().all(|place| place.is_none()));
         drop(spares.begin(work(5, 1)));
-        assert_eq!(spares.free.borrow().len(), 1, "one that is dropped in the middle is gone");
+        assert_eq!(spares.free.borrow().len(), 1, "the slot of a dropped future is gone");
     }
 }

@@ -1,6 +1,7 @@
-//! A guest for tests: memory in a file, and a driver's side of a split queue in it, without any unsafe code.
+//! A guest for tests: memory in a file, and the driver side of a split queue in it, without unsafe
+//! code.
 //!
-//! Used by the tests of the module's parts, and by those over real sockets. Knows nothing of what it tests.
+//! Used by unit tests and by tests over real sockets. Knows nothing of the code under test.
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
 use std::fs::File;
@@ -9,9 +10,9 @@ use std::rc::Rc;
 
 use rustix::fs::MemfdFlags;
 
-/// Where the guest sees its memory.
+/// Address of the memory in the guest.
 pub const GUEST: u64 = 0x4000_0000;
-/// Where the front end says that it sees it.
+/// Address of the memory in the front end.
 pub const USER: u64 = 0x7f00_0000_0000;
 
 pub const NEXT: u16 = 1;
@@ -72,19 +73,19 @@ impl Descriptor {
     }
 }
 
-/// A driver's side of a queue: table, available ring and used ring, one behind the other.
+/// The driver side of a queue: descriptor table, available ring and used ring, one after the other.
 pub struct Driver {
     pub guest: Guest,
     pub base: u64,
     pub size: u16,
-    /// What was made available.
+    /// Number of available requests.
     pub added: u16,
-    /// What was seen as used.
+    /// Number of used entries that were read.
     pub seen: u16,
 }
 
 impl Driver {
-    /// Bytes that a queue takes.
+    /// Returns the bytes of a queue.
     pub fn bytes(size: u16) -> u64 {
         u64::from(size) * 26 + 64
     }
@@ -109,7 +110,8 @@ impl Driver {
         self.guest.write(self.table() + u64::from(index) * 16, &descriptor.bytes());
     }
 
-    /// Writes a chain into the descriptors from `head` on: (address, bytes, whether the device writes there).
+    /// Writes a chain into the descriptors from `head` on. Each part is an address, a length, and
+    /// whether the device writes there.
     pub fn chain(&self, head: u16, parts: &[(u64, u32, bool)]) {
         for (position, (address, len, writable)) in parts.iter().enumerate() {
             let index = head + position as u16;
@@ -119,7 +121,7 @@ impl Driver {
         }
     }
 
-    /// Makes a chain available, without telling anybody.
+    /// Makes a chain available without a notification.
     pub fn add(&mut self, head: u16) {
         let at = self.available() + 4 + u64::from(self.added % self.size) * 2;
         self.guest.write_16(at, head);
@@ -127,12 +129,12 @@ impl Driver {
         self.guest.write_16(self.available() + 2, self.added);
     }
 
-    /// What was handed back since the last look: heads and lengths.
+    /// Returns the requests completed since the last call, as heads and lengths.
     pub fn ended(&mut self) -> Vec<(u16, u32)> {
         std::iter::from_fn(|| self.take_ended()).collect()
     }
 
-    /// The next that was handed back, if there is one.
+    /// Returns the next completed request, if there is one.
     pub fn take_ended(&mut self) -> Option<(u16, u32)> {
         if self.seen == self.guest.read_16(self.used() + 2) {
             return None;
@@ -144,18 +146,18 @@ impl Driver {
         Some((head as u16, len))
     }
 
-    /// Wants an interrupt when the used index passes `index`.
+    /// Requests an interrupt when the used index passes `index`.
     pub fn want_interrupt(&self, index: u16) {
         self.guest.write_16(self.available() + 4 + u64::from(self.size) * 2, index);
     }
 
-    /// The available index that the device wants to be told of.
+    /// Returns the available index for which the device requests a notification.
     pub fn wanted_kick(&self) -> u16 {
         self.guest.read_16(self.used() + 4 + u64::from(self.size) * 8)
     }
 }
 
-/// A request's header.
+/// Returns a request's header.
 pub fn header(kind: u32, sector: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&kind.to_le_bytes());

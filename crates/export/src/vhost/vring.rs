@@ -1,7 +1,7 @@
-//! A queue as the front end sets it up: gathered field by field, then started on its reactor, and stopped again.
+//! A queue as the front end configures it: field by field, then started on its reactor and stopped.
 //!
-//! Owns the way between the thread that talks to the front end and the reactor. Always true: a queue that is stopped has
-//! handed back everything that it began.
+//! Owns the communication between the front end's thread and the reactor. Always true: a stopped
+//! queue has completed all its requests.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -33,14 +33,14 @@ impl<V> Default for Vring<V> {
     }
 }
 
-/// A queue that was started, on its reactor.
+/// A started queue, on its reactor.
 pub(super) struct Running<V> {
     pub(super) queue: Rc<Queue<V>>,
     pub(super) kick: Rc<Kick>,
     task: RefCell<Option<Task<()>>>,
 }
 
-/// Why a queue does not do what it is told.
+/// An error of starting a queue.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum VringError {
     #[error("the reactor has shut down")]
@@ -55,7 +55,7 @@ impl<V: crate::Volume + 'static> Vring<V> {
     /// Starts the queue on a reactor.
     ///
     /// # Errors
-    /// When the queue is nowhere in the guest's memory, or its volume cannot be had.
+    /// Fails if the rings are not in the guest's memory, or the volume cannot be opened.
     pub(super) fn start<D: Disk<Volume = V>>(
         &mut self,
         disk: &Arc<D>,
@@ -77,7 +77,7 @@ impl<V: crate::Volume + 'static> Vring<V> {
         Ok(())
     }
 
-    /// Stops the queue if it was started, and waits for what it has begun.
+    /// Stops the queue if it was started, and waits for its requests.
     pub(super) fn stop(&mut self) {
         let Some(home) = self.running.take() else { return };
         let there = home.clone();
@@ -96,7 +96,7 @@ impl<V: crate::Volume + 'static> Vring<V> {
         }
     }
 
-    /// Does something with the queue on its reactor, if it was started, and waits for it.
+    /// Runs `work` with the queue on its reactor, if it was started, and waits for the result.
     pub(super) fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Running<V>) -> T + Send + 'static,
@@ -107,7 +107,8 @@ impl<V: crate::Volume + 'static> Vring<V> {
     }
 }
 
-/// Runs work on a reactor, and waits for it on this thread, which is none. `None` if the reactor has shut down.
+/// Runs work on a reactor and waits for it on this thread, which is not a reactor's. Returns `None`
+/// if the reactor has shut down.
 fn ask<T, F>(remote: &Remote, work: impl FnOnce() -> F + Send + 'static) -> Option<T>
 where
     F: Future<Output = T> + 'static,
@@ -118,7 +119,7 @@ where
     let job = move || {
         let work = work();
         let task = async move {
-            // Somebody waits, unless it panics.
+            // The receiver waits, unless its thread panicked.
             let _ = sender.send(work.await);
         };
         Reactor::current().spawn(task).detach();

@@ -294,7 +294,7 @@ fn a_machine_that_takes_its_memory_away_does_not_harm_the_others() {
             assert!(count == 0 || count.is_null(), "{name}: {drive}");
         }
     }
-    assert!(daemon.log().contains("the front end has taken memory away that it shares"));
+    assert!(daemon.log().contains("the front end has removed memory that it shares"));
     let mut front = connect(&home, &Manner::default());
     front.write(0, &data);
     assert_eq!(front.read(0, 1 << 20), data);

@@ -114,5 +114,5 @@ fn what_nobody_wants_any_more_is_deleted(guest: &mut Inside<'_>) {
         "gabion export create fast/db --ublk > /tmp/made && kill -9 $(cat /tmp/pid) && [ -e /dev/ublkb0 ] &&
          rm /var/lib/gabion/state.json && serve 0 && [ ! -e /dev/ublkb0 ] && cat /tmp/log",
     );
-    assert!(log.contains("that nobody can take over is deleted"), "{log}");
+    assert!(log.contains("deleting a device that cannot be recovered"), "{log}");
 }

@@ -47,11 +47,11 @@ impl export::Volume for ReactorVolume {
     }
 
     fn expect(&self, offset: u64) {
-        self.attached.expect(offset);
+        self.attached.prefetch_entry(offset);
     }
 
     fn expect_read(&self, offset: u64) {
-        self.attached.expect_read(offset);
+        self.attached.prefetch_hint(offset);
     }
 
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {

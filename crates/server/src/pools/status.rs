@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{PoolStatus, RecentLatency, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeInfo};
+use engine::{
+    PoolStatus, RecentLatency, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeTotals,
+};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
@@ -118,8 +120,8 @@ fn unavailable(name: &str, error: &Error) -> Problem {
 async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(Pool, Option<PoolStatus>)> {
     let look = |pool: engine::Pool| async move {
         let status = pool.status().await?;
-        // The pool serves reads without its catalogue; then nothing is known of its volumes.
-        let volumes = pool.volumes().await.ok();
+        // A pool serves reads without its catalogue; its volumes are unknown then.
+        let volumes = pool.volume_totals().await.unwrap_or_default();
         Ok((status, volumes, pool.repair_limits(), pool.scrub_limits()))
     };
     let (status, volumes, limits, scrub_limits) = match open.call(look).await {
@@ -128,7 +130,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         Err(error) if error.kind() == crate::ErrorKind::NotOpen => return Ok((shown, None)),
         Err(error) => return Err(error),
     };
-    let space = space_of(&status, volumes.as_deref().unwrap_or_default());
+    let space = space_of(&status, &volumes);
     let problems = problems_of(&status, &open.report, &space, warn_at, super::volumes::now());
     let health = if status.failure.is_some() {
         Health::Failed
@@ -222,7 +224,7 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
     status.drives.iter().map(drive).collect()
 }
 
-fn space_of(status: &PoolStatus, volumes: &[VolumeInfo]) -> Space {
+fn space_of(status: &PoolStatus, volumes: &VolumeTotals) -> Space {
     let counters = status.space;
     Space {
         raw: counters.zones * status.zone_bytes,
@@ -231,9 +233,9 @@ fn space_of(status: &PoolStatus, volumes: &[VolumeInfo]) -> Space {
             * BLOCK_BYTES,
         reserve: status.data_bytes(u64::from(counters.reserve_segments)),
         promised: counters.reservation_blocks * BLOCK_BYTES,
-        stored: volumes.iter().map(|volume| volume.stored).sum(),
-        provisioned: volumes.iter().map(|volume| volume.size).sum(),
-        volumes: volumes.len() as u64,
+        stored: volumes.stored,
+        provisioned: volumes.provisioned,
+        volumes: volumes.count,
     }
 }
 

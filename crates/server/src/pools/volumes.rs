@@ -18,8 +18,9 @@ const SECTOR: u32 = 512;
 const IOPS_MIN: u64 = 10;
 const BANDWIDTH_MIN: u64 = 64 << 10;
 const WEIGHT_MAX: u16 = 10_000;
-/// Pause between two looks at how far a deletion is.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// First and longest pause between two looks at the progress of a deletion.
+const LOOK_AGAIN_MIN: Duration = Duration::from_millis(5);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(500);
 
 impl Pools {
     /// The volumes of a pool, by name.
@@ -27,7 +28,7 @@ impl Pools {
     /// # Errors
     /// When the pool is not open.
     pub(crate) async fn volumes(&self, pool: &str) -> Result<Vec<Volume>> {
-        let volumes = list(&self.get(pool)?).await?;
+        let volumes = self.get(pool)?.call(|pool| async move { pool.volumes().await }).await?;
         Ok(volumes.into_iter().map(|info| to_wire(pool, info)).collect())
     }
 
@@ -36,8 +37,8 @@ impl Pools {
     /// # Errors
     /// When the pool is not open, or has no such volume.
     pub(crate) async fn volume(&self, pool: &str, name: &str) -> Result<Volume> {
-        let volumes = self.volumes(pool).await?;
-        volumes.into_iter().find(|volume| volume.name == name).ok_or_else(|| no_volume(pool, name))
+        let info = info(&self.get(pool)?, name).await?.ok_or_else(|| no_volume(pool, name))?;
+        Ok(to_wire(pool, info))
     }
 
     /// Creates a volume.
@@ -118,7 +119,7 @@ impl Pools {
     /// When there is no such volume, or it is in use.
     pub(crate) async fn delete_volume(&self, pool: &str, name: &str, progress: &Progress) -> Result<()> {
         let open = self.get(pool)?;
-        let before = self.volume(pool, name).await?;
+        let before = info(&open, name).await?.ok_or_else(|| no_volume(pool, name))?;
         if !before.deleting {
             let wanted = name.to_owned();
             let deleted = open.call(move |pool| async move { pool.delete_volume(&wanted).await }).await;
@@ -126,11 +127,13 @@ impl Pools {
             tracing::info!(pool, volume = name, "volume deleted");
         }
         progress.step(format!("freeing {}, in bytes", Size(before.stored)));
+        let mut pause = LOOK_AGAIN_MIN;
         loop {
-            let volumes = list(&open).await?;
-            // One of the same name that is not being deleted is a new one. What clones keep is as free as it gets.
-            let going = |info: &VolumeInfo| info.name == name && info.deleting && info.kept_by == 0;
-            let Some(left) = volumes.into_iter().find(going) else { return Ok(()) };
+            let id = before.id;
+            let left = open.call(move |pool| async move { pool.volume_info_by_id(id).await }).await?;
+            // A new volume may have the number. Blocks that clones share stay until those are deleted.
+            let is_left = |info: &VolumeInfo| info.name == name && info.deleting && info.kept_by == 0;
+            let Some(left) = left.filter(is_left) else { return Ok(()) };
             if left.stuck {
                 let message = format!("{pool}/{name} is deleted, but not all that it held could be freed");
                 return Err(Error::new(ErrorKind::Io, message).hint(format!(
@@ -138,7 +141,8 @@ impl Pools {
                 )));
             }
             progress.done(before.stored.saturating_sub(left.stored), before.stored);
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_AGAIN_MAX);
         }
     }
 
@@ -177,8 +181,9 @@ pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-async fn list(pool: &Arc<OpenPool>) -> Result<Vec<VolumeInfo>> {
-    pool.call(|pool| async move { pool.volumes().await }).await
+async fn info(pool: &Arc<OpenPool>, name: &str) -> Result<Option<VolumeInfo>> {
+    let name = name.to_owned();
+    pool.call(|pool| async move { pool.volume_info(&name).await }).await
 }
 
 fn to_wire(pool: &str, info: VolumeInfo) -> Volume {

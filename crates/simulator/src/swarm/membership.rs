@@ -40,7 +40,7 @@ impl SwarmRun {
     /// Waits for repair. The lost drives' data is elsewhere then, and other drives may be lost.
     pub(super) async fn repair(&self, pool: &Pool) {
         let Ok(before) = pool.status().await else { return };
-        if before.repair.state != RepairState::Paused && pool.repair_settled().await.is_ok() {
+        if before.repair.state != RepairState::Paused && pool.wait_for_repair().await.is_ok() {
             self.trace(|| "repair has settled".into());
             self.check_needs_drive(pool).await;
             self.choose_victims(pool).await;
@@ -64,7 +64,7 @@ impl SwarmRun {
             }
             // A drive may have joined or stayed just now.
             Reactor::current().sleep(Duration::from_secs(1)).await;
-            let _ = pool.repair_settled().await;
+            let _ = pool.wait_for_repair().await;
         }
     }
 
@@ -127,7 +127,7 @@ impl SwarmRun {
     async fn choose_victims(&self, pool: &Pool) {
         let Ok(status) = pool.status().await else { return };
         // The reported state must be durable before the run relies on it.
-        if pool.repair_settled().await.is_err() {
+        if pool.wait_for_repair().await.is_err() {
             return;
         }
         let in_state = |wanted: DriveState| {
@@ -183,7 +183,7 @@ impl SwarmRun {
                 Err(_) => {}
             }
             self.tolerate("add_drive", result.map(|_| ()), self.no_space_if_host_full());
-            let _ = pool.repair_settled().await;
+            let _ = pool.wait_for_repair().await;
         }
         self.joining.set(self.joining.get() - 1);
         self.adding.set(false);
@@ -211,7 +211,7 @@ impl SwarmRun {
         self.joining.set(self.joining.get() + 1);
         let result = self.machine.return_drive(pool, drive).await;
         // A repair check that has already begun may have seen the earlier state.
-        let _ = pool.repair_settled().await;
+        let _ = pool.wait_for_repair().await;
         self.joining.set(self.joining.get() - 1);
         self.trace(|| format!("drive {drive} is plugged in again: {result:?}"));
         match &result {

@@ -33,7 +33,7 @@ impl SwarmRun {
                 }
                 Reactor::current().sleep(Duration::from_millis(1)).await;
             }
-            pool.repair_settled().await.map_err(|error| format!("repair: {error:?}"))?;
+            pool.wait_for_repair().await.map_err(|error| format!("repair: {error:?}"))?;
             for _ in 0..2 {
                 pool.checkpoint().await.map_err(|error| format!("checkpoint: {error:?}"))?;
             }

@@ -57,7 +57,7 @@ pub(super) async fn perform(
             back.await?;
             over.set_repair_limits(RepairLimits::default()).await?;
         }
-        let settled = over.repair_settled().await;
+        let settled = over.wait_for_repair().await;
         ended.set(true);
         settled
     });

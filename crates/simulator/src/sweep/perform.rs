@@ -201,12 +201,12 @@ pub(super) async fn perform(
                 model.note_flush(2 * value + 1);
             }
             pool.scrub_settled().await?;
-            pool.repair_settled().await?;
+            pool.wait_for_repair().await?;
         }
         SweepOp::Rebuild => {
             pool.fail_drive(0).await?;
             write(&volume, model, 60, 4096, 200 << 10).await?;
-            pool.repair_settled().await?;
+            pool.wait_for_repair().await?;
         }
     }
     volume.flush().await?;

@@ -1,4 +1,4 @@
-//! The tables against the field, for every factor and byte.
+//! The tables against the field, for every coefficient and byte.
 
 use super::*;
 

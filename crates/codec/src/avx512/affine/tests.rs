@@ -1,8 +1,8 @@
-//! The matrices against the field, for every factor and byte.
+//! The matrices against the field, for every coefficient and byte.
 
 use super::*;
 
-/// The pseudocode of gf2p8affineqb: bit i of the result is the parity of matrix byte 7 - i and the operand.
+/// Emulates gf2p8affineqb: bit i of the result is the parity of matrix byte 7 - i and the operand.
 fn affine_byte(matrix: u64, x: u8) -> u8 {
     (0..8).fold(0, |out, i| out | (((matrix.to_le_bytes()[7 - i] & x).count_ones() as u8 & 1) << i))
 }

@@ -1,6 +1,5 @@
 //! What volumes and snapshots hold, and where two of them differ.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
@@ -8,7 +7,7 @@ use format::{LayerId, VolumeRecord, VolumeState};
 
 use super::{Catalogue, Pool};
 use crate::error::{Error, ErrorKind, Result};
-use crate::shard::{Above, Around, Below, Shard};
+use crate::shard::{Ancestor, Child, LayerNeighbours, Shard};
 
 /// What part of a volume or snapshot holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,9 +46,9 @@ impl Catalogue {
         let mut ranges: Vec<LostRange> = Vec::new();
         for (shard, blocks) in lost.iter().enumerate() {
             for (layer, block) in blocks {
-                let owner = self.records().find(|record| record.layer == *layer);
+                let owner = self.entries.borrow().owner(*layer).cloned();
                 let global = match &owner {
-                    Some(record) => self.slices(record).global(shard, *block, 1),
+                    Some(record) => self.slices(record).volume_runs(shard, *block, 1),
                     None => vec![(*block, 1)],
                 };
                 let volume = owner.map(|record| record.name).unwrap_or_default();
@@ -73,7 +72,7 @@ impl Catalogue {
 
     async fn usage(&self, name: String, offset: u64, length: u64) -> Result<VolumeUsage> {
         let record = self.find(&name)?;
-        let around = Around { above: self.above(record.layer, None), below: self.below(&record) };
+        let around = LayerNeighbours { above: self.above(record.layer, None), below: self.below(&record) };
         let (first, end) = blocks(offset, length);
         let end = end.min(record.size.div_ceil(BLOCK as u64));
         let slices = self.slices(&record);
@@ -107,7 +106,7 @@ impl Catalogue {
                 let find =
                     move |shard: Rc<Shard>| async move { shard.changed(shows, &layers, from, to).await };
                 for run in shard.call(find).await?? {
-                    for (block, count) in slices.global(index, run.block, run.count) {
+                    for (block, count) in slices.volume_runs(index, run.block, run.count) {
                         let (offset, length) = (block * BLOCK as u64, count * BLOCK as u64);
                         changes.push(Change { offset, length, data: run.data });
                     }
@@ -155,25 +154,26 @@ impl Catalogue {
     }
 
     /// The layers directly above one but for `except`, and above those of them that are being deleted.
-    fn above(&self, layer: LayerId, except: Option<LayerId>) -> Vec<Above> {
-        let directly = self.records().filter(|record| record.parent == Some(layer));
-        let directly = directly.filter(|record| Some(record.layer) != except);
-        let with_further = directly.map(|record| Above {
-            layer: record.layer,
-            deleting: (record.state == VolumeState::Deleting).then(|| self.above(record.layer, None)),
-        });
+    fn above(&self, layer: LayerId, except: Option<LayerId>) -> Vec<Child> {
+        let entries = self.entries.borrow();
+        let directly = entries.children(layer).filter(|above| Some(*above) != except);
+        let is_deleting =
+            |layer| entries.owner(layer).is_some_and(|record| record.state == VolumeState::Deleting);
+        let with_further = directly
+            .map(|layer| Child { layer, deleting: is_deleting(layer).then(|| self.above(layer, None)) });
         with_further.collect()
     }
 
     /// The layers right below one that are being deleted.
-    fn below(&self, record: &VolumeRecord) -> Vec<Below> {
+    fn below(&self, record: &VolumeRecord) -> Vec<Ancestor> {
         let mut all = Vec::new();
-        let mut above = record.clone();
+        let entries = self.entries.borrow();
+        let mut above = record;
         while let Some(next) = above.parent
-            && let Some(record) = self.records().find(|record| record.layer == next)
+            && let Some(record) = entries.owner(next)
             && record.state == VolumeState::Deleting
         {
-            all.push(Below { layer: next, beside: self.above(next, Some(above.layer)) });
+            all.push(Ancestor { layer: next, beside: self.above(next, Some(above.layer)) });
             above = record;
         }
         all
@@ -181,9 +181,8 @@ impl Catalogue {
 
     /// A layer and all below it, from the top down.
     fn chain(&self, layer: LayerId) -> Vec<LayerId> {
-        let parents: BTreeMap<LayerId, Option<LayerId>> =
-            self.entries.borrow().values().map(|entry| (entry.record.layer, entry.record.parent)).collect();
-        std::iter::successors(Some(layer), |layer| parents.get(layer).copied().flatten()).collect()
+        let entries = self.entries.borrow();
+        std::iter::successors(Some(layer), |layer| entries.owner(*layer)?.parent).collect()
     }
 }
 

@@ -6,6 +6,7 @@
 //! Must not know: how shards store anything.
 
 mod contents;
+mod entries;
 mod retired;
 mod snapshots;
 mod spread;
@@ -17,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use format::limits::{BLOCK, NAME_MAX, VOLUMES_MAX};
 use format::{FormatError, LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
@@ -29,10 +30,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::fair::RateLimiter;
 use crate::shard::Shard;
-use crate::volume::{Slices, VolumeUid, all};
+use crate::volume::{Slices, VolumeUid, join_all};
 pub use contents::{Change, LostRange, VolumeUsage};
+use entries::VolumeTable;
 use retired::RetiredIds;
-pub use volumes::{NewVolume, VolumeInfo};
+pub use volumes::{NewVolume, VolumeInfo, VolumeTotals};
 
 /// Between a volume's name and its snapshot's.
 const AT: char = '@';
@@ -54,17 +56,12 @@ pub(crate) struct VolumeShared {
     pub(crate) rate_limiter: RateLimiter,
 }
 
-struct Entry {
-    record: VolumeRecord,
-    shared: Arc<VolumeShared>,
-}
-
 /// See the module.
 pub(crate) struct Catalogue {
     shard: Rc<Shard>,
     shards: Arc<[Home<Shard>]>,
     events: Arc<Events>,
-    entries: RefCell<BTreeMap<VolumeId, Entry>>,
+    entries: RefCell<VolumeTable>,
     /// Numbers of deleted volumes that handles may still name, and where the search for a free number goes on.
     retired: RefCell<RetiredIds>,
     next_layer: Cell<u32>,
@@ -145,7 +142,7 @@ impl Catalogue {
             let known = known.clone();
             let introduce = move |shard: Rc<Shard>| async move {
                 for (volume, layer, parent, weight) in known {
-                    shard.use_layer(volume, layer, parent);
+                    shard.set_active_layer(volume, layer, parent);
                     shard.set_weight(volume, weight);
                 }
                 shard.last_layer()
@@ -180,7 +177,7 @@ impl Catalogue {
             gone: AtomicBool::new(record.state == VolumeState::Deleting),
             rate_limiter: RateLimiter::new(volumes::rate_limits(&record.qos)),
         });
-        self.entries.borrow_mut().insert(record.id, Entry { record, shared });
+        self.entries.borrow_mut().insert(record, shared);
     }
 
     /// Where a volume's blocks are.
@@ -190,24 +187,22 @@ impl Catalogue {
 
     /// Takes a changed record in, in place of the one before.
     fn update(&self, record: VolumeRecord) {
-        if let Some(entry) = self.entries.borrow_mut().get_mut(&record.id) {
-            entry.record = record;
-        }
+        self.entries.borrow_mut().replace(record);
     }
 
     /// Every record, those of what is being deleted included.
     fn records(&self) -> impl Iterator<Item = VolumeRecord> {
-        let records: Vec<_> = self.entries.borrow().values().map(|entry| entry.record.clone()).collect();
+        let records: Vec<_> = self.entries.borrow().records().cloned().collect();
         records.into_iter()
     }
 
     /// The record of what is called `name` and in use.
     fn find(&self, name: &str) -> Result<VolumeRecord> {
-        let named = || self.records().filter(|record| record.name == name);
+        let entries = self.entries.borrow();
         let what = if name.contains(AT) { "snapshot" } else { "volume" };
-        match named().find(|record| record.state == VolumeState::Ready) {
-            Some(record) => Ok(record),
-            None if named().next().is_some() => {
+        match entries.named(name).find(|record| record.state == VolumeState::Ready) {
+            Some(record) => Ok(record.clone()),
+            None if entries.named(name).next().is_some() => {
                 Err(Error::new(ErrorKind::Busy, format!("{what} '{name}' is being deleted")))
             }
             None => Err(Error::new(ErrorKind::NotFound, format!("no {what} '{name}'"))),
@@ -221,41 +216,37 @@ impl Catalogue {
     }
 
     fn shared(&self, id: VolumeId) -> Result<Arc<VolumeShared>> {
-        match self.entries.borrow().get(&id) {
-            Some(entry) if entry.shared.gone.load(Ordering::Acquire) => {
-                Err(Error::new(ErrorKind::Busy, format!("'{}' is being deleted", entry.shared.name)))
+        let entries = self.entries.borrow();
+        match entries.shared(id) {
+            Some(shared) if entries.is_gone(id) => {
+                Err(Error::new(ErrorKind::Busy, format!("'{}' is being deleted", shared.name)))
             }
-            Some(entry) => Ok(entry.shared.clone()),
+            Some(shared) => Ok(shared.clone()),
             None => Err(Error::new(ErrorKind::NotFound, format!("no volume {id}"))),
         }
     }
 
     /// Handles on a volume that is open.
     fn handles(&self, id: VolumeId) -> usize {
-        self.entries.borrow().get(&id).map_or(0, |entry| Arc::strong_count(&entry.shared) - 1)
+        self.entries.borrow().shared(id).map_or(0, |shared| Arc::strong_count(shared) - 1)
     }
 
     /// Refuses a name that is taken by something in use, and one that a volume is being deleted by.
     fn check_free(&self, name: &str) -> Result<()> {
         let taken = |record: &VolumeRecord| {
             let going = record.state == VolumeState::Deleting && record.kind == VolumeKind::Snapshot;
-            record.name == name && !going
+            !going
         };
-        if self.records().any(|record| taken(&record)) {
+        if self.entries.borrow().named(name).any(taken) {
             let what = if name.contains(AT) { "snapshot" } else { "volume" };
             return Err(Error::new(ErrorKind::Exists, format!("there is a {what} '{name}' already")));
         }
         Ok(())
     }
 
-    /// The layers directly above one.
-    fn layers_above(&self, layer: LayerId) -> Vec<LayerId> {
-        self.records().filter(|record| record.parent == Some(layer)).map(|record| record.layer).collect()
-    }
-
     fn free_id(&self) -> Result<VolumeId> {
         let entries = self.entries.borrow();
-        let free = self.retired.borrow_mut().next_free(|id| entries.contains_key(&id));
+        let free = self.retired.borrow_mut().next_free(|id| entries.contains(id));
         free.ok_or_else(|| {
             let message = format!("a pool has at most {VOLUMES_MAX} volumes and snapshots");
             Error::new(ErrorKind::NoSpace, message)
@@ -271,12 +262,12 @@ impl Catalogue {
     /// Tells every shard which layer a volume uses; writes that were held back go on there.
     async fn introduce(&self, record: &VolumeRecord) -> Result<()> {
         let (volume, layer, parent) = (record.id, record.layer, record.parent);
-        self.on_shards(move |shard| shard.use_layer(volume, layer, parent)).await
+        self.on_shards(move |shard| shard.set_active_layer(volume, layer, parent)).await
     }
 
     /// Does the same on all shards, side by side.
     async fn on_shards(&self, change: impl Fn(&Shard) + Clone + Send + 'static) -> Result<()> {
-        all(self.shards.iter().map(|shard| {
+        join_all(self.shards.iter().map(|shard| {
             let change = change.clone();
             async move { Ok(shard.call(move |shard: Rc<Shard>| async move { change(&shard) }).await?) }
         }))
@@ -285,7 +276,7 @@ impl Catalogue {
 
     async fn flush(&self) -> Result<()> {
         let flush = |shard: Rc<Shard>| async move { shard.flush().await };
-        all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
+        join_all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
     }
 
     /// Writes records and takes one away, in one step and durably.

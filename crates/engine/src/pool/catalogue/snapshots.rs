@@ -8,7 +8,7 @@ use format::{EventKind, QosLimits, VolumeKind, VolumeRecord, VolumeState};
 use super::{AT, Catalogue, Pool, check_name, split_name};
 use crate::error::Result;
 use crate::shard::Shard;
-use crate::volume::all;
+use crate::volume::join_all;
 
 impl Catalogue {
     /// Takes a snapshot, named `volume@snapshot`: all that was acknowledged before, and nothing that was begun after.
@@ -52,7 +52,7 @@ impl Catalogue {
             shard.settle().await;
             shard.flush().await
         };
-        all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
+        join_all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
     }
 
     /// Creates a volume that begins as a snapshot is.

@@ -35,7 +35,8 @@ impl Catalogue {
     fn dealt(&self) -> Vec<u64> {
         let mut dealt = vec![0u64; self.shards.len()];
         let alive = |state, kind| state == VolumeState::Ready && kind == VolumeKind::Volume;
-        for record in self.records().filter(|record| alive(record.state, record.kind)) {
+        let entries = self.entries.borrow();
+        for record in entries.records().filter(|record| alive(record.state, record.kind)) {
             if record.spread.shards == 0 {
                 continue;
             }

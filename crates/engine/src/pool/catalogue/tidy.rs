@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use format::{LayerId, VolumeId, VolumeRecord, VolumeState};
+use format::{LayerId, VolumeId, VolumeRecord};
 use reactor::Reactor;
 
 use super::Catalogue;
@@ -22,6 +22,18 @@ enum Fate {
     MergedInto(LayerId),
     /// It stays, and keeps what one of these shows.
     Purged(Vec<LayerId>),
+}
+
+impl Fate {
+    /// The order in which layers are freed: a layer with nothing above it first, since that may
+    /// spare a merge or a purge.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Dropped => 0,
+            Self::MergedInto(_) => 1,
+            Self::Purged(_) => 2,
+        }
+    }
 }
 
 impl Catalogue {
@@ -53,30 +65,31 @@ impl Catalogue {
 
     /// Something deleted that can be freed now: what nobody lies above of first, so that nothing is merged or purged in vain.
     fn next_to_free(&self) -> Option<(VolumeRecord, Fate)> {
-        let stuck = |record: &VolumeRecord| self.stuck.borrow().contains(&record.id);
-        let deleted = self.records().filter(|record| record.state == VolumeState::Deleting && !stuck(record));
-        let fates = deleted.filter_map(|record| {
-            let above = self.layers_above(record.layer);
-            let fate = match above.as_slice() {
-                [] => Fate::Dropped,
-                [only] => Fate::MergedInto(*only),
-                // Again when one of them is gone.
-                _ if self.kept_by(&record) > 0 => return None,
-                _ => Fate::Purged(above),
+        let (entries, stuck) = (self.entries.borrow(), self.stuck.borrow());
+        let mut best: Option<(&VolumeRecord, Fate)> = None;
+        for record in entries.deleting().filter(|record| !stuck.contains(&record.id)) {
+            let mut above = entries.children(record.layer);
+            let fate = match (above.next(), above.len()) {
+                (None, _) => return Some((record.clone(), Fate::Dropped)),
+                (Some(only), 0) => Fate::MergedInto(only),
+                // Tried again when one of them is gone.
+                _ if self.kept_by(record) > 0 => continue,
+                _ => Fate::Purged(entries.children(record.layer).collect()),
             };
-            Some((record, fate))
-        });
-        fates.min_by_key(|(_, fate)| match fate {
-            Fate::Dropped => 0,
-            Fate::MergedInto(_) => 1,
-            Fate::Purged(_) => 2,
-        })
+            if best.as_ref().is_none_or(|(_, other)| fate.rank() < other.rank()) {
+                best = Some((record, fate));
+            }
+        }
+        best.map(|(record, fate)| (record.clone(), fate))
     }
 
     /// How many layers keep what was deleted from being freed any further.
     pub(super) fn kept_by(&self, record: &VolumeRecord) -> usize {
-        let above = self.layers_above(record.layer);
-        if above.len() > 1 && self.purged.borrow().get(&record.id) == Some(&above) { above.len() } else { 0 }
+        let (entries, purged) = (self.entries.borrow(), self.purged.borrow());
+        let above = entries.children(record.layer);
+        let count = above.len();
+        let is_purged = || purged.get(&record.id).is_some_and(|layers| above.eq(layers.iter().copied()));
+        if count > 1 && is_purged() { count } else { 0 }
     }
 
     async fn free(&self, record: &VolumeRecord, fate: &Fate) -> Result<()> {
@@ -107,7 +120,7 @@ impl Catalogue {
     async fn forget(&self, record: &VolumeRecord, into: Option<LayerId>) -> Result<()> {
         let _changing = self.changing.acquire().await;
         // The volume above may have moved on to another layer meanwhile: its new record says so.
-        let above = into.and_then(|into| self.records().find(|other| other.layer == into));
+        let above = into.and_then(|into| self.entries.borrow().owner(into).cloned());
         let above = above.map(|above| VolumeRecord { parent: record.parent, ..above });
         let changed: Vec<&VolumeRecord> = above.iter().collect();
         self.store(&changed, Some(record.id)).await?;
@@ -120,8 +133,8 @@ impl Catalogue {
         }
         let id: VolumeId = record.id;
         self.on_shards(move |shard| shard.forget_volume(id)).await?;
-        if let Some(entry) = self.entries.borrow_mut().remove(&id) {
-            self.retired.borrow_mut().retire(&entry.shared);
+        if let Some(shared) = self.entries.borrow_mut().remove(id) {
+            self.retired.borrow_mut().retire(&shared);
         }
         self.purged.borrow_mut().remove(&id);
         Ok(())

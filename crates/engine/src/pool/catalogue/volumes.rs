@@ -1,12 +1,13 @@
 //! Creating, listing, resizing and deleting volumes.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use format::limits::{BLOCK, VOLUME_MAX};
-use format::{EventKind, QosLimits, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
-use reactor::Buffer;
+use format::{EventKind, LayerId, QosLimits, VolumeId, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
+use reactor::{Buffer, Reactor};
 
 use super::{AT, Catalogue, Pool, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,6 +35,8 @@ pub struct NewVolume {
 pub struct VolumeInfo {
     /// Its stable identity within the pool.
     pub uid: VolumeUid,
+    /// Number: never that of another volume while a handle on this one lives.
+    pub id: VolumeId,
     /// Name; of a snapshot, `volume@snapshot`.
     pub name: String,
     /// True if it is a snapshot.
@@ -62,43 +65,110 @@ pub struct VolumeInfo {
     pub stuck: bool,
 }
 
+/// Sums over all volumes and snapshots of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeTotals {
+    /// Volumes and snapshots.
+    pub count: u64,
+    /// Bytes of data that they store.
+    pub stored: u64,
+    /// Bytes of their sizes.
+    pub provisioned: u64,
+}
+
+/// Volumes that are listed at once, before the reactor serves other requests.
+const LIST_STEP: usize = 256;
+
 impl Catalogue {
+    /// Returns all volumes and snapshots by name; of equal names, the one in use first.
     async fn list(&self) -> Result<Vec<VolumeInfo>> {
-        let mut infos = Vec::new();
-        let records: Vec<VolumeRecord> = self.records().collect();
-        for record in &records {
-            let mut stored = 0;
-            for shard in self.shards.iter() {
-                let layer = record.layer;
-                stored += shard.call(move |shard| async move { shard.stored(layer) }).await?;
-            }
-            let below = |other: &&VolumeRecord| {
-                Some(other.layer) == record.parent && other.state == VolumeState::Ready
-            };
-            let origin = records.iter().find(below).map(|other| other.name.clone());
-            let own =
-                |origin: &String| origin.split_once(AT).is_some_and(|(volume, _)| volume == record.name);
-            let is_clone = record.kind == VolumeKind::Volume;
-            infos.push(VolumeInfo {
-                uid: VolumeUid::new(record.created, record.id),
-                name: record.name.clone(),
-                snapshot: record.kind == VolumeKind::Snapshot,
-                origin: origin.filter(|origin| is_clone && !own(origin)),
-                size: record.size,
-                sector: record.sector,
-                stored: stored * BLOCK as u64,
-                created: record.created,
-                deleting: record.state == VolumeState::Deleting,
-                kept_by: self.kept_by(record),
-                qos: record.qos,
-                thick: record.thick,
-                spread: self.slices(record).spread(),
-                stuck: self.stuck.borrow().contains(&record.id),
-            });
+        let ids: Vec<VolumeId> = self.entries.borrow().records().map(|record| record.id).collect();
+        let mut infos = Vec::with_capacity(ids.len());
+        for some in ids.chunks(LIST_STEP) {
+            infos.extend(self.infos(some).await?);
+            // The shard of the catalogue serves requests in between.
+            Reactor::current().yield_now().await;
         }
-        // A name that is given again stands before what is deleted.
         infos.sort_by(|a, b| (&a.name, a.deleting).cmp(&(&b.name, b.deleting)));
         Ok(infos)
+    }
+
+    /// Returns the volume or snapshot of a name: the one in use if others of that name are being
+    /// deleted.
+    async fn named_info(&self, name: String) -> Result<Option<VolumeInfo>> {
+        let id = {
+            let entries = self.entries.borrow();
+            let in_order = entries.named(&name).min_by_key(|record| record.state == VolumeState::Deleting);
+            in_order.map(|record| record.id)
+        };
+        Ok(self.infos(id.as_slice()).await?.pop())
+    }
+
+    /// Returns these volumes and snapshots, without those that are gone.
+    async fn infos(&self, ids: &[VolumeId]) -> Result<Vec<VolumeInfo>> {
+        let records: Vec<VolumeRecord> = {
+            let entries = self.entries.borrow();
+            ids.iter().filter_map(|id| entries.get(*id)).cloned().collect()
+        };
+        let layers: Arc<[LayerId]> = records.iter().map(|record| record.layer).collect();
+        let mut stored = vec![0; layers.len()];
+        for shard in self.shards.iter() {
+            let layers = layers.clone();
+            let count = move |shard: Rc<Shard>| async move {
+                layers.iter().map(|layer| shard.stored(*layer)).collect::<Vec<u64>>()
+            };
+            let counts = shard.call(count).await?;
+            stored.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        Ok(records.iter().zip(stored).map(|(record, stored)| self.info(record, stored)).collect())
+    }
+
+    fn info(&self, record: &VolumeRecord, stored_blocks: u64) -> VolumeInfo {
+        let entries = self.entries.borrow();
+        let below = record.parent.and_then(|parent| entries.owner(parent));
+        let is_origin = |below: &&VolumeRecord| {
+            let own = below.name.split_once(AT).is_some_and(|(volume, _)| volume == record.name);
+            below.state == VolumeState::Ready && record.kind == VolumeKind::Volume && !own
+        };
+        VolumeInfo {
+            uid: VolumeUid::new(record.created, record.id),
+            id: record.id,
+            name: record.name.clone(),
+            snapshot: record.kind == VolumeKind::Snapshot,
+            origin: below.filter(is_origin).map(|below| below.name.clone()),
+            size: record.size,
+            sector: record.sector,
+            stored: stored_blocks * BLOCK as u64,
+            created: record.created,
+            deleting: record.state == VolumeState::Deleting,
+            kept_by: self.kept_by(record),
+            qos: record.qos,
+            thick: record.thick,
+            spread: self.slices(record).spread(),
+            stuck: self.stuck.borrow().contains(&record.id),
+        }
+    }
+
+    /// Sums the sizes of all volumes and snapshots.
+    async fn totals(&self) -> Result<VolumeTotals> {
+        let (mut totals, layers) = {
+            let entries = self.entries.borrow();
+            let mut totals = VolumeTotals::default();
+            for record in entries.records() {
+                totals.count += 1;
+                totals.provisioned = totals.provisioned.saturating_add(record.size);
+            }
+            let layers: Arc<[LayerId]> = entries.records().map(|record| record.layer).collect();
+            (totals, layers)
+        };
+        for shard in self.shards.iter() {
+            let layers = layers.clone();
+            let sum = move |shard: Rc<Shard>| async move {
+                layers.iter().map(|layer| shard.stored(*layer)).sum::<u64>()
+            };
+            totals.stored += shard.call(sum).await? * BLOCK as u64;
+        }
+        Ok(totals)
     }
 
     async fn create(&self, name: String, wanted: NewVolume) -> Result<()> {
@@ -171,7 +241,7 @@ impl Catalogue {
     async fn clear(&self, shared: &VolumeShared, from: u64, to: u64) -> Result<()> {
         let within = from % BLOCK as u64;
         if within != 0 {
-            let (index, block) = shared.slices.place(from / BLOCK as u64);
+            let (index, block) = shared.slices.locate(from / BLOCK as u64);
             let zeros = Buffer::zeroed(BLOCK - usize::try_from(within).unwrap_or(0));
             let (volume, span) = (shared.id, zeros.span());
             let at = usize::try_from(within).unwrap_or(0);
@@ -229,11 +299,7 @@ impl Catalogue {
         if self.handles(record.id) > 1 {
             return Err(Error::new(ErrorKind::Busy, format!("'{name}' is in use")));
         }
-        let mine = |other: &VolumeRecord| {
-            let of = other.name.split_once(AT).is_some_and(|(volume, _)| volume == name);
-            of && other.state == VolumeState::Ready
-        };
-        let snapshots = self.records().filter(mine).count();
+        let snapshots = self.entries.borrow().snapshots_of(&name);
         if snapshots > 0 {
             let message = format!("volume '{name}' has snapshots ({snapshots}): delete those first");
             return Err(Error::new(ErrorKind::Busy, message));
@@ -286,6 +352,33 @@ impl Pool {
     /// When the pool was closed.
     pub async fn volumes(&self) -> Result<Vec<VolumeInfo>> {
         self.catalogue().call(|catalogue| async move { catalogue.list().await }).await?
+    }
+
+    /// Returns the volume or snapshot of a name; one that is being deleted only if no other one has
+    /// the name.
+    ///
+    /// # Errors
+    /// When the pool was closed.
+    pub async fn volume_info(&self, name: &str) -> Result<Option<VolumeInfo>> {
+        let name = name.to_owned();
+        self.catalogue().call(|catalogue| async move { catalogue.named_info(name).await }).await?
+    }
+
+    /// Returns a volume or snapshot by its number.
+    ///
+    /// # Errors
+    /// When the pool was closed.
+    pub async fn volume_info_by_id(&self, id: VolumeId) -> Result<Option<VolumeInfo>> {
+        let find = move |catalogue: Rc<Catalogue>| async move { catalogue.infos(&[id]).await };
+        Ok(self.catalogue().call(find).await??.pop())
+    }
+
+    /// Returns sums over all volumes and snapshots.
+    ///
+    /// # Errors
+    /// When the pool was closed.
+    pub async fn volume_totals(&self) -> Result<VolumeTotals> {
+        self.catalogue().call(|catalogue| async move { catalogue.totals().await }).await?
     }
 
     /// Creates a thin volume on all shards, of `size` bytes with sectors of 512 or 4096 bytes. `now` is in seconds since 1970.

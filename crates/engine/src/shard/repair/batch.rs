@@ -14,13 +14,13 @@ use format::{Column, DriveIndex, Row};
 use reactor::{Reactor, Semaphore};
 use smallvec::SmallVec;
 
-use super::Waiting;
+use super::RepairQueue;
 use crate::control::ZoneGrant;
 use crate::error::Result;
 use crate::repair::RepairState;
 use crate::segments::Incomplete;
 use crate::shard::Shard;
-use crate::shard::rebuild::{Job, Rebuild, Target, gone};
+use crate::shard::rebuild::{ColumnTarget, Rebuild, RebuildJob, gone};
 
 /// Segments under way at once.
 const JOBS_AT_ONCE: usize = 4;
@@ -37,9 +37,9 @@ impl Shard {
     /// Segments to complete next, with zones for their columns; `obstacles` are what stands in the way of others.
     pub(super) async fn plan_batch(
         &self,
-        waiting: &mut Waiting,
+        waiting: &mut RepairQueue,
         obstacles: &mut BTreeSet<RepairState>,
-    ) -> Result<Vec<Job>> {
+    ) -> Result<Vec<RebuildJob>> {
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         // What is begun holds zones and pins: no more than is done soon.
         let bytes_max = self.repair_limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
@@ -56,16 +56,16 @@ impl Shard {
                 obstacles.extend(self.why_open(&segment));
                 continue;
             }
-            let mut job = Job { segment, targets: SmallVec::new() };
+            let mut job = RebuildJob { segment, targets: SmallVec::new() };
             let found = self.find_zones(&mut job, obstacles).await;
             if job.targets.is_empty() || found.is_err() {
-                self.give_up_job(&job);
+                self.release_job(&job);
             } else {
                 bytes += job.bytes();
                 jobs.push(job);
             }
             if let Err(error) = found {
-                jobs.iter().for_each(|job| self.give_up_job(job));
+                jobs.iter().for_each(|job| self.release_job(job));
                 return Err(error);
             }
         }
@@ -83,13 +83,13 @@ impl Shard {
     }
 
     /// Zones for the columns of a job, as far as there are any; `obstacles` are what stands in the way of the others.
-    async fn find_zones(&self, job: &mut Job, obstacles: &mut BTreeSet<RepairState>) -> Result<()> {
+    async fn find_zones(&self, job: &mut RebuildJob, obstacles: &mut BTreeSet<RepairState>) -> Result<()> {
         for column in job.segment.wanted() {
             let avoid = job.segment.avoid(column).chain(job.targets.iter().map(|target| target.zone.0));
             match self.link.allocate_one(avoid.collect()).await? {
                 ZoneGrant::Zone(zone) => {
                     self.repair.held.borrow_mut().insert(zone);
-                    job.targets.push(Target { column, zone });
+                    job.targets.push(ColumnTarget { column, zone });
                 }
                 ZoneGrant::NoSpace => _ = obstacles.insert(RepairState::NeedsSpace),
                 ZoneGrant::NoDrive => _ = obstacles.insert(RepairState::NeedsDrive),
@@ -99,7 +99,7 @@ impl Shard {
     }
 
     /// Writes the columns of all jobs, and lets those whose columns are durable take effect.
-    pub(super) async fn run_batch(self: &Rc<Self>, jobs: Vec<Job>) -> Result<()> {
+    pub(super) async fn run_batch(self: &Rc<Self>, jobs: Vec<RebuildJob>) -> Result<()> {
         let permits = Semaphore::new(JOBS_AT_ONCE);
         let mut tasks = Vec::new();
         for job in jobs {
@@ -115,9 +115,9 @@ impl Shard {
         for task in tasks {
             match task.await {
                 (job, Ok(true)) => written.push(job),
-                (job, Ok(false)) => self.give_up_job(&job),
+                (job, Ok(false)) => self.release_job(&job),
                 (job, Err(error)) => {
-                    self.give_up_job(&job);
+                    self.release_job(&job);
                     tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, %error, "a segment was not completed");
                     result = self.log.failure().map_or(Ok(()), Err);
                 }
@@ -125,8 +125,8 @@ impl Shard {
         }
         let flushed = self.flush_targets(&written).await;
         for job in written {
-            if flushed.is_err() || !self.take_effect(&job) {
-                self.give_up_job(&job);
+            if flushed.is_err() || !self.commit_columns(&job) {
+                self.release_job(&job);
             }
         }
         self.repair.changed.wake_all();
@@ -138,7 +138,7 @@ impl Shard {
     }
 
     /// Writes the columns of one segment; false if they are not needed any more, or repair stops.
-    async fn run_job(&self, job: &Job) -> Result<bool> {
+    async fn run_job(&self, job: &RebuildJob) -> Result<bool> {
         if !self.is_needed(job) {
             return Ok(false);
         }
@@ -146,21 +146,21 @@ impl Shard {
         self.write_columns(job).await
     }
 
-    fn is_needed(&self, job: &Job) -> bool {
+    fn is_needed(&self, job: &RebuildJob) -> bool {
         self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation)
     }
 
     /// The same, with the segment pinned.
-    async fn write_columns(&self, job: &Job) -> Result<bool> {
+    async fn write_columns(&self, job: &RebuildJob) -> Result<bool> {
         let record = self.rows.segments.borrow().record(job.segment.id);
         let mut rebuild = Rebuild::new(self, job, &record);
         let mut row = 0;
         while row < job.segment.rows {
             // What is paused holds no space back: it begins anew.
-            if !self.is_needed(job) || !self.repair_goes_on() || self.is_paused() {
+            if !self.is_needed(job) || !self.may_repair() || self.is_paused() {
                 return Ok(false);
             }
-            let goes_on = || self.repair_goes_on() && !self.is_paused();
+            let goes_on = || self.may_repair() && !self.is_paused();
             let turn = self.repair.throttle.acquire(&self.repair_limits, goes_on).await;
             let Some(turn) = turn else { continue };
             let in_memory = self.rows.drives.are_in_memory();
@@ -171,8 +171,8 @@ impl Shard {
             self.wrote(bytes);
             turn.finish(bytes);
         }
-        self.report_gone().await;
-        self.heal_what_was_met(job, &rebuild);
+        self.report_gone_drives().await;
+        self.mark_damage_found(job, &rebuild);
         if rebuild.damaged > 0 {
             self.repair.damaged.set(self.repair.damaged.get() + rebuild.damaged);
             tracing::error!(shard = %self.identity.shard, segment = %job.segment.id, rows = rebuild.damaged, "rows could not be computed: too many of their cells are damaged");
@@ -181,7 +181,7 @@ impl Shard {
     }
 
     /// Has the columns written anew, too, in which there was damage on the way: nobody waits for a scrub to find it again.
-    fn heal_what_was_met(&self, job: &Job, rebuild: &Rebuild<'_>) {
+    fn mark_damage_found(&self, job: &RebuildJob, rebuild: &Rebuild<'_>) {
         for column in rebuild.met.iter() {
             tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, column, "a column is damaged: it is written anew");
             self.rows.segments.borrow_mut().mark_damaged(job.segment.id, Column::new(column));
@@ -196,7 +196,7 @@ impl Shard {
     }
 
     /// Makes the columns that were written durable.
-    async fn flush_targets(&self, jobs: &[Job]) -> Result<()> {
+    async fn flush_targets(&self, jobs: &[RebuildJob]) -> Result<()> {
         let targets = jobs.iter().flat_map(|job| &job.targets);
         let drives: BTreeSet<DriveIndex> = targets.map(|target| target.zone.0).collect();
         let flushes: Vec<_> =
@@ -218,10 +218,10 @@ impl Shard {
 
     /// Lets columns that are durable in their new zones belong to their segment. False if they must not: the segment is free
     /// by now, or a drive that took one is lost.
-    fn take_effect(&self, job: &Job) -> bool {
+    fn commit_columns(&self, job: &RebuildJob) -> bool {
         let lost = job.targets.iter().find(|target| !self.rows.drives.is_online(target.zone.0));
         if let Some(target) = lost {
-            self.could_not(&gone(target.zone.0));
+            self.log_repair_error(&gone(target.zone.0));
         }
         if lost.is_some() || !self.is_needed(job) {
             return false;
@@ -236,7 +236,7 @@ impl Shard {
     }
 
     /// Gives back what a job holds.
-    fn give_up_job(&self, job: &Job) {
+    fn release_job(&self, job: &RebuildJob) {
         let zones: Vec<_> = job.targets.iter().map(|target| target.zone).collect();
         zones.iter().for_each(|zone| assert!(self.repair.held.borrow_mut().remove(zone), "Z1: not held"));
         if !zones.is_empty() {

@@ -5,17 +5,17 @@
 
 use format::{Address, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 
-use super::{LostPart, Part};
+use super::{LostPart, LostPartKind};
 use crate::log::Identity;
 use crate::row_reader::{RowReader, RowSpan};
-use crate::shard::headers::{Found, HeaderReader};
-use crate::shard::position;
-use crate::shard::scan::{Examined, complete, cut_segments};
+use crate::shard::drives_behind;
+use crate::shard::headers::{HeaderReader, ScannedRecord};
+use crate::shard::scan::{LogScan, complete, cut_segments};
 
 /// The records of one segment.
 #[derive(Default)]
 struct Scanned {
-    records: Vec<Found>,
+    records: Vec<ScannedRecord>,
     /// The newest record that headers behind the last of these know to be durable.
     durable: Sequence,
     /// Parts that cannot be read. Records may be missing.
@@ -31,7 +31,7 @@ pub(in crate::shard) async fn examine_left(
     clean: bool,
     tables: &[Address],
     lost: &mut Vec<LostPart>,
-) -> Examined {
+) -> LogScan {
     let mut found = Vec::new();
     let mut durable = Sequence::default();
     let mut missing = Vec::new();
@@ -44,7 +44,7 @@ pub(in crate::shard) async fn examine_left(
     found.sort_by_key(|record| record.header.location.sequence);
     let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
-    let behind = position::drives_behind(rows, &found, shard, durable).await;
+    let behind = drives_behind::drives_behind(rows, &found, shard, durable).await;
     // All of a log that was closed in order had been promised: what is missing between its records is damage.
     let blind = clean || !missing.is_empty();
     let (mut records, mut completed) = (Vec::new(), Vec::new());
@@ -62,7 +62,7 @@ pub(in crate::shard) async fn examine_left(
                 break;
             }
             let before = Sequence::new(sequence.get() - 1);
-            missing.push(LostPart::new(Part::Records(last.next(), before), None, None));
+            missing.push(LostPart::new(LostPartKind::Records(last.next(), before), None, None));
         }
         if sequence > durable && !clean {
             match complete(rows, &record, true, &mut Vec::new()).await {
@@ -77,7 +77,7 @@ pub(in crate::shard) async fn examine_left(
         records.push(record);
     }
     if last < durable {
-        missing.push(LostPart::new(Part::Records(last.next(), durable), None, None));
+        missing.push(LostPart::new(LostPartKind::Records(last.next(), durable), None, None));
         last = durable;
     }
     if !clean {
@@ -85,7 +85,7 @@ pub(in crate::shard) async fn examine_left(
     }
     let dropped = all - older - records.len();
     cut_segments(rows, shard, &records, tables);
-    Examined { records, last, dropped, completed, failed: Vec::new(), behind }
+    LogScan { records, last, dropped, completed, failed: Vec::new(), behind }
 }
 
 async fn scan(
@@ -105,12 +105,12 @@ async fn scan(
         }
         let Some(row) = reader.row() else { return scanned };
         if let Err(error) = next {
-            scanned.lost.push(LostPart::new(Part::Header(id, row), None, Some(error)));
-        } else if !reader.can_see().await {
-            scanned.lost.push(LostPart::new(Part::LogEnd(id, row), None, None));
+            scanned.lost.push(LostPart::new(LostPartKind::Header(id, row), None, Some(error)));
+        } else if !reader.is_header_readable().await {
+            scanned.lost.push(LostPart::new(LostPartKind::LogEnd(id, row), None, None));
         }
         if !std::mem::replace(&mut looked_behind, true) {
-            scanned.durable = reader.durable_behind().await;
+            scanned.durable = reader.durable_after().await;
         }
         if !reader.resume().await {
             return scanned;
@@ -119,7 +119,7 @@ async fn scan(
 }
 
 /// True if fewer columns of a record can be read, whatever they hold, than its scheme needs.
-async fn lacks_columns(rows: &RowReader, record: &Found) -> bool {
+async fn lacks_columns(rows: &RowReader, record: &ScannedRecord) -> bool {
     let place = &record.header.location;
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let mut span =

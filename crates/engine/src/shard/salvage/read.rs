@@ -6,7 +6,7 @@ use format::limits::BLOCK;
 use format::{Address, Column, LayerBlock, MapEntry, Mapping};
 use reactor::{Buffer, Span};
 
-use super::{Chain, Purpose, SalvageShard, Shown, rest_of_leaf};
+use super::{LayerChain, Purpose, ResolvedEntry, SalvageShard, rest_of_leaf};
 use crate::error::{Error, ErrorKind, ErrorLocation};
 use crate::map::{EntryRun, MissingNode};
 use crate::row_reader::BlockRun;
@@ -48,7 +48,7 @@ pub(crate) enum BlockState {
 
 /// The way to find out whether a block can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Probe {
     /// By the drives that are present. A block that is damaged counts as readable.
     Drives,
     /// By reading it.
@@ -62,7 +62,7 @@ impl SalvageShard {
     /// read only if that is accepted.
     pub(crate) async fn read(
         &self,
-        chain: &Chain,
+        chain: &LayerChain,
         block: u64,
         into: &Span,
         accept_stale: bool,
@@ -82,7 +82,7 @@ impl SalvageShard {
     /// Reads blocks of one leaf.
     async fn read_leaf(
         &self,
-        chain: &Chain,
+        chain: &LayerChain,
         block: u64,
         into: &Span,
         accept_stale: bool,
@@ -98,11 +98,11 @@ impl SalvageShard {
                 Mapping::Absent | Mapping::Zero => target.zero(),
                 Mapping::Unknown => {
                     target.zero();
-                    note(lost, place, run as u64, self.why_unknown(chain, place));
+                    note(lost, place, run as u64, self.unknown_error(chain, place));
                 }
                 Mapping::Block { .. } if first.stale && !accept_stale => {
                     target.zero();
-                    note(lost, place, run as u64, self.why_unknown(chain, place));
+                    note(lost, place, run as u64, self.unknown_error(chain, place));
                 }
                 Mapping::Block { address, .. } => {
                     let of = shown.get(at..at + run).unwrap_or(&[]);
@@ -116,10 +116,10 @@ impl SalvageShard {
     /// Reads blocks that lie one below the other; one by one if not all of them can be read.
     async fn read_run(
         &self,
-        chain: &Chain,
+        chain: &LayerChain,
         block: u64,
         address: Address,
-        shown: &[Shown],
+        shown: &[ResolvedEntry],
         into: &Span,
         lost: &mut Vec<LostRun>,
     ) {
@@ -178,7 +178,13 @@ impl SalvageShard {
     }
 
     /// The state of blocks from `block` on, below `end`: of those of one leaf, or of more if all are alike.
-    pub(crate) async fn states(&self, chain: &Chain, block: u64, end: u64, look: &Look) -> Vec<StateRun> {
+    pub(crate) async fn states(
+        &self,
+        chain: &LayerChain,
+        block: u64,
+        end: u64,
+        look: &Probe,
+    ) -> Vec<StateRun> {
         if let EntryRun::Same { until, entry } = self.stretch(chain, block).await {
             let state = if entry.is_unknown() { BlockState::Lost } else { BlockState::Hole };
             return vec![StateRun { blocks: until.min(end) - block, state, stale: false }];
@@ -186,14 +192,14 @@ impl SalvageShard {
         let count = rest_of_leaf(block).min(end - block);
         let shown = self.entries(chain, block, index(count)).await;
         let mut lost = Vec::new();
-        if *look == Look::Read {
+        if *look == Probe::Read {
             let buffer = Buffer::new(index(count) * BLOCK);
             lost = self.read(chain, block, &buffer.span(), true).await;
         }
         let is_lost = |at: u64, address: Address| match look {
-            Look::Drives => !self.is_within_reach(address),
-            Look::Read => lost.iter().any(|run| (run.block..run.block + run.blocks).contains(&at)),
-            Look::Known(cells) => {
+            Probe::Drives => !self.is_within_reach(address),
+            Probe::Read => lost.iter().any(|run| (run.block..run.block + run.blocks).contains(&at)),
+            Probe::Known(cells) => {
                 cells.contains(&address) || !self.rows.segments.borrow().contains(address.segment())
             }
         };
@@ -231,7 +237,7 @@ impl SalvageShard {
     }
 
     /// The reason why the entry of a block is unknown.
-    fn why_unknown(&self, chain: &Chain, block: u64) -> Error {
+    fn unknown_error(&self, chain: &LayerChain, block: u64) -> Error {
         let nodes = self.nodes.borrow();
         for layer in &chain.layers {
             let covering = (0..).map_while(|level| {
@@ -271,9 +277,10 @@ fn crc_of(entry: MapEntry) -> u32 {
 }
 
 /// The number of leading blocks that lie one below the other, or that are all not stored.
-fn run_of(shown: &[Shown]) -> usize {
+fn run_of(shown: &[ResolvedEntry]) -> usize {
     let Some(first) = shown.first() else { return 0 };
-    let is_next = |(down, shown): &(u32, &Shown)| match (first.entry.address(), shown.entry.address()) {
+    let is_next = |(down, shown): &(u32, &ResolvedEntry)| match (first.entry.address(), shown.entry.address())
+    {
         (Some(first_address), Some(address)) => {
             address == first_address.plus_rows(*down) && shown.stale == first.stale
         }

@@ -9,11 +9,11 @@ use super::{EntryRun, SalvageShard};
 use crate::ledger::Payload;
 use crate::map::{NodeRef, Pins};
 use crate::shard::LEAF_BLOCKS;
-use crate::shard::headers::Found;
+use crate::shard::headers::ScannedRecord;
 
 impl SalvageShard {
     /// Applies a record to the map.
-    pub(super) async fn replay(&self, record: &Found) {
+    pub(super) async fn replay(&self, record: &ScannedRecord) {
         let place = &record.header.location;
         let header_blocks = u32::from(record.header.header_blocks);
         let mut first = header_blocks;

@@ -1,7 +1,7 @@
 //! Searches the headers of the log for blocks whose map entries are unknown.
 //!
 //! A block that lives is named by the header of the record that it lies in, and a segment in which something lives is not reused. So the
-//! newest header that names the block leads to it, unless the block was trimmed or deleted since, which the log may no longer tell: what
+//! newest header that names the block leads to it, unless the block was unmap_mode or deleted since, which the log may no longer tell: what
 //! is found may be stale. Always true: only blocks whose entry is unknown are looked for.
 
 use format::{Item, LayerId, MapEntry, SegmentId, Sequence};
@@ -9,7 +9,7 @@ use format::{Item, LayerId, MapEntry, SegmentId, Sequence};
 use super::{EntryRun, SalvageShard};
 use crate::ledger::Payload;
 use crate::map::MissingNode;
-use crate::shard::headers::{Found, HeaderReader};
+use crate::shard::headers::{HeaderReader, ScannedRecord};
 
 impl SalvageShard {
     /// Looks at every node of the map, so that all that cannot be read are known.
@@ -58,7 +58,7 @@ impl SalvageShard {
         }
     }
 
-    fn take(&self, record: &Found, unmapped: &mut Vec<(Sequence, LayerId, std::ops::Range<u64>)>) {
+    fn take(&self, record: &ScannedRecord, unmapped: &mut Vec<(Sequence, LayerId, std::ops::Range<u64>)>) {
         let place = &record.header.location;
         let header_blocks = u32::from(record.header.header_blocks);
         let mut first = header_blocks;
@@ -85,14 +85,14 @@ impl SalvageShard {
 
     /// The layers in which a block may be that a header says is in `layer`.
     fn merged_into(&self, layer: LayerId) -> Vec<LayerId> {
-        let mut heirs: Vec<LayerId> = self.ledger.map.borrow().merged_into(layer).to_vec();
-        while let Some(last) = heirs.last()
+        let mut merged_into: Vec<LayerId> = self.ledger.map.borrow().merged_into(layer).to_vec();
+        while let Some(last) = merged_into.last()
             && let Some(into) = self.merged.borrow().get(last).copied()
-            && !heirs.contains(&into)
+            && !merged_into.contains(&into)
         {
-            heirs.push(into);
+            merged_into.push(into);
         }
-        heirs
+        merged_into
     }
 
     fn offer(&self, sequence: Sequence, layer: LayerId, block: u64, entry: MapEntry) {

@@ -11,10 +11,10 @@ use format::{
 };
 use reactor::Buffer;
 
-use super::{Known, Stored, StoredTables, count_all};
+use super::{StoredTables, TableBlock, TablePointers, count_all};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::row_reader::RowReader;
-use crate::shard::salvage::{LostPart, Part};
+use crate::shard::salvage::{LostPart, LostPartKind};
 use crate::shard::walk::read_entry;
 
 /// The readable part of a checkpoint's tables.
@@ -35,13 +35,13 @@ impl StoredTables {
         table_width: u8,
         mut restore: impl FnMut(SegmentId, SegmentRecord),
     ) -> TablesLeft {
-        let mut stored = Stored { root: root_entry, ..Stored::default() };
+        let mut stored = TablePointers { root: root_entry, ..TablePointers::default() };
         let mut left =
             TablesLeft { root: None, layers: Vec::new(), stored: Self::default(), lost: Vec::new() };
         let root = match decoded(rows, root_entry, CheckpointRoot::decode).await {
             Ok(root) => root,
             Err(error) => {
-                left.lost.push(LostPart::new(Part::Root, Some(root_entry), Some(error)));
+                left.lost.push(LostPart::new(LostPartKind::Root, Some(root_entry), Some(error)));
                 left.stored = Self { inner: RefCell::new(stored) };
                 return left;
             }
@@ -64,25 +64,31 @@ impl StoredTables {
                 Ok(records) => ids.map(SegmentId::new).zip(records).for_each(|(id, record)| {
                     record.into_iter().for_each(|record| restore(id, record));
                 }),
-                Err((entry, error)) => left.lost.push(LostPart::new(Part::Segments(ids), entry, Some(error))),
+                Err((entry, error)) => {
+                    left.lost.push(LostPart::new(LostPartKind::Segments(ids), entry, Some(error)))
+                }
             }
         }
         for ids in numbered(root.tables.live, LIVE_PER_BLOCK) {
             let pointer = pointers.next();
-            stored.live.extend(known(&pointer).map(|entry| Known { entry, ..Known::default() }));
+            stored.live.extend(known(&pointer).map(|entry| TableBlock { entry, ..TableBlock::default() }));
             match table(rows, pointer, format::decode_live).await {
                 Ok(counts) => ids.map(SegmentId::new).zip(counts).for_each(|(id, count)| {
                     rows.segments.borrow_mut().restore_live(id, count);
                 }),
-                Err((entry, error)) => left.lost.push(LostPart::new(Part::Live(ids), entry, Some(error))),
+                Err((entry, error)) => {
+                    left.lost.push(LostPart::new(LostPartKind::Live(ids), entry, Some(error)))
+                }
             }
         }
         for _ in 0..root.tables.layers {
             let pointer = pointers.next();
-            stored.layers.extend(known(&pointer).map(|entry| Known { entry, ..Known::default() }));
+            stored.layers.extend(known(&pointer).map(|entry| TableBlock { entry, ..TableBlock::default() }));
             match table(rows, pointer, format::decode_layers).await {
                 Ok(layers) => left.layers.extend(layers),
-                Err((entry, error)) => left.lost.push(LostPart::new(Part::Layers, entry, Some(error))),
+                Err((entry, error)) => {
+                    left.lost.push(LostPart::new(LostPartKind::Layers, entry, Some(error)))
+                }
             }
         }
         stored.indexes.clone_from(&root.indexes);

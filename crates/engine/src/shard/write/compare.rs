@@ -11,7 +11,7 @@ use reactor::{Buffer, Span};
 
 use super::{Shard, write_request};
 use crate::error::Result;
-use crate::log::Stream;
+use crate::log::WriteClass;
 
 impl Shard {
     /// Writes `data` at byte `offset` of block `block` if the range holds `expected`, which is as long. Both cover at most
@@ -43,12 +43,12 @@ impl Shard {
             }
             stored.copy_from_span(data);
             let Some(pins) = self.prepare_in(volume, layer, block, blocks).await? else { continue };
-            let request = write_request(layer, block, &whole.span(), pins, self.trimmed(layer));
+            let request = write_request(layer, block, &whole.span(), pins, self.unmap_mode(layer));
             if request.data.is_empty() {
-                self.log.commit(Stream::Trim, request).await?;
+                self.log.commit(WriteClass::Trim, request).await?;
             } else {
                 let request = self.admit(layer, block, blocks, request)?;
-                self.log.commit(Stream::User, request).await?;
+                self.log.commit(WriteClass::User, request).await?;
             }
             return Ok(None);
         }

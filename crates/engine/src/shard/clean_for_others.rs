@@ -14,8 +14,8 @@ impl Shard {
         if ended() {
             return false;
         }
-        self.log.pace.begin_to_help();
-        if !self.log.pace.helped(ended).await {
+        self.log.pacer.start_helping();
+        if !self.log.pacer.wait_for_help(ended).await {
             return false;
         }
         // By the shard's own task: nothing is under way here when the shard has stopped.

@@ -2,7 +2,7 @@
 //!
 //! The payload is copied exactly once, because its owner (a guest) may change it at any time: the CRC and the parity
 //! are those of the copy. Unused cells are zero, so that every row is a codeword (R2). All of a record may be laid out together, or
-//! row by row in the same place, those of the header last, because it has the sums of all others.
+//! row by row in the same place, those of the header last, because it has the crcs of all others.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -17,89 +17,92 @@ use super::request::Batch;
 use crate::geometry::RecordLayout;
 
 /// A record that is laid out.
-pub(super) struct Stage<'a> {
+pub(super) struct StripeBuilder<'a> {
     batch: &'a Batch,
     code: &'a Code,
-    shape: Shape,
+    shape: RecordShape,
     /// What each data cell holds, in the order of the blocks, which is column by column.
     cells: Cells,
     /// CRC32C of each, as far as they have been laid out.
-    sums: Vec<u32>,
+    crcs: Vec<u32>,
 }
 
 /// Room for a short record's; what is longer is worth an allocation.
 type Cells = SmallVec<[Source; 16]>;
 
 /// The first rows of a record, or all.
-pub(super) struct Rows {
+pub(super) struct StripeColumns {
     buffer: Buffer,
     column_bytes: usize,
     /// A mirror's columns all hold the same bytes, which are kept once.
     mirrored: bool,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> StripeBuilder<'a> {
     /// A batch as a record of `scheme`, nothing of it laid out.
     pub(super) fn new(batch: &'a Batch, scheme: Scheme, code: &'a Code, layout: RecordLayout) -> Self {
         let data = usize::from(scheme.data());
-        let shape = Shape {
+        let shape = RecordShape {
             rows: layout.rows as usize,
             data,
             columns: if data == 1 { 1 } else { usize::from(scheme.width()) },
             header_blocks: batch.header_blocks as usize,
         };
         let cells = shape.cells(batch);
-        let sums = vec![0; cells.len()];
-        Self { batch, code, shape, cells, sums }
+        let crcs = vec![0; cells.len()];
+        Self { batch, code, shape, cells, crcs }
     }
 
-    /// Rows of the record.
+    /// StripeColumns of the record.
     pub(super) fn rows(&self) -> usize {
         self.shape.rows
     }
 
-    /// Rows that are laid out together, the first ones: those of the header. All rows of mirrors, whose columns are short and equal.
-    pub(super) fn held(&self) -> usize {
+    /// StripeColumns that are laid out together, the first ones: those of the header. All rows of mirrors, whose columns are short and equal.
+    pub(super) fn buffered_rows(&self) -> usize {
         if self.shape.data == 1 { self.shape.rows } else { self.shape.header_rows() }
     }
 
     /// Lays out all other rows, one after the other in the same place, where it stays in the processor's first cache: `take` is given each
     /// cell, with the numbers of its column and row.
-    pub(super) fn hand_out(&mut self, take: impl FnMut(usize, usize, &[u8])) {
-        let rows = self.held()..self.shape.rows;
+    pub(super) fn emit_remaining(&mut self, take: impl FnMut(usize, usize, &[u8])) {
+        let rows = self.buffered_rows()..self.shape.rows;
         if rows.is_empty() {
             return;
         }
         let mut row = Buffer::new(self.shape.columns * BLOCK);
         // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
         unsafe {
-            self.code.encode_rows_copy(rows, &self.cells, row.as_mut_slice(), &mut self.sums, take);
+            self.code.encode_rows_copy(rows, &self.cells, row.as_mut_slice(), &mut self.crcs, take);
         }
     }
 
     /// Lays out the first `count` rows, at least those of the header, when all others have been.
-    pub(super) fn lay_out(&mut self, count: usize, place: &RecordLocation, key: &PoolKey) -> Rows {
+    pub(super) fn build(&mut self, count: usize, place: &RecordLocation, key: &PoolKey) -> StripeColumns {
         let column_bytes = count * BLOCK;
         let mut buffer = Buffer::new(self.shape.columns * column_bytes);
-        let held = self.shape.header_rows();
-        assert!(held <= count && count <= self.shape.rows, "the header's rows are laid out together");
+        let buffered_rows = self.shape.header_rows();
+        assert!(
+            buffered_rows <= count && count <= self.shape.rows,
+            "the header's rows are laid out together"
+        );
         let mirrored = self.shape.data == 1;
         if mirrored {
             self.copy(buffer.as_mut_slice());
         } else {
-            self.copy_and_encode(count, held, buffer.as_mut_slice());
+            self.copy_and_encode(count, buffered_rows, buffer.as_mut_slice());
         }
         self.write_header(place, key, buffer.as_mut_slice());
         if !mirrored {
-            self.encode_rows(held, column_bytes, buffer.as_mut_slice());
+            self.encode_rows(buffered_rows, column_bytes, buffer.as_mut_slice());
         }
-        Rows { buffer, column_bytes, mirrored }
+        StripeColumns { buffer, column_bytes, mirrored }
     }
 
     /// CRC32C of each payload block, when everything has been laid out.
     fn crcs(&self) -> &[u32] {
         let header = self.shape.header_blocks;
-        match self.sums.get(header..header + self.batch.payload as usize) {
+        match self.crcs.get(header..header + self.batch.payload as usize) {
             Some(crcs) => crcs,
             None => panic!("a record holds its whole payload"),
         }
@@ -108,9 +111,9 @@ impl<'a> Stage<'a> {
     /// The same, when nothing else is wanted any more.
     pub(super) fn into_crcs(mut self) -> Vec<u32> {
         let count = self.crcs().len();
-        self.sums.drain(..self.shape.header_blocks);
-        self.sums.truncate(count);
-        self.sums
+        self.crcs.drain(..self.shape.header_blocks);
+        self.crcs.truncate(count);
+        self.crcs
     }
 
     /// Writes the header into its cells, which are zero: the first ones of the first column, one below the other.
@@ -124,36 +127,38 @@ impl<'a> Stage<'a> {
 
     /// Fills the one column of a mirror: nothing is encoded.
     fn copy(&mut self, bytes: &mut [u8]) {
-        for ((cell, source), sum) in bytes.chunks_exact_mut(BLOCK).zip(&self.cells).zip(&mut self.sums) {
+        for ((cell, source), crc) in bytes.chunks_exact_mut(BLOCK).zip(&self.cells).zip(&mut self.crcs) {
             match source {
                 // SAFETY: each source is a whole block of a span that the batch keeps alive.
-                Source::Copy(at) => *sum = unsafe { codec::copy_crc32c_from(*at, cell) },
+                Source::Copy(at) => *crc = unsafe { codec::copy_crc32c_from(*at, cell) },
                 Source::Zero | Source::InPlace => cell.fill(0),
             }
         }
     }
 
-    /// Fills all cells of the first `count` rows, zero where they are the header's or nobody's, and encodes all but the first `held` of
+    /// Fills all cells of the first `count` rows, zero where they are the header's or nobody's, and encodes all but the first `buffered_rows` of
     /// them, which hold the header.
-    fn copy_and_encode(&mut self, count: usize, held: usize, bytes: &mut [u8]) {
+    fn copy_and_encode(&mut self, count: usize, buffered_rows: usize, bytes: &mut [u8]) {
         let (mut data, mut parity) = columns(bytes, count * BLOCK, self.shape.data);
         if count == self.shape.rows {
             // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
             unsafe {
-                let (cells, sums) = (&self.cells, &mut self.sums);
-                self.code.encode_record_copy(BLOCK, held, cells, &mut data, sums, &mut parity);
+                let (cells, crcs) = (&self.cells, &mut self.crcs);
+                self.code.encode_record_copy(BLOCK, buffered_rows, cells, &mut data, crcs, &mut parity);
             }
             return;
         }
         let first_of = |column: &[Source]| column.iter().copied().take(count).collect::<SmallVec<[_; 8]>>();
         let cells: SmallVec<[Source; 32]> =
             self.cells.chunks_exact(self.shape.rows).flat_map(first_of).collect();
-        let mut sums: SmallVec<[u32; 32]> = SmallVec::from_elem(0, cells.len());
+        let mut crcs: SmallVec<[u32; 32]> = SmallVec::from_elem(0, cells.len());
         // SAFETY: as above.
-        unsafe { self.code.encode_record_copy(BLOCK, held, &cells, &mut data, &mut sums, &mut parity) };
-        let all = self.sums.chunks_exact_mut(self.shape.rows);
-        for (all, first) in all.zip(sums.chunks_exact(count)) {
-            all.iter_mut().zip(first).for_each(|(place, sum)| *place = *sum);
+        unsafe {
+            self.code.encode_record_copy(BLOCK, buffered_rows, &cells, &mut data, &mut crcs, &mut parity)
+        };
+        let all = self.crcs.chunks_exact_mut(self.shape.rows);
+        for (all, first) in all.zip(crcs.chunks_exact(count)) {
+            all.iter_mut().zip(first).for_each(|(place, crc)| *place = *crc);
         }
     }
 
@@ -167,7 +172,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl Rows {
+impl StripeColumns {
     /// What to write to a column.
     pub(super) fn column(&self, column: u8) -> Span {
         self.buffer.span().slice(self.place(usize::from(column)))
@@ -188,7 +193,7 @@ impl Rows {
 }
 
 /// The shape of a record.
-struct Shape {
+struct RecordShape {
     rows: usize,
     data: usize,
     /// Columns that are laid out.
@@ -196,8 +201,8 @@ struct Shape {
     header_blocks: usize,
 }
 
-impl Shape {
-    /// Rows that hold blocks of the header.
+impl RecordShape {
+    /// StripeColumns that hold blocks of the header.
     fn header_rows(&self) -> usize {
         self.header_blocks.min(self.rows)
     }
@@ -230,5 +235,5 @@ fn columns(bytes: &mut [u8], column_bytes: usize, data: usize) -> (Columns<'_>, 
 }
 
 #[cfg(test)]
-#[path = "stage_tests.rs"]
+#[path = "stripe_tests.rs"]
 mod tests;

@@ -14,25 +14,25 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The volumes that a shard knows.
 #[derive(Default)]
-pub(super) struct Tops {
+pub(super) struct ActiveLayers {
     /// By number of the volume.
-    tops: RefCell<Vec<Option<Top>>>,
+    tops: RefCell<Vec<Option<ActiveLayer>>>,
     released: WaitList,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Top {
+struct ActiveLayer {
     layer: LayerId,
     /// Writes wait.
     held: bool,
 }
 
-impl Tops {
-    fn get(&self, volume: VolumeId) -> Option<Top> {
+impl ActiveLayers {
+    fn get(&self, volume: VolumeId) -> Option<ActiveLayer> {
         self.tops.borrow().get(volume.get() as usize).copied().flatten()
     }
 
-    fn set(&self, volume: VolumeId, top: Option<Top>) {
+    fn set(&self, volume: VolumeId, top: Option<ActiveLayer>) {
         let mut tops = self.tops.borrow_mut();
         let at = volume.get() as usize;
         if tops.len() <= at {
@@ -48,9 +48,9 @@ impl Tops {
 
 impl Shard {
     /// A volume uses `layer` from now on, which lies above `parent`; its writes, if they were held back, go on.
-    pub(crate) fn use_layer(&self, volume: VolumeId, layer: LayerId, parent: Option<LayerId>) {
+    pub(crate) fn set_active_layer(&self, volume: VolumeId, layer: LayerId, parent: Option<LayerId>) {
         self.ledger.map.borrow_mut().set_parent(layer, parent);
-        self.tops.set(volume, Some(Top { layer, held: false }));
+        self.tops.set(volume, Some(ActiveLayer { layer, held: false }));
     }
 
     /// Something else lies below a layer from now on, which shows the same.
@@ -72,12 +72,12 @@ impl Shard {
             map.unused_reservations()
         };
         let live = self.rows.segments.borrow().live_blocks();
-        self.log.pace.space.set_usage(self.identity.shard.index(), live, promised);
+        self.log.pacer.space.set_usage(self.identity.shard.index(), live, promised);
     }
 
     /// True if room is kept for more than there is in the pool.
     pub(crate) fn is_overcommitted(&self) -> bool {
-        self.log.pace.space.is_overcommitted()
+        self.log.pacer.space.is_overcommitted()
     }
 
     /// A volume is gone, and nothing lies above its layer any more.
@@ -91,7 +91,7 @@ impl Shard {
     /// Holds writes of a volume back, or lets them go on.
     pub(crate) fn hold_writes(&self, volume: VolumeId, held: bool) {
         if let Some(top) = self.tops.get(volume) {
-            self.tops.set(volume, Some(Top { held, ..top }));
+            self.tops.set(volume, Some(ActiveLayer { held, ..top }));
         }
     }
 
@@ -108,25 +108,25 @@ impl Shard {
     /// # Errors
     /// `Closed` if the volume was deleted; the log's failure if its writes are still held back then.
     pub(crate) async fn layer_for_writing(&self, volume: VolumeId) -> Result<LayerId> {
-        if let Some(Top { layer, held: false }) = self.tops.get(volume) {
+        if let Some(ActiveLayer { layer, held: false }) = self.tops.get(volume) {
             return Ok(layer);
         }
         let may_go = || !self.tops.get(volume).is_some_and(|top| top.held) || self.log.failure().is_some();
         self.tops.released.until(|| may_go().then_some(())).await;
         match (self.tops.get(volume), self.log.failure()) {
             // Callers try again until the writes go to the layer, without a pause: that moment may never come.
-            (Some(Top { held: true, .. }), Some(failure)) => Err(failure),
+            (Some(ActiveLayer { held: true, .. }), Some(failure)) => Err(failure),
             _ => self.layer_of(volume),
         }
     }
 
     /// True if a volume's writes go to `layer` now (F1).
-    pub(super) fn writes_to(&self, volume: VolumeId, layer: LayerId) -> bool {
-        self.tops.get(volume) == Some(Top { layer, held: false })
+    pub(super) fn is_active_layer(&self, volume: VolumeId, layer: LayerId) -> bool {
+        self.tops.get(volume) == Some(ActiveLayer { layer, held: false })
     }
 
-    /// What blocks of a layer are that were trimmed: nothing, or zeros where something might shine through.
-    pub(super) fn trimmed(&self, layer: LayerId) -> UnmapMode {
+    /// What blocks of a layer are that were unmap_mode: nothing, or zeros where something might shine through.
+    pub(super) fn unmap_mode(&self, layer: LayerId) -> UnmapMode {
         match self.ledger.map.borrow().parent(layer) {
             Some(_) => UnmapMode::Zero,
             None => UnmapMode::Absent,
@@ -134,7 +134,7 @@ impl Shard {
     }
 
     /// Ends waits for writes that are held back.
-    pub(super) fn release_all(&self) {
+    pub(super) fn wake_held_writes(&self) {
         self.tops.released.wake_all();
     }
 }

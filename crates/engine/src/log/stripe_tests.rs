@@ -38,17 +38,17 @@ fn batch(blocks: u16, scheme: Scheme) -> (Batch, Vec<u8>) {
 }
 
 /// The columns of a record as its drives would have them.
-fn columns_of(stage: &mut Stage<'_>, width: u8, in_place: bool) -> Vec<Vec<u8>> {
-    let mut columns = vec![vec![0xEE; stage.rows() * BLOCK]; usize::from(width)];
-    let left = if in_place { stage.held() } else { stage.rows() };
+fn columns_of(builder: &mut StripeBuilder<'_>, width: u8, in_place: bool) -> Vec<Vec<u8>> {
+    let mut columns = vec![vec![0xEE; builder.rows() * BLOCK]; usize::from(width)];
+    let left = if in_place { builder.buffered_rows() } else { builder.rows() };
     if in_place {
-        stage.hand_out(|column, row, cell| {
+        builder.emit_remaining(|column, row, cell| {
             let place = &mut columns[column][row * BLOCK..(row + 1) * BLOCK];
             assert!(place.iter().all(|byte| *byte == 0xEE), "each cell once");
             place.copy_from_slice(cell);
         });
     }
-    let rows = stage.lay_out(left, &place(), &KEY);
+    let rows = builder.build(left, &place(), &KEY);
     for (index, column) in (0..).zip(&mut columns) {
         assert!(column[..left * BLOCK].iter().all(|byte| *byte == 0xEE), "what is left was not handed out");
         let place = &mut column[..left * BLOCK];
@@ -71,8 +71,8 @@ fn records_are_codewords_laid_out_column_by_column() {
         let (batch, bytes) = batch(blocks, scheme);
         let layout = RecordLayout::new(scheme, Row::new(5), batch.blocks());
         let rows = layout.rows as usize;
-        let mut stage = Stage::new(&batch, scheme, &code, layout);
-        let columns = columns_of(&mut stage, scheme.width(), in_place);
+        let mut builder = StripeBuilder::new(&batch, scheme, &code, layout);
+        let columns = columns_of(&mut builder, scheme.width(), in_place);
         let (data, parity) = columns.split_at(usize::from(scheme.data()));
         let flat = data.concat();
         let header = UnverifiedHeader::parse(&flat).unwrap();
@@ -83,7 +83,7 @@ fn records_are_codewords_laid_out_column_by_column() {
         assert!(codec::is_zero(&flat[skip + bytes.len()..]), "{text} {blocks}");
         let crcs: Vec<u32> = bytes.chunks(BLOCK).map(codec::crc32c).collect();
         assert_eq!(header.crcs, crcs);
-        assert_eq!(stage.into_crcs(), crcs);
+        assert_eq!(builder.into_crcs(), crcs);
         let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
         let mut right = vec![vec![0; rows * BLOCK]; parity.len()];
         let mut outputs: Vec<&mut [u8]> = right.iter_mut().map(Vec::as_mut_slice).collect();

@@ -10,7 +10,7 @@ use codec::is_zero;
 use format::limits::BLOCK;
 use format::{Address, Column, DriveIndex, Sequence, ShardRecord};
 
-use super::headers::Found;
+use super::headers::ScannedRecord;
 use super::scan::row_repairs;
 use crate::row_reader::{RowReader, RowSpan};
 
@@ -30,7 +30,7 @@ struct Tally {
 /// zeros say nothing: an unwritten one looks the same. `found` is sorted by sequence.
 pub(super) async fn drives_behind(
     rows: &RowReader,
-    found: &[Found],
+    found: &[ScannedRecord],
     shard: &ShardRecord,
     durable: Sequence,
 ) -> BTreeSet<DriveIndex> {
@@ -47,7 +47,7 @@ pub(super) async fn drives_behind(
 }
 
 /// Counts the cells of a record, by their drives.
-async fn tally(rows: &RowReader, record: &Found, tallies: &mut BTreeMap<DriveIndex, Tally>) {
+async fn tally(rows: &RowReader, record: &ScannedRecord, tallies: &mut BTreeMap<DriveIndex, Tally>) {
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let place = &record.header.location;
     let mut span =

@@ -9,7 +9,7 @@ use crate::error::Result;
 
 /// Blocks that a layer holds in a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct LayerUsage {
     /// It shows them: its own, and what shines through from below.
     pub(crate) shown: u64,
     /// Nobody else shows them.
@@ -18,32 +18,32 @@ pub(crate) struct Held {
 
 /// A layer that lies directly above another one.
 #[derive(Clone, Debug)]
-pub(crate) struct Above {
+pub(crate) struct Child {
     pub(crate) layer: LayerId,
     /// It is being deleted: what it has counts only as far as one of these layers above it shows it.
-    pub(crate) deleting: Option<Vec<Above>>,
+    pub(crate) deleting: Option<Vec<Child>>,
 }
 
 /// A layer that is being deleted below another one: what only that one shows of it, that one holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Below {
+pub(crate) struct Ancestor {
     pub(crate) layer: LayerId,
     /// The other layers directly above it.
-    pub(crate) beside: Vec<Above>,
+    pub(crate) beside: Vec<Child>,
 }
 
 /// The layers around one that is counted.
 #[derive(Clone, Debug)]
-pub(crate) struct Around {
+pub(crate) struct LayerNeighbours {
     /// All directly above it.
-    pub(crate) above: Vec<Above>,
+    pub(crate) above: Vec<Child>,
     /// Those right below it that are being deleted, from the top down.
-    pub(crate) below: Vec<Below>,
+    pub(crate) below: Vec<Ancestor>,
 }
 
 /// Blocks in a row that one layer shows otherwise than another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedRun {
     pub(crate) block: u64,
     pub(crate) count: u64,
     /// They hold data now; otherwise they read as zeros.
@@ -55,13 +55,19 @@ impl Shard {
     ///
     /// # Errors
     /// Those of reading the map.
-    pub(crate) async fn held(&self, layer: LayerId, around: &Around, from: u64, end: u64) -> Result<Held> {
-        let mut held = Held::default();
+    pub(crate) async fn held(
+        &self,
+        layer: LayerId,
+        around: &LayerNeighbours,
+        from: u64,
+        end: u64,
+    ) -> Result<LayerUsage> {
+        let mut held = LayerUsage::default();
         let mut next = from;
         while let Some(found) = self.next_leaf_through(layer, next, end).await? {
             let (count, until) = within_leaf(found, end);
             let mut shown = SmallVec::new();
-            self.look_through((layer, found, count), |map| {
+            self.walk_chain((layer, found, count), |map| {
                 shown.clear();
                 map.lookup_through(layer, found, count, &mut shown)
             })
@@ -75,7 +81,7 @@ impl Shard {
     }
 
     /// How many of these blocks a layer holds alone.
-    async fn alone(&self, layer: LayerId, around: &Around, block: u64, count: usize) -> Result<u64> {
+    async fn alone(&self, layer: LayerId, around: &LayerNeighbours, block: u64, count: usize) -> Result<u64> {
         // Seen by nobody above: what is found on the way down is the layer's alone, until something else shows it too.
         let mut open = self.hidden(&around.above, block, count).await?;
         let mut alone = 0;
@@ -95,7 +101,7 @@ impl Shard {
     }
 
     /// Which blocks nobody sees through these layers, the ones directly above another.
-    async fn hidden(&self, above: &[Above], block: u64, count: usize) -> Result<Vec<bool>> {
+    async fn hidden(&self, above: &[Child], block: u64, count: usize) -> Result<Vec<bool>> {
         let mut hidden = vec![true; count];
         for above in above {
             let mut by_it = self.has(&[above.layer], block, count, |entry| !entry.is_absent()).await?;
@@ -135,14 +141,14 @@ impl Shard {
         between: &[LayerId],
         from: u64,
         end: u64,
-    ) -> Result<Vec<Changed>> {
-        let mut all: Vec<Changed> = Vec::new();
+    ) -> Result<Vec<ChangedRun>> {
+        let mut all: Vec<ChangedRun> = Vec::new();
         let mut next = from;
         while let Some(found) = self.next_leaf_of(between, next, end).await? {
             let (count, until) = within_leaf(found, end);
             let changed = self.has(between, found, count, |entry| !entry.is_absent()).await?;
             let mut shown = SmallVec::new();
-            self.look_through((layer, found, count), |map| {
+            self.walk_chain((layer, found, count), |map| {
                 shown.clear();
                 map.lookup_through(layer, found, count, &mut shown)
             })
@@ -153,7 +159,7 @@ impl Shard {
                 let data = entry.address().is_some();
                 match all.last_mut() {
                     Some(last) if last.block + last.count == block && last.data == data => last.count += 1,
-                    _ => all.push(Changed { block, count: 1, data }),
+                    _ => all.push(ChangedRun { block, count: 1, data }),
                 }
             }
             next = until;
