@@ -37,7 +37,7 @@ impl AttachedVolume {
             Box::pin(self.wait_for_limits(length)).await;
             self.check_write(offset, length)?;
         }
-        let (shard, block) = self.shared.slices.place(offset / BLOCK_BYTES);
+        let (shard, block) = self.shared.slices.locate(offset / BLOCK_BYTES);
         let within = usize::try_from(offset % BLOCK_BYTES).unwrap_or(BLOCK);
         let volume = self.shared.id;
         let differs = match self.shard(shard)? {

@@ -30,7 +30,11 @@ impl Coverage {
             Some((start, _)) => self.parts.insert(start, end),
             None => self.parts.insert(place.start, end),
         };
-        if self.parts.len() > PARTS_MAX { Err(ClientError::protocol("data in too many parts")) } else { Ok(()) }
+        if self.parts.len() > PARTS_MAX {
+            Err(ClientError::protocol("data in too many parts"))
+        } else {
+            Ok(())
+        }
     }
 
     /// True if all of `length` bytes are filled.

@@ -97,7 +97,11 @@ impl<T: Transport> Client<T> {
                 kind if kind & answer::ERROR != 0 => {
                     let message = String::from_utf8_lossy(&data).into_owned();
                     let unexplained = || format!("the server refused option {option} ({kind:#x})");
-                    return Err(ClientError::Refused(if message.is_empty() { unexplained() } else { message }));
+                    return Err(ClientError::Refused(if message.is_empty() {
+                        unexplained()
+                    } else {
+                        message
+                    }));
                 }
                 kind => answers.push((kind, data)),
             }
