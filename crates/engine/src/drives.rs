@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use format::DriveIndex;
 use format::limits::BLOCK;
-use reactor::{Drive, Io, Span, Window, Writable};
+use reactor::{Drive, Io, ReadWindow, Span, WriteWindow};
 use smallvec::SmallVec;
 
 use crate::bad_reads::BadReads;
@@ -49,7 +49,7 @@ struct DriveSlot {
 impl DriveSlot {
     fn new(drive: Option<Rc<dyn Drive>>) -> Self {
         let properties = drive.as_ref().map(|drive| drive.properties());
-        let in_memory = drive.as_ref().is_some_and(|drive| drive.window(0, BLOCK).is_some());
+        let in_memory = drive.as_ref().is_some_and(|drive| drive.read_window(0, BLOCK).is_some());
         Self {
             epoch: 0,
             online: Cell::new(drive.is_some()),
@@ -162,9 +162,9 @@ impl Drives {
         index: DriveIndex,
         offset: u64,
         length: usize,
-        look: impl FnOnce(Window<'_>) -> T,
+        look: impl FnOnce(ReadWindow<'_>) -> T,
     ) -> Option<T> {
-        self.with(index, |_, drive| drive.window(offset, length).map(look)).flatten()
+        self.with(index, |_, drive| drive.read_window(offset, length).map(look)).flatten()
     }
 
     /// Calls `fill` with writable windows of `length` bytes at these offsets, if all of the drives
@@ -173,22 +173,22 @@ impl Drives {
         &self,
         places: impl Iterator<Item = (DriveIndex, u64)>,
         length: usize,
-        fill: impl FnOnce(&mut [Writable<'_>]) -> T,
+        fill: impl FnOnce(&mut [WriteWindow<'_>]) -> T,
     ) -> Option<T> {
         let slots = self.slots.borrow();
         let writable = |(index, offset): (DriveIndex, u64)| {
             let slot = slots.get(index.index())?;
-            let writable = slot.usable()?.writable(offset, length)?;
+            let writable = slot.usable()?.write_window(offset, length)?;
             slot.dirty.set(true);
             Some(writable)
         };
-        let all: Option<SmallVec<[Writable<'_>; 8]>> = places.map(writable).collect();
+        let all: Option<SmallVec<[WriteWindow<'_>; 8]>> = places.map(writable).collect();
         all.map(|mut all| fill(&mut all))
     }
 
     /// Announces a read, so that the drive can prefetch.
     pub(crate) fn prefetch_hint(&self, index: DriveIndex, offset: u64, length: usize) {
-        self.with(index, |_, drive| drive.expect_read(offset, length));
+        self.with(index, |_, drive| drive.prefetch_hint(offset, length));
     }
 
     /// Starts a write; `None` if the drive is offline.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use format::limits::EVENT_TEXT_MAX;
 use format::{DriveIndex, Event, EventKind};
-use reactor::{Home, Reactor};
+use reactor::{Handle, Reactor};
 
 use crate::pool::Journal;
 
@@ -18,7 +18,7 @@ pub(crate) struct Events {
     now: WallClock,
     queued: Mutex<Vec<Event>>,
     /// Set when the pool is open; earlier events stay in the queue.
-    journal: OnceLock<Home<Journal>>,
+    journal: OnceLock<Handle<Journal>>,
 }
 
 impl Events {
@@ -64,7 +64,7 @@ impl Events {
     }
 
     /// Sets the journal, which is called for each event from now on.
-    pub(crate) fn set_journal(&self, journal: Home<Journal>) {
+    pub(crate) fn set_journal(&self, journal: Handle<Journal>) {
         // An `Events` is created for each opening, so this is set once.
         let _ = self.journal.set(journal);
     }

@@ -209,8 +209,8 @@ impl RowReader {
         self.drives.bad_reads.note(BadRead { drive, offset: cell.map(|cell| cell.offset), wrong });
     }
 
-    /// Reads the blocks of a failed run again one by one, and reconstructs those that are still
-    /// bad.
+    /// Reads the blocks of a failed run again one by one, and reconstructs the blocks that are
+    /// still bad.
     async fn recover_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> Result<ReadOutcome> {
         let mut outcome = ReadOutcome::Direct;
         for (index, crc) in (0..run.count).zip(crcs) {

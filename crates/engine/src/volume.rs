@@ -20,7 +20,7 @@ use std::task::Poll;
 
 use format::VolumeId;
 use format::limits::BLOCK;
-use reactor::{Buffer, Home, Reactor, Remote, Span};
+use reactor::{Buffer, Handle, Reactor, Remote, Span};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::REQUEST_BLOCKS_MAX;
@@ -105,7 +105,7 @@ impl Volume {
 /// A shard on this reactor or on another one.
 enum ShardAccess {
     Local(Rc<Shard>),
-    Remote(Home<Shard>),
+    Remote(Handle<Shard>),
 }
 
 /// A volume attached to one reactor.
@@ -181,7 +181,7 @@ impl AttachedVolume {
     }
 
     /// Reads one block on another reactor, with a small task because one is created for each block.
-    async fn read_remote_block(&self, home: &Home<Shard>, block: u64, into: &Span) -> Result<()> {
+    async fn read_remote_block(&self, home: &Handle<Shard>, block: u64, into: &Span) -> Result<()> {
         let (volume, into) = (self.shared.id, into.clone());
         home.call(move |shard| async move { shard.read_block(volume, block, &into).await }).await?
     }

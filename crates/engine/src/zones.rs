@@ -20,7 +20,7 @@ pub(crate) struct Zones {
 struct DriveZones {
     /// Free zones that were discarded or never used: the drive holds no space for them.
     discarded: ZoneSet,
-    /// Free zones whose backing space is kept; these are allocated first.
+    /// Free zones with backing space; allocated first.
     backed: ZoneSet,
     /// Zones of `backed` that are discarded next, unless they are allocated before.
     aging: ZoneSet,
@@ -332,10 +332,10 @@ impl Zones {
         drives
     }
 
-    /// Allocates a zone for one column of a segment. The segment's other columns are on `avoid`;
-    /// also returns whether its backing space is allocated. Prefers a drive with more free zones
-    /// than segments of `scheme` can use. Otherwise chooses any drive, weighted by free space,
-    /// unless `only_unused` is set.
+    /// Allocates a zone for one column of a segment on a drive other than `avoid`; also returns
+    /// whether its backing space is allocated. Prefers a drive with more free zones than segments
+    /// of `scheme` can use. Otherwise chooses any drive, weighted by free space, unless
+    /// `only_unused` is set.
     pub(crate) fn allocate_one(
         &mut self,
         scheme: Scheme,

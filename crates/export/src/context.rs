@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_channel::oneshot;
-use reactor::{Access, Backend, Home, Platform, ReactorGone, Remote};
+use reactor::{Access, Backend, Handle, Platform, ReactorGone, Remote};
 
 use crate::{ExportConfig, ExportError, ExportErrorKind, VolumeSource};
 
@@ -145,7 +145,7 @@ pub(crate) fn check_no_queues(config: &ExportConfig) -> Result<(), ExportError> 
 /// # Errors
 /// When the reactor has shut down or the object is gone.
 pub(crate) async fn call_object<T, R, F>(
-    home: &Home<T>,
+    home: &Handle<T>,
     work: impl FnOnce(Rc<T>) -> F + Send + 'static,
 ) -> Result<R, ReactorGone>
 where

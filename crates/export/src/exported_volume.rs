@@ -94,9 +94,9 @@ impl<V: Volume> Volume for ExportedVolume<V> {
         }
     }
 
-    fn expect_read(&self, offset: u64) {
+    fn prefetch_hint(&self, offset: u64) {
         if let Some(volume) = &*self.lease.volume.borrow() {
-            volume.expect_read(offset);
+            volume.prefetch_hint(offset);
         }
     }
 

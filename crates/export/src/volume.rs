@@ -74,7 +74,7 @@ pub trait Volume {
     }
 
     /// The bytes at `offset` will be read next, after the request that is about to be carried out: a hint.
-    fn expect_read(&self, offset: u64) {
+    fn prefetch_hint(&self, offset: u64) {
         let _ = offset;
     }
 

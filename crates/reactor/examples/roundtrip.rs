@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use reactor::{
-    Backend, Buffer, Clock, Drive, DriveOptions, FileDrive, Home, Listener, Platform, Reactor, SystemClock,
+    Backend, Buffer, Clock, Drive, DriveOptions, FileDrive, Handle, Listener, Platform, Reactor, SystemClock,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -100,12 +100,12 @@ fn calls(poll: Duration) -> Outcome {
         let Ok((_platform, reactor)) = start(Backend::Auto) else { return };
         reactor.set_poll_before_sleep(poll);
         let (stop, stopped) = futures_channel::oneshot::channel::<()>();
-        let home = Home::settle(&reactor, Rc::new(()));
+        let home = Handle::register(&reactor, Rc::new(()));
         if sender.send((home.clone(), stop)).is_ok() {
             // Ends when the other side lets go of `stop`.
             let _ = reactor.run(stopped);
         }
-        home.evict();
+        home.unregister();
     });
     let (home, stop) = receiver.recv()?;
     let (_platform, reactor) = start(Backend::Auto)?;
@@ -132,13 +132,13 @@ fn crossing(depth: u32) -> Outcome {
     const CALLS: u32 = 1_000_000;
     let (first, second) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
     let done = Arc::new(AtomicU32::new(0));
-    let side = |to_other: std::sync::mpsc::Sender<Home<()>>,
-                from_other: std::sync::mpsc::Receiver<Home<()>>| {
+    let side = |to_other: std::sync::mpsc::Sender<Handle<()>>,
+                from_other: std::sync::mpsc::Receiver<Handle<()>>| {
         let done = done.clone();
         move || -> Option<f64> {
             let (_platform, reactor) = start(Backend::Auto).ok()?;
             reactor.set_poll_before_sleep(Duration::from_millis(10));
-            let here = Home::settle(&reactor, Rc::new(()));
+            let here = Handle::register(&reactor, Rc::new(()));
             to_other.send(here.clone()).ok()?;
             let other = from_other.recv().ok()?;
             let begin = Instant::now();
@@ -165,7 +165,7 @@ fn crossing(depth: u32) -> Outcome {
             while done.load(Ordering::Relaxed) < 2 {
                 reactor.run(reactor.sleep(Duration::from_millis(1)));
             }
-            here.evict();
+            here.unregister();
             Some(took)
         }
     };

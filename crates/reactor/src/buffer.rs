@@ -1,9 +1,10 @@
-//! Memory that I/O may touch.
+//! Memory for I/O.
 //!
-//! Owns: aligned [`Buffer`]s, recycled on the thread that drops them, and [`Span`]s, the handles that operations in
-//! flight hold. Always true: a span keeps its memory allocated; a slice of a buffer exists only while no span of it
-//! does, so that Rust references and devices never meet on the same bytes. Span contents are like device memory:
-//! they may change at any time (a guest's buffer), so they are only ever copied, never referenced.
+//! Owns aligned [`Buffer`]s, recycled on the thread that drops them, and [`Span`]s, the handles
+//! that operations in flight hold. Invariants: a span keeps its memory allocated; a slice of a
+//! buffer exists only while no span of the buffer exists, so that a Rust reference and a device
+//! never access the same bytes. The bytes of a span are like device memory: they may change at any
+//! time (a guest's buffer), so they are copied and never referenced.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -13,12 +14,12 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Alignment of every buffer in bytes: what direct I/O asks for at most.
+/// Alignment of every buffer in bytes: the largest that direct I/O requires.
 pub const ALIGNMENT: usize = 4096;
 
-/// Buffers up to this size are recycled, in classes of powers of two.
+/// Largest buffer that is recycled, in bytes. Size classes are powers of two.
 const RECYCLED_MAX: usize = 4 << 20;
-/// Each thread keeps at most this much free memory per class.
+/// Limit of free memory that a thread keeps per size class, in bytes.
 const RECYCLED_CLASS_BYTES: usize = 64 << 20;
 const CLASSES: usize = (RECYCLED_MAX / ALIGNMENT).ilog2() as usize + 1;
 
@@ -28,7 +29,8 @@ pub struct Buffer {
     len: usize,
 }
 
-/// A handle on a run of memory that an I/O operation may read or fill, and that it keeps allocated.
+/// A handle to a contiguous run of memory that an I/O operation reads or fills. Keeps the memory
+/// allocated.
 #[derive(Clone)]
 pub struct Span {
     start: NonNull<u8>,
@@ -83,7 +85,7 @@ fn layout(capacity: usize) -> Layout {
     }
 }
 
-/// The recycling class of a capacity, if it has one.
+/// Returns the size class of a capacity, or `None` if buffers of this size are not recycled.
 fn class_of(capacity: usize) -> Option<usize> {
     (capacity <= RECYCLED_MAX).then(|| (capacity / ALIGNMENT).ilog2() as usize)
 }
@@ -133,20 +135,20 @@ impl Drop for Region {
 }
 
 impl Buffer {
-    /// `len` bytes of initialised memory, aligned to [`ALIGNMENT`]. The contents are arbitrary: a recycled buffer
-    /// holds what its last user left.
+    /// Returns `len` bytes of initialised memory, aligned to [`ALIGNMENT`]. The contents are
+    /// arbitrary: a recycled buffer still has its previous contents.
     pub fn new(len: usize) -> Self {
         Self { region: Arc::new(Region::new(len)), len }
     }
 
-    /// `len` zero bytes.
+    /// Returns `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
         let mut buffer = Self::new(len);
         buffer.as_mut_slice().fill(0);
         buffer
     }
 
-    /// A copy of `bytes`.
+    /// Returns a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buffer = Self::new(bytes.len());
         buffer.as_mut_slice().copy_from_slice(bytes);
@@ -163,18 +165,19 @@ impl Buffer {
         self.len == 0
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Panics
     /// If a span of this buffer still exists: an operation may be changing the bytes.
     pub fn as_slice(&self) -> &[u8] {
         self.assert_unshared();
-        // SAFETY: initialised, `len` within the allocation, and no span exists, so nobody writes while `self` is
-        // borrowed (making a span needs `&self` too, but spans only copy on their holder's request).
+        // SAFETY: initialised, `len` within the allocation, and no span exists, so nothing writes
+        // while `self` is borrowed (making a span needs `&self` too, but spans only copy on their
+        // holder's request).
         unsafe { std::slice::from_raw_parts(self.region.start.as_ptr(), self.len) }
     }
 
-    /// The bytes, to change.
+    /// Returns the bytes for writing.
     ///
     /// # Panics
     /// If a span of this buffer still exists.
@@ -184,7 +187,7 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.region.start.as_ptr(), self.len) }
     }
 
-    /// A handle on the whole buffer, for an operation.
+    /// Returns a handle to the whole buffer, for an operation.
     pub fn span(&self) -> Span {
         Span { start: self.region.start, len: self.len, keep: self.region.clone() }
     }
@@ -193,7 +196,7 @@ impl Buffer {
         assert_eq!(
             Arc::strong_count(&self.region),
             1,
-            "a buffer is looked at while an operation may hold it"
+            "a buffer was accessed while an operation may hold it"
         );
     }
 }
@@ -205,7 +208,7 @@ impl std::fmt::Debug for Buffer {
 }
 
 impl Span {
-    /// A handle on memory that somebody else owns (a guest's, a mapped file's).
+    /// Returns a handle to memory with another owner (a guest's memory, a mapped file).
     ///
     /// # Safety
     /// The `len` bytes at `start` stay readable and writable until `keep` and every clone of it are dropped.
@@ -233,7 +236,7 @@ impl Span {
         (self.start.as_ptr() as usize).is_multiple_of(unit) && self.len.is_multiple_of(unit)
     }
 
-    /// A handle on a part of these bytes.
+    /// Returns a handle to a part of these bytes.
     ///
     /// # Panics
     /// If the range does not lie within the span.
@@ -244,7 +247,7 @@ impl Span {
         Self { start, len: range.end - range.start, keep: self.keep.clone() }
     }
 
-    /// Copies `bytes` into the span from `at`.
+    /// Copies `bytes` into the span at offset `at`.
     ///
     /// # Panics
     /// If they do not fit.
@@ -254,10 +257,10 @@ impl Span {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
     }
 
-    /// Copies bytes of the span from `at` into `bytes`.
+    /// Copies bytes of the span, from offset `at`, into `bytes`.
     ///
     /// # Panics
-    /// If the span ends before.
+    /// If `bytes` reaches past the end of the span.
     pub fn copy_to(&self, at: usize, bytes: &mut [u8]) {
         assert!(at <= self.len && bytes.len() <= self.len - at, "copy beyond a span");
         // SAFETY: as in `copy_from`.
@@ -266,7 +269,7 @@ impl Span {
         };
     }
 
-    /// Copies the bytes of `other`, which is as long as this span.
+    /// Copies the bytes of `other`, which has the same length.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -276,9 +279,10 @@ impl Span {
         unsafe { std::ptr::copy(other.start.as_ptr(), self.start.as_ptr(), self.len) };
     }
 
-    /// Lets `look` read the bytes where they are: for checksums over memory that an operation has just filled.
+    /// Lets `look` read the bytes in place: for checksums over memory that an operation has just
+    /// filled.
     ///
-    /// If the memory's owner changes it meanwhile (a guest), `look` sees some mixture; it must not rely on seeing the
+    /// The memory's owner (a guest) may change it meanwhile; `look` must not rely on reading the
     /// same byte twice.
     pub fn peek<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         // SAFETY: allocated and initialised for `len` bytes while `self` lives. Concurrent change by a guest or device

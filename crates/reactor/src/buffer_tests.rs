@@ -1,9 +1,9 @@
-//! Buffers, spans, and that the two never meet.
+//! Tests of buffers and spans.
 
 use super::*;
 
 #[test]
-fn buffers_are_aligned_and_hold_what_they_are_given() {
+fn buffers_are_aligned_and_keep_their_bytes() {
     for len in [0, 1, 511, 4096, 4097, 1 << 20, RECYCLED_MAX, RECYCLED_MAX + 1] {
         let mut buffer = Buffer::zeroed(len);
         assert!((buffer.span().as_ptr() as usize).is_multiple_of(ALIGNMENT));
@@ -38,7 +38,7 @@ fn a_span_outlives_its_buffer() {
 
 #[test]
 #[should_panic(expected = "while an operation may hold it")]
-fn a_buffer_is_closed_while_a_span_exists() {
+fn a_buffer_is_inaccessible_while_a_span_exists() {
     let buffer = Buffer::zeroed(4096);
     let _span = buffer.span();
     let _ = buffer.as_slice();

@@ -1,10 +1,11 @@
-//! A call of one reactor to another: the job, its answer and who waits for it, in one piece of memory.
+//! A call from one reactor to another. The request, its reply and the caller's waker share one
+//! allocation.
 //!
-//! The piece is allocated and freed by the thread that calls. It goes there and back as it is, and is touched by one of the two at a time: memory that one
-//! thread frees for another, and lines that both write, cost more than the call.
+//! The calling thread allocates and frees this memory, and only one side touches it at a time:
+//! memory freed by another thread, and cache lines written by both, would cost more than the call.
 //!
-//! Always true: whoever waits is woken, whether the work was done or dropped on the way, there or here; nothing of the caller's or of the work's is run or
-//! dropped under the lock.
+//! Invariants: the caller is woken whether the work completed or was dropped on either side; no
+//! code of the caller or of the work runs, or is dropped, under the lock.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -14,67 +15,68 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use crate::remote::{ReactorGone, begin};
-use crate::shared::{Message, Shared};
+use crate::remote::{ReactorGone, poll_then_spawn};
+use crate::shared::{RemoteMessage, Shared};
 
-/// What waits for the answer of a call: sends it when it is polled first.
-pub(crate) struct Calling<'a, W, T> {
+/// The future of a call. Sends the request when it is first polled.
+pub(crate) struct CallFuture<'a, W, T> {
     call: Arc<Call<W, T>>,
-    /// Where it goes, until it has gone.
-    there: Option<&'a Shared>,
+    /// The reactor to call; `None` once the request is sent.
+    callee: Option<&'a Shared>,
 }
 
-/// See the module.
+/// The shared memory of a call; see the module documentation.
 struct Call<W, T> {
     caller: Arc<Shared>,
-    state: Mutex<State<W, T>>,
+    state: Mutex<CallState<W, T>>,
 }
 
-struct State<W, T> {
+struct CallState<W, T> {
     progress: Progress<W, T>,
     waiting: Option<Waker>,
 }
 
 enum Progress<W, T> {
-    Asked(W),
-    Begun,
-    Answered(T),
+    Requested(W),
+    Running,
+    Replied(T),
     Dropped,
 }
 
-/// A call on its way to where it is done.
-pub(crate) struct Errand(Option<Arc<dyn Ask>>);
+/// A request on its way to the called reactor. Dropping it fails the call.
+pub(crate) struct RequestMsg(Option<Arc<dyn Callee>>);
 
-/// A call on its way back. Dropped, it wakes who waits.
-pub(crate) struct Answer(Arc<dyn Wait>);
+/// A reply on its way to the calling reactor. Dropping it wakes the caller.
+pub(crate) struct ReplyMsg(Arc<dyn CallEnd>);
 
-/// A call that has been begun.
-struct Due<W: Send + 'static, T: Send + 'static>(Option<Arc<Call<W, T>>>);
+/// A call whose work is running. Dropping it fails the call.
+struct RunningCall<W: Send + 'static, T: Send + 'static>(Option<Arc<Call<W, T>>>);
 
-trait Ask: Wait {
-    fn begin(self: Arc<Self>);
+trait Callee: CallEnd {
+    fn run(self: Arc<Self>);
 }
 
-trait Wait: Send + Sync {
-    /// There is no answer.
-    fn give_up(self: Arc<Self>);
+trait CallEnd: Send + Sync {
+    /// Ends the call without a reply.
+    fn fail(self: Arc<Self>);
     fn wake(&self);
 }
 
-impl<'a, W, F, T> Calling<'a, W, T>
+impl<'a, W, F, T> CallFuture<'a, W, T>
 where
     W: FnOnce() -> Option<F> + Send + 'static,
     F: Future<Output = T> + 'static,
     T: Send + 'static,
 {
-    /// `work` is done there; it gives the future that gives the answer, if what it is about is still there.
-    pub(crate) fn new(caller: Arc<Shared>, there: &'a Shared, work: W) -> Self {
-        let state = State { progress: Progress::Asked(work), waiting: None };
-        Self { call: Arc::new(Call { caller, state: Mutex::new(state) }), there: Some(there) }
+    /// Returns a call that runs `work` on `callee`. `work` returns the future of the reply, or
+    /// `None` if its object no longer exists.
+    pub(crate) fn new(caller: Arc<Shared>, callee: &'a Shared, work: W) -> Self {
+        let state = CallState { progress: Progress::Requested(work), waiting: None };
+        Self { call: Arc::new(Call { caller, state: Mutex::new(state) }), callee: Some(callee) }
     }
 }
 
-impl<W, F, T> Future for Calling<'_, W, T>
+impl<W, F, T> Future for CallFuture<'_, W, T>
 where
     W: FnOnce() -> Option<F> + Send + 'static,
     F: Future<Output = T> + 'static,
@@ -83,12 +85,13 @@ where
     type Output = Result<T, ReactorGone>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(end) = self.call.wait(context.waker()) {
-            return Poll::Ready(end);
+        if let Some(result) = self.call.poll_reply(context.waker()) {
+            return Poll::Ready(result);
         }
-        // Sent once the waker is in it, so that nothing of it has to be touched here before it is back.
-        match self.there.take() {
-            Some(there) if !there.post(Message::Call(Errand(Some(self.call.clone())))) => {
+        // Sent after the waker is stored: this thread does not touch the call again until the reply
+        // is back.
+        match self.callee.take() {
+            Some(callee) if !callee.post(RemoteMessage::Call(RequestMsg(Some(self.call.clone())))) => {
                 Poll::Ready(Err(ReactorGone))
             }
             _ => Poll::Pending,
@@ -97,19 +100,20 @@ where
 }
 
 impl<W, T> Call<W, T> {
-    fn state(&self) -> MutexGuard<'_, State<W, T>> {
+    fn state(&self) -> MutexGuard<'_, CallState<W, T>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn proceed(&self, progress: Progress<W, T>) -> Progress<W, T> {
+    fn replace_progress(&self, progress: Progress<W, T>) -> Progress<W, T> {
         mem::replace(&mut self.state().progress, progress)
     }
 
-    /// The answer, or that there will be none; `None` until then, and `waker` will be woken.
-    fn wait(&self, waker: &Waker) -> Option<Result<T, ReactorGone>> {
+    /// Returns the reply, or [`ReactorGone`] if there will be none. Returns `None` while the call
+    /// is pending; `waker` is woken when it ends.
+    fn poll_reply(&self, waker: &Waker) -> Option<Result<T, ReactorGone>> {
         let mut state = self.state();
         match mem::replace(&mut state.progress, Progress::Dropped) {
-            Progress::Answered(answer) => Some(Ok(answer)),
+            Progress::Replied(answer) => Some(Ok(answer)),
             Progress::Dropped => Some(Err(ReactorGone)),
             unanswered => {
                 state.progress = unanswered;
@@ -122,26 +126,26 @@ impl<W, T> Call<W, T> {
     }
 }
 
-impl<W, F, T> Ask for Call<W, T>
+impl<W, F, T> Callee for Call<W, T>
 where
     W: FnOnce() -> Option<F> + Send + 'static,
     F: Future<Output = T> + 'static,
     T: Send + 'static,
 {
-    fn begin(self: Arc<Self>) {
-        let progress = self.proceed(Progress::Begun);
-        let due = Due(Some(self));
-        if let Progress::Asked(work) = progress
+    fn run(self: Arc<Self>) {
+        let progress = self.replace_progress(Progress::Running);
+        let running = RunningCall(Some(self));
+        if let Progress::Requested(work) = progress
             && let Some(work) = work()
         {
-            begin(work, |answer| due.answer(answer));
+            poll_then_spawn(work, |answer| running.reply(answer));
         }
     }
 }
 
-impl<W: Send + 'static, T: Send + 'static> Wait for Call<W, T> {
-    fn give_up(self: Arc<Self>) {
-        drop(Due(Some(self)));
+impl<W: Send + 'static, T: Send + 'static> CallEnd for Call<W, T> {
+    fn fail(self: Arc<Self>) {
+        drop(RunningCall(Some(self)));
     }
 
     fn wake(&self) {
@@ -152,70 +156,72 @@ impl<W: Send + 'static, T: Send + 'static> Wait for Call<W, T> {
     }
 }
 
-impl Errand {
-    /// Does it, on the reactor that was called.
-    pub(crate) fn begin(mut self) {
+impl RequestMsg {
+    /// Runs the work. Called on the called reactor.
+    pub(crate) fn run(mut self) {
         if let Some(call) = self.0.take() {
-            call.begin();
+            call.run();
         }
     }
 }
 
-impl Drop for Errand {
+impl Drop for RequestMsg {
     fn drop(&mut self) {
         if let Some(call) = self.0.take() {
-            call.give_up();
+            call.fail();
         }
     }
 }
 
-impl Drop for Answer {
+impl Drop for ReplyMsg {
     fn drop(&mut self) {
         self.0.wake();
     }
 }
 
-impl<W: Send + 'static, T: Send + 'static> Due<W, T> {
-    fn answer(mut self, answer: T) {
-        self.end(Progress::Answered(answer));
+impl<W: Send + 'static, T: Send + 'static> RunningCall<W, T> {
+    fn reply(mut self, answer: T) {
+        self.finish(Progress::Replied(answer));
     }
 
-    fn end(&mut self, progress: Progress<W, T>) {
+    fn finish(&mut self, progress: Progress<W, T>) {
         if let Some(call) = self.0.take() {
-            drop(call.proceed(progress));
-            let caller = counted_here(&call.caller);
-            caller.0.post(Message::Answer(Answer(call)));
+            drop(call.replace_progress(progress));
+            let caller = local_caller_ref(&call.caller);
+            caller.0.post(RemoteMessage::Reply(ReplyMsg(call)));
         }
     }
 }
 
-impl<W: Send + 'static, T: Send + 'static> Drop for Due<W, T> {
+impl<W: Send + 'static, T: Send + 'static> Drop for RunningCall<W, T> {
     fn drop(&mut self) {
-        self.end(Progress::Dropped);
+        self.finish(Progress::Dropped);
     }
 }
 
-/// A caller, counted on this thread: its own handle may be gone as soon as the answer is there, and counting that one is writing to a line of the caller's.
-struct Caller(Arc<Shared>);
+/// A reference to the calling reactor, counted on this thread. The call's own reference may be gone
+/// as soon as the reply is posted, and incrementing its count would write to a cache line of the
+/// caller.
+struct CallerRef(Arc<Shared>);
 
 thread_local! {
-    /// Those who have called this thread.
-    static CALLERS: RefCell<Vec<Rc<Caller>>> = const { RefCell::new(Vec::new()) };
+    /// The reactors that have called this thread.
+    static CALLERS: RefCell<Vec<Rc<CallerRef>>> = const { RefCell::new(Vec::new()) };
 }
 
-fn counted_here(caller: &Arc<Shared>) -> Rc<Caller> {
-    let counted = CALLERS.try_with(|callers| {
+fn local_caller_ref(caller: &Arc<Shared>) -> Rc<CallerRef> {
+    let found = CALLERS.try_with(|callers| {
         let mut callers = callers.borrow_mut();
-        if let Some(known) = callers.iter().find(|known| Arc::ptr_eq(&known.0, caller)) {
-            return known.clone();
+        if let Some(existing) = callers.iter().find(|existing| Arc::ptr_eq(&existing.0, caller)) {
+            return existing.clone();
         }
-        callers.retain(|known| !known.0.is_closed());
-        let new = Rc::new(Caller(caller.clone()));
+        callers.retain(|existing| !existing.0.is_closed());
+        let new = Rc::new(CallerRef(caller.clone()));
         callers.push(new.clone());
         new
     });
-    // The thread is ending.
-    counted.unwrap_or_else(|_| Rc::new(Caller(caller.clone())))
+    // The thread is exiting, and its table is gone.
+    found.unwrap_or_else(|_| Rc::new(CallerRef(caller.clone())))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Calls between reactors whose sides come and go.
+//! Tests of calls between reactors that start and shut down meanwhile.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,32 +8,33 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use crate::{Clock, Home, ParkDriver, Reactor, ReactorGone, SystemClock, WaitList};
+use crate::{Clock, Handle, ParkDriver, Reactor, ReactorGone, SystemClock, WaitList};
 
 fn reactor() -> Reactor {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     Reactor::new(ParkDriver::new(clock.clone()), clock)
 }
 
-/// Counts how many of it there are.
-struct Counted(Arc<AtomicUsize>);
+/// Counts its live instances.
+struct InstanceCount(Arc<AtomicUsize>);
 
-impl Counted {
+impl InstanceCount {
     fn new(all: &Arc<AtomicUsize>) -> Self {
         all.fetch_add(1, Ordering::Relaxed);
         Self(all.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for InstanceCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A reactor of another thread with a resident that whoever calls may wait in, until it is told to shut down.
+/// A reactor on another thread, with a registered object in which callers may wait, until it is
+/// told to shut down.
 struct Other {
-    home: Home<WaitList>,
+    home: Handle<WaitList>,
     stop: futures_channel::oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
@@ -43,7 +44,7 @@ impl Other {
         let (sender, receiver) = channel();
         let thread = thread::spawn(move || {
             let reactor = reactor();
-            let home = Home::settle(&reactor, Rc::new(WaitList::default()));
+            let home = Handle::register(&reactor, Rc::new(WaitList::default()));
             let (stop, stopped) = futures_channel::oneshot::channel();
             sender.send((home, stop)).unwrap();
             reactor.run(stopped).unwrap();
@@ -60,13 +61,13 @@ impl Other {
 }
 
 #[test]
-fn what_waits_there_when_it_shuts_down_is_told() {
+fn waiting_calls_fail_when_the_called_reactor_shuts_down() {
     let other = Other::start();
     let (here, all) = (reactor(), Arc::new(AtomicUsize::new(0)));
     here.run(async {
         let calls: Vec<_> = (0..10)
             .map(|_| {
-                let (home, counted) = (other.home.clone(), Counted::new(&all));
+                let (home, counted) = (other.home.clone(), InstanceCount::new(&all));
                 here.spawn(async move {
                     home.call(|waiting| async move {
                         waiting.until(|| None::<()>).await;
@@ -76,7 +77,7 @@ fn what_waits_there_when_it_shuts_down_is_told() {
                 })
             })
             .collect();
-        // Comes after them, so they wait there.
+        // Runs after the calls, which therefore wait there.
         here.yield_now().await;
         assert_eq!(other.home.call(|_| async { 7 }).await, Ok(7));
         assert_eq!(all.load(Ordering::Relaxed), 10);
@@ -89,11 +90,11 @@ fn what_waits_there_when_it_shuts_down_is_told() {
 }
 
 #[test]
-fn work_is_done_although_nobody_waits_for_it_any_more() {
+fn work_completes_after_the_caller_drops_the_call() {
     let other = Other::start();
     let (here, all) = (reactor(), Arc::new(AtomicUsize::new(0)));
     here.run(async {
-        let (home, counted) = (other.home.clone(), Counted::new(&all));
+        let (home, counted) = (other.home.clone(), InstanceCount::new(&all));
         let done = all.clone();
         let call = here.spawn(async move {
             let answer = home.call(|waiting| async move {
@@ -113,7 +114,7 @@ fn work_is_done_although_nobody_waits_for_it_any_more() {
         drop(call);
         assert_eq!(other.home.call(|waiting| async move { waiting.wake_all() }).await, Ok(()));
         while all.load(Ordering::Relaxed) != 100 {
-            // Its answer, which nobody waits for, comes back here.
+            // The unwanted reply arrives at this reactor.
             here.sleep(Duration::from_micros(10)).await;
         }
     });
@@ -121,7 +122,7 @@ fn work_is_done_although_nobody_waits_for_it_any_more() {
 }
 
 #[test]
-fn a_call_is_answered_or_refused_when_the_other_shuts_down_meanwhile() {
+fn a_call_during_shutdown_completes_or_fails() {
     let mut answered = [0_usize; 2];
     for round in 0..300_u64 {
         let other = Other::start();
@@ -129,7 +130,7 @@ fn a_call_is_answered_or_refused_when_the_other_shuts_down_meanwhile() {
         here.run(async {
             let calls: Vec<_> = (0..8)
                 .map(|_| {
-                    let (home, counted) = (other.home.clone(), Counted::new(&all));
+                    let (home, counted) = (other.home.clone(), InstanceCount::new(&all));
                     here.spawn(async move {
                         let mut done = 0;
                         while home.call(|_| async move {}).await.is_ok() {
@@ -152,11 +153,11 @@ fn a_call_is_answered_or_refused_when_the_other_shuts_down_meanwhile() {
 }
 
 #[test]
-fn an_answer_finds_a_caller_that_has_shut_down_gone() {
+fn a_reply_to_a_caller_that_has_shut_down_is_dropped() {
     let other = Other::start();
     let all = Arc::new(AtomicUsize::new(0));
     for _ in 0..100 {
-        let (here, home, counted) = (reactor(), other.home.clone(), Counted::new(&all));
+        let (here, home, counted) = (reactor(), other.home.clone(), InstanceCount::new(&all));
         let calling = here.spawn(async move { drop(home.call(|_| async move { counted }).await) });
         here.run(here.yield_now());
         here.shut_down();

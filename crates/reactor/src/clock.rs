@@ -1,6 +1,7 @@
-//! Time as the engine sees it: nanoseconds since some fixed moment, from a clock that is handed in.
+//! Time in nanoseconds since a fixed moment, read from a clock that the caller supplies.
 //!
-//! The engine never reads the operating system's clock itself, so that the simulator can own time.
+//! The engine never reads the operating system's clock directly, so that the simulator can control
+//! time.
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
@@ -11,17 +12,17 @@ use std::time::Duration;
 pub struct Instant(u64);
 
 impl Instant {
-    /// The moment `nanos` nanoseconds after the clock's start.
+    /// Returns the moment `nanos` nanoseconds after the clock's start.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's start.
+    /// Returns the nanoseconds since the clock's start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time from `earlier` to this moment; zero if it lies later.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -43,21 +44,22 @@ impl Sub for Instant {
 
 /// A source of time.
 pub trait Clock {
-    /// The moment now. Never goes back.
+    /// Returns the current moment. Monotonic.
     fn now(&self) -> Instant;
 }
 
-/// The operating system's monotonic clock, counted from the same moment in the whole process: reactors may compare what theirs say.
+/// The operating system's monotonic clock. All instances in a process count from the same moment,
+/// so that moments of different reactors are comparable.
 #[derive(Debug)]
 pub struct SystemClock {
     start: std::time::Instant,
 }
 
 impl SystemClock {
-    /// The clock.
+    /// Returns the clock.
     pub fn new() -> Self {
         static START: OnceLock<std::time::Instant> = OnceLock::new();
-        // Not at zero: what is a little earlier can be told.
+        // Starts one second before now, so that slightly earlier moments can be expressed.
         let start = || std::time::Instant::now().checked_sub(Duration::from_secs(1));
         Self { start: *START.get_or_init(|| start().unwrap_or_else(std::time::Instant::now)) }
     }

@@ -1,7 +1,8 @@
-//! Commands that mean something to one kind of device only (`IORING_OP_URING_CMD`): short ones on a reactor's ring, long ones
-//! on a ring that is there for one of them.
+//! Device-specific commands (`IORING_OP_URING_CMD`): short ones on the reactor's ring, long ones on
+//! a ring that serves a single command.
 //!
-//! Always true: a short command's memory is kept until the device has answered, or for ever. Must not know any device.
+//! Invariant: the memory of a short command is kept until the device has completed it, or for ever
+//! if it never does. Knows no particular device.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,15 +16,16 @@ use crate::operation::{Command, Operation};
 use crate::target::Target;
 use crate::{Io, IoError, IoErrorKind, IoResult, Platform, Span};
 
-/// Bytes of a long command.
-pub const LONG_COMMAND: usize = 80;
+/// Size of a long command in bytes.
+pub const LONG_COMMAND_BYTES: usize = 80;
 
 impl Platform {
-    /// Starts a command of a device's own, of 16 bytes. The result is what the device answers. Fails as unsupported where
-    /// there is no ring. A device that never answers keeps `memory` for ever, also when the platform is gone.
+    /// Starts a device-specific command of 16 bytes. The result is the device's return value. Fails
+    /// with [`IoErrorKind::Unsupported`] without a ring. If the device never completes the command,
+    /// `memory` is leaked, even when the platform is dropped.
     ///
     /// # Safety
-    /// The device touches no other memory for this command than what `memory` covers.
+    /// For this command the device accesses no memory other than `memory`.
     pub unsafe fn command(
         &self,
         device: &Arc<OwnedFd>,
@@ -36,19 +38,19 @@ impl Platform {
     }
 }
 
-/// Gives a device a long command, and waits for its answer on this thread.
+/// Sends a long command to a device and blocks this thread until it completes.
 ///
 /// # Errors
-/// What the device answers, or what the system says to a ring.
+/// The error that the device returns, or the error of setting up the ring.
 ///
 /// # Safety
-/// The device touches no other memory for this command than what the caller has borrowed mutably for it.
-pub unsafe fn order_device(device: impl AsFd, number: u32, words: [u8; LONG_COMMAND]) -> IoResult {
+/// For this command the device accesses only memory that the caller has borrowed mutably for it.
+pub unsafe fn run_long_command(device: impl AsFd, number: u32, words: [u8; LONG_COMMAND_BYTES]) -> IoResult {
     let mut ring: IoUring<squeue::Entry128, cqueue::Entry> =
-        IoUring::builder().dontfork().build(1).map_err(of_system)?;
+        IoUring::builder().dontfork().build(1).map_err(from_io_error)?;
     let entry = opcode::UringCmd80::new(Fd(device.as_fd().as_raw_fd()), number).cmd(words).build();
-    // SAFETY: the descriptor and, by the caller's promise, the memory are there until this returns, which it does only
-    // when the command has completed.
+    // SAFETY: the descriptor and, by the caller's promise, the memory stay valid until this
+    // returns, which it does only when the command has completed.
     if unsafe { ring.submission().push(&entry) }.is_err() {
         return Err(IoError::new(IoErrorKind::Other));
     }
@@ -58,17 +60,18 @@ pub unsafe fn order_device(device: impl AsFd, number: u32, words: [u8; LONG_COMM
             let result = completion.result();
             return usize::try_from(result).map_err(|_| IoError::from_errno(-result));
         }
-        // Once it is handed over its end is waited for, whatever interrupts that.
+        // Once submitted, the command must complete before this returns: retry after an
+        // interruption.
         if let Err(error) = waited
             && !ring.submission().is_empty()
             && error.raw_os_error() != Some(Errno::INTR.raw_os_error())
         {
-            return Err(of_system(error));
+            return Err(from_io_error(error));
         }
     }
 }
 
-fn of_system(error: std::io::Error) -> IoError {
+fn from_io_error(error: std::io::Error) -> IoError {
     error.raw_os_error().map_or(IoError::new(IoErrorKind::Other), IoError::from_errno)
 }
 
@@ -80,10 +83,10 @@ mod tests {
     use crate::{Backend, Buffer, Clock, Reactor, SystemClock};
 
     #[test]
-    fn what_knows_no_commands_says_so() {
+    fn a_file_rejects_device_commands() {
         let file: OwnedFd = tempfile::tempfile().unwrap().into();
         // SAFETY: a file touches no memory.
-        let refused = unsafe { order_device(&file, 1, [0; LONG_COMMAND]) };
+        let refused = unsafe { run_long_command(&file, 1, [0; LONG_COMMAND_BYTES]) };
         assert_eq!(refused.unwrap_err().kind(), IoErrorKind::Unsupported);
         let file = Arc::new(file);
         for backend in [Backend::Auto, Backend::Threads] {

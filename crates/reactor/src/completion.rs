@@ -1,7 +1,8 @@
 //! The future of one I/O operation.
 //!
-//! An operation that is done at once (a memory drive) costs no allocation; one that is not shares a small cell with
-//! whoever completes it. Dropping the future does not cancel the operation: the driver keeps the memory it uses.
+//! An operation that completes at once (a memory drive) needs no allocation; others share a small
+//! cell with their completer. Dropping the future does not cancel the operation: the driver keeps
+//! its memory.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -11,66 +12,68 @@ use std::task::{Context, Poll, Waker};
 
 use crate::IoError;
 
-/// What an operation ends with: the number of bytes transferred (0 where that means nothing), or an error.
+/// The result of an operation: the number of bytes transferred (0 if the operation has none), or an
+/// error.
 pub type IoResult = Result<usize, IoError>;
 
-struct Shared {
+struct OperationCell {
     result: Cell<Option<IoResult>>,
     waker: Cell<Option<Waker>>,
 }
 
 /// A submitted operation; await it for its result.
-#[must_use = "an operation's result must be looked at"]
-pub struct Io(State);
+#[must_use = "an operation's result must be checked"]
+pub struct Io(IoState);
 
-enum State {
+enum IoState {
     Ready(IoResult),
-    Pending(Rc<Shared>),
+    Pending(Rc<OperationCell>),
     Taken,
 }
 
-/// The end of an operation that its driver holds. Dropping it unused completes the operation as closed.
-pub struct Completer(Option<Rc<Shared>>);
+/// The completing end of an operation, held by its driver. Dropping it unused completes the
+/// operation as closed.
+pub struct Completer(Option<Rc<OperationCell>>);
 
-/// A pending operation and the end that completes it.
+/// Returns the completing end and the future of a pending operation.
 pub fn completion() -> (Completer, Io) {
-    let shared = Rc::new(Shared { result: Cell::new(None), waker: Cell::new(None) });
-    (Completer(Some(shared.clone())), Io(State::Pending(shared)))
+    let cell = Rc::new(OperationCell { result: Cell::new(None), waker: Cell::new(None) });
+    (Completer(Some(cell.clone())), Io(IoState::Pending(cell)))
 }
 
 impl Io {
-    /// An operation that has ended already.
+    /// Returns an operation that has already ended.
     pub fn ready(result: IoResult) -> Self {
-        Self(State::Ready(result))
+        Self(IoState::Ready(result))
     }
 
-    /// The result, if the operation has ended; a second call after that gives `None`.
+    /// Takes the result if the operation has ended; returns `None` after that.
     pub fn try_take(&mut self) -> Option<IoResult> {
         let result = match &self.0 {
-            State::Ready(result) => Some(*result),
-            State::Pending(shared) => shared.result.get(),
-            State::Taken => None,
+            IoState::Ready(result) => Some(*result),
+            IoState::Pending(cell) => cell.result.get(),
+            IoState::Taken => None,
         };
         if result.is_some() {
-            self.0 = State::Taken;
+            self.0 = IoState::Taken;
         }
         result
     }
 
-    /// True while the operation has not ended.
+    /// True while the operation is in flight.
     pub fn is_pending(&self) -> bool {
         match &self.0 {
-            State::Pending(shared) => shared.result.get().is_none(),
-            State::Ready(_) | State::Taken => false,
+            IoState::Pending(cell) => cell.result.get().is_none(),
+            IoState::Ready(_) | IoState::Taken => false,
         }
     }
 
-    /// True once the operation has ended and its result has not been taken.
+    /// True once the operation has ended and until its result is taken.
     pub fn is_done(&self) -> bool {
         match &self.0 {
-            State::Ready(_) => true,
-            State::Pending(shared) => shared.result.get().is_some(),
-            State::Taken => false,
+            IoState::Ready(_) => true,
+            IoState::Pending(cell) => cell.result.get().is_some(),
+            IoState::Taken => false,
         }
     }
 }
@@ -83,23 +86,23 @@ impl Future for Io {
             return Poll::Ready(result);
         }
         match &self.0 {
-            State::Pending(shared) => shared.waker.set(Some(context.waker().clone())),
-            State::Ready(_) | State::Taken => panic!("an operation was awaited again after it ended"),
+            IoState::Pending(cell) => cell.waker.set(Some(context.waker().clone())),
+            IoState::Ready(_) | IoState::Taken => panic!("an operation was awaited again after it ended"),
         }
         Poll::Pending
     }
 }
 
 impl Completer {
-    /// Ends the operation and wakes whoever waits for it.
+    /// Ends the operation and wakes its waiter.
     pub fn complete(mut self, result: IoResult) {
         self.finish(result);
     }
 
     fn finish(&mut self, result: IoResult) {
-        let Some(shared) = self.0.take() else { return };
-        shared.result.set(Some(result));
-        if let Some(waker) = shared.waker.take() {
+        let Some(cell) = self.0.take() else { return };
+        cell.result.set(Some(result));
+        if let Some(waker) = cell.waker.take() {
             waker.wake();
         }
     }

@@ -1,38 +1,39 @@
-//! What a reactor waits in, and how other threads end that wait.
+//! The event source in which a reactor polls and sleeps, and the handle that wakes it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Instant;
 
-/// What a reactor waits in: the source of completions.
+/// The event source of a reactor. Submits operations and reports their completions.
 pub trait Driver {
-    /// Hands over what was queued and completes what has ended. True if anything completed.
+    /// Submits queued operations and reaps completions. True if anything completed.
     fn poll(&self) -> bool;
 
-    /// As [`Driver::poll`], but nothing is ready to run: unless this completes something, [`Driver::sleep`] follows at
-    /// once, which may be the better moment to hand over what was queued.
+    /// Like [`Driver::poll`], when no task is ready: unless this completes something,
+    /// [`Driver::sleep`] follows at once and may be the better moment to submit.
     fn poll_before_sleep(&self) -> bool {
         self.poll()
     }
 
-    /// Hands over what was queued and sleeps until something may have completed, [`Rouse::rouse`] is called, or
-    /// `until` (never, if `None`). Completes what has ended.
+    /// Submits queued operations, then sleeps until a completion, [`WakeHandle::wake`] or `until`
+    /// (for ever if `None`). Reaps completions.
     fn sleep(&self, until: Option<Instant>);
 
-    /// How long a call takes to what lives on the same reactor under this key, or, if not `there`, its answer back: no time at all, but
-    /// where one reactor stands for several.
-    fn on_the_way(&self, key: u64, there: bool) -> Duration {
+    /// Returns the simulated delay of a call to the object registered under `key` on the same
+    /// reactor, or of its reply if not `there`. Zero except in the simulator, where one reactor
+    /// stands for several.
+    fn message_delay(&self, key: u64, there: bool) -> Duration {
         let _ = (key, there);
         Duration::ZERO
     }
 
-    /// What another thread calls to end [`Driver::sleep`].
-    fn rouser(&self) -> Arc<dyn Rouse>;
+    /// Returns the handle with which other threads end [`Driver::sleep`].
+    fn wake_handle(&self) -> Arc<dyn WakeHandle>;
 }
 
-/// Ends a reactor's sleep, from any thread.
-pub trait Rouse: Send + Sync {
-    /// Ends the sleep now, or the next one at once.
-    fn rouse(&self);
+/// Wakes a sleeping reactor, from any thread.
+pub trait WakeHandle: Send + Sync {
+    /// Ends the current sleep, or makes the next one return at once.
+    fn wake(&self);
 }

@@ -1,32 +1,33 @@
-//! What can go wrong with one I/O operation.
+//! Errors of an I/O operation.
 //!
-//! Owns the mapping from errno to the few kinds that callers act on. The error says nothing of drives or files: whoever
-//! knows which drive and which offset adds that.
+//! Maps an errno to the few kinds that callers act on. The error does not name the drive or offset:
+//! the caller adds them.
 
 use std::fmt;
 
-/// The kinds of failure that callers tell apart.
+/// The kinds of failure that callers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoErrorKind {
-    /// The medium could not give or take these bytes; others may still work (EIO, ENODATA, EILSEQ, EREMOTEIO).
+    /// The medium failed to read or write these bytes; others may still work (EIO, ENODATA, EILSEQ,
+    /// EREMOTEIO).
     Medium,
-    /// The backing store has no room (ENOSPC, EDQUOT, EFBIG).
+    /// The backing store is full (ENOSPC, EDQUOT, EFBIG).
     NoSpace,
-    /// The device is gone and will not answer again (ENODEV, ENXIO, ESHUTDOWN).
+    /// The device is gone and will not respond again (ENODEV, ENXIO, ESHUTDOWN).
     Gone,
-    /// Fewer bytes exist than were asked for, or the range ends past the device.
+    /// The range reaches past the end of the device or file.
     OutOfRange,
-    /// The device or file may not be written (EROFS, EPERM, EACCES, EBADF on a read-only descriptor).
+    /// The device or file is not writable (EROFS, EPERM, EACCES, EBADF on a read-only descriptor).
     ReadOnly,
     /// The operation is not supported here (EOPNOTSUPP, ENOSYS, ENOTTY).
     Unsupported,
-    /// The other end of a socket closed or reset it, or the operation was cancelled.
+    /// The peer closed or reset the socket, or the operation was cancelled.
     Closed,
-    /// Anything else; the errno says what.
+    /// Any other failure; see the errno.
     Other,
 }
 
-/// A failed operation: a kind to match on and the errno it came from (0 where the operating system was not involved).
+/// A failed operation: a kind to match on, and the errno (0 if no system call failed).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct IoError {
     kind: IoErrorKind,
@@ -34,12 +35,12 @@ pub struct IoError {
 }
 
 impl IoError {
-    /// An error that no system call reported.
+    /// Returns an error that no system call reported.
     pub const fn new(kind: IoErrorKind) -> Self {
         Self { kind, errno: 0 }
     }
 
-    /// The error of a system call that failed with `errno` (a positive number).
+    /// Returns the error of a system call that failed with `errno` (a positive number).
     pub fn from_errno(errno: i32) -> Self {
         use rustix::io::Errno;
         let kind = match Errno::from_raw_os_error(errno) {
@@ -58,12 +59,12 @@ impl IoError {
         Self { kind, errno }
     }
 
-    /// The kind, for control flow.
+    /// Returns the kind, for control flow.
     pub const fn kind(self) -> IoErrorKind {
         self.kind
     }
 
-    /// The errno, 0 if no system call was involved.
+    /// Returns the errno; 0 if no system call failed.
     pub const fn errno(self) -> i32 {
         self.errno
     }

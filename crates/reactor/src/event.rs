@@ -1,6 +1,6 @@
-//! An eventfd: how another thread ends a reactor's sleep in the kernel.
+//! An eventfd with which another thread ends a reactor's sleep in the kernel.
 //!
-//! Always true: a signal given before the sleep ends it at once. Knows nothing of who sleeps on it.
+//! Invariant: a signal raised before the sleep ends that sleep at once.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use crate::Rouse;
+use crate::WakeHandle;
 
-/// A signal that a reactor can wait for together with its I/O.
+/// A signal that a reactor waits for together with its I/O.
 pub(crate) struct Event(OwnedFd);
 
 impl Event {
@@ -19,9 +19,9 @@ impl Event {
         Ok(Arc::new(Self(fd)))
     }
 
-    /// Takes back every signal given so far.
+    /// Clears all signals raised so far.
     pub(crate) fn clear(&self) {
-        // Fails only if nothing was signalled.
+        // Fails only if no signal was raised.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
@@ -32,11 +32,11 @@ impl AsFd for Event {
     }
 }
 
-impl Rouse for Event {
-    fn rouse(&self) {
+impl WakeHandle for Event {
+    fn wake(&self) {
         #[allow(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
         let one = 1u64.to_ne_bytes();
-        // Fails only at 2^64 - 1 signals not taken.
+        // Fails only when 2^64 - 1 signals are pending.
         let _ = rustix::io::write(&self.0, &one);
     }
 }

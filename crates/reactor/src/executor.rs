@@ -1,8 +1,8 @@
-//! The executor: one thread's tasks, in the order in which they became ready.
+//! The executor: runs one thread's tasks in the order in which they became ready.
 //!
-//! A cycle runs the tasks that were ready when it began, takes messages from other threads, reaps the driver and
-//! fires timers. With nothing to do it polls for a while if it was busy lately, then sleeps in the driver. Whoever
-//! wakes one of its tasks from another thread rouses it.
+//! A cycle runs the tasks that were ready when it began, takes messages from other threads, reaps
+//! completions and fires timers. An idle reactor polls for a while if it was busy recently, then
+//! sleeps in the driver. Another thread that wakes one of its tasks also wakes the reactor.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -18,12 +18,13 @@ use slab::Slab;
 use crate::remote::Remote;
 use crate::shared::Shared;
 use crate::timer::{Sleep, Timers};
-use crate::{Clock, Driver, Instant, Patience};
+use crate::{AdaptivePoll, Clock, Driver, Instant};
 
-/// A spawned task: await it for its result, [`Task::detach`] it to let it run; dropping it cancels it.
+/// A spawned task: await it for its result, or [`Task::detach`] it to let it run; dropping it
+/// cancels it.
 pub type Task<T> = async_task::Task<T>;
 
-/// A handle on this thread's executor.
+/// A handle to this thread's executor.
 #[derive(Clone)]
 pub struct Reactor {
     inner: Rc<Inner>,
@@ -34,14 +35,14 @@ struct Inner {
     driver: Rc<dyn Driver>,
     clock: Rc<dyn Clock>,
     timers: RefCell<Timers>,
-    /// A waker for every task that has not ended, so that [`Reactor::shut_down`] reaches those that wait.
+    /// The waker of every unfinished task, so that [`Reactor::shut_down`] reaches waiting tasks.
     alive: RefCell<Slab<Waker>>,
-    /// How long to poll for more work before sleeping.
-    patience: Cell<Patience>,
-    /// When something last happened.
+    /// The polling policy of an idle reactor.
+    adaptive_poll: Cell<AdaptivePoll>,
+    /// Time of the last work; see [`Reactor::mark_busy`].
     busy_at: Cell<Instant>,
-    /// How many of [`Rest`] there are.
-    resting: Cell<usize>,
+    /// Number of live [`UnpolledSleep`]s.
+    unpolled_sleeps: Cell<usize>,
 }
 
 thread_local! {
@@ -49,9 +50,9 @@ thread_local! {
 }
 
 impl Reactor {
-    /// An executor on this thread that waits in `driver` and tells time by `clock`.
+    /// Returns an executor on this thread that sleeps in `driver` and reads time from `clock`.
     pub fn new(driver: Rc<dyn Driver>, clock: Rc<dyn Clock>) -> Self {
-        let shared = Shared::new(driver.rouser());
+        let shared = Shared::new(driver.wake_handle());
         let busy_at = Cell::new(clock.now());
         let inner = Inner {
             shared,
@@ -59,22 +60,22 @@ impl Reactor {
             clock,
             timers: RefCell::default(),
             alive: RefCell::default(),
-            patience: Cell::new(Patience::new(Duration::ZERO)),
+            adaptive_poll: Cell::new(AdaptivePoll::new(Duration::ZERO)),
             busy_at,
-            resting: Cell::new(0),
+            unpolled_sleeps: Cell::new(0),
         };
         Self { inner: Rc::new(inner) }
     }
 
-    /// How long an idle reactor polls for more work before it sleeps, at most; zero at first.
+    /// Sets how long an idle reactor polls for work before it sleeps, at most. Zero at first.
     pub fn set_poll_before_sleep(&self, length: Duration) {
-        self.inner.patience.set(Patience::new(length));
+        self.inner.adaptive_poll.set(AdaptivePoll::new(length));
     }
 
-    /// The reactor whose [`Reactor::run`] is on this thread's stack.
+    /// Returns the reactor whose [`Reactor::run`] is on this thread's stack.
     ///
     /// # Panics
-    /// Outside of one.
+    /// Outside of [`Reactor::run`].
     pub fn current() -> Self {
         match CURRENT.with_borrow(Clone::clone) {
             Some(reactor) => reactor,
@@ -82,27 +83,28 @@ impl Reactor {
         }
     }
 
-    /// As [`Reactor::current`]; `None` outside of one, as while its tasks are dropped at its end.
+    /// Like [`Reactor::current`]; `None` outside of [`Reactor::run`], and while tasks are dropped
+    /// at shutdown.
     pub fn try_current() -> Option<Self> {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// What other threads can reach of the reactor of this thread, if there is one.
+    /// Returns the state of this thread's reactor that other threads may access, if a reactor runs.
     pub(crate) fn current_shared() -> Option<Arc<Shared>> {
         CURRENT.with_borrow(|current| current.as_ref().map(|reactor| reactor.inner.shared.clone()))
     }
 
-    /// A handle for other threads.
+    /// Returns a handle for other threads.
     pub fn remote(&self) -> Remote {
         Remote::new(self.inner.shared.clone())
     }
 
-    /// The moment now.
+    /// Returns the current moment.
     pub fn now(&self) -> Instant {
         self.inner.clock.now()
     }
 
-    /// Starts a task. It first runs when the tasks that are ready now have run.
+    /// Starts a task. It first runs after the tasks that are ready now.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
         let shared = self.inner.shared.clone();
         let mut alive = self.inner.alive.borrow_mut();
@@ -128,30 +130,30 @@ impl Reactor {
         self.sleep_until(self.now() + length)
     }
 
-    /// See [`Driver::on_the_way`].
-    pub(crate) fn on_the_way(&self, key: u64, there: bool) -> Duration {
-        self.inner.driver.on_the_way(key, there)
+    /// See [`Driver::message_delay`].
+    pub(crate) fn message_delay(&self, key: u64, there: bool) -> Duration {
+        self.inner.driver.message_delay(key, there)
     }
 
-    /// Waits for `length` asleep, unless something else is to be done: a reactor does not poll for anything meanwhile.
-    pub fn rest(&self, length: Duration) -> Rest {
-        self.inner.resting.set(self.inner.resting.get() + 1);
-        Rest { sleep: self.sleep(length) }
+    /// Waits for `length` without polling: the reactor sleeps meanwhile unless other work is ready.
+    pub fn sleep_unpolled(&self, length: Duration) -> UnpolledSleep {
+        self.inner.unpolled_sleeps.set(self.inner.unpolled_sleeps.get() + 1);
+        UnpolledSleep { sleep: self.sleep(length) }
     }
 
-    /// Lets every task that is ready run before this one goes on.
+    /// Lets every ready task run before this one continues.
     pub fn yield_now(&self) -> Yield {
         Yield { yielded: false }
     }
 
-    /// Runs tasks until `future` is done. Tasks left over stay and go on in the next call.
+    /// Runs tasks until `future` completes. Unfinished tasks stay and continue in the next call.
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
         let outer = CURRENT.replace(Some(self.clone()));
         let restore = Restore(outer);
         let mut future = pin!(future);
         let (main_waker, main_woken) = self.main_waker();
         let result = loop {
-            // Asked before it is swapped: a swap locks the cache line, every cycle.
+            // Loaded before it is swapped: a swap in every cycle would lock the cache line.
             if main_woken.load(Ordering::Relaxed) && main_woken.swap(false, Ordering::Acquire) {
                 self.mark_busy();
                 if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&main_waker)) {
@@ -164,7 +166,8 @@ impl Reactor {
         result
     }
 
-    /// A waker for the future that [`Reactor::run`] drives itself, and the flag that it raises.
+    /// Returns a waker for the future that [`Reactor::run`] drives, and the flag that the waker
+    /// raises.
     fn main_waker(&self) -> (Waker, Arc<AtomicBool>) {
         struct Main {
             woken: Arc<AtomicBool>,
@@ -174,7 +177,7 @@ impl Reactor {
             fn wake(self: Arc<Self>) {
                 self.woken.store(true, Ordering::Release);
                 if !self.shared.is_current() {
-                    self.shared.rouse();
+                    self.shared.wake();
                 }
             }
         }
@@ -183,7 +186,8 @@ impl Reactor {
         (Waker::from(Arc::new(main)), woken)
     }
 
-    /// One round: ready tasks, messages, completions, timers; polls or sleeps if nothing is ready then.
+    /// Runs one cycle: ready tasks, messages, completions, timers. Polls or sleeps if nothing is
+    /// ready then.
     fn cycle(&self, main_woken: &AtomicBool) {
         let shared = &self.inner.shared;
         let mut worked = self.run_ready();
@@ -206,7 +210,8 @@ impl Reactor {
         self.sleep_in_driver(main_woken);
     }
 
-    /// Runs the tasks that are ready now, but not those that they make ready. True if there were any.
+    /// Runs the tasks that are ready now, but not those that they make ready. True if there were
+    /// any.
     fn run_ready(&self) -> bool {
         let shared = &self.inner.shared;
         let ready = shared.ready_len();
@@ -217,28 +222,28 @@ impl Reactor {
         ready > 0
     }
 
-    /// Something happened: the time of polling begins anew. The clock is read only once the reactor turns idle.
+    /// Restarts the polling time. The clock is read only once the reactor turns idle.
     fn mark_busy(&self) {
         self.inner.busy_at.set(Instant::from_nanos(u64::MAX));
     }
 
-    /// True if an idle reactor looks for more work before it sleeps.
+    /// True if an idle reactor polls before it sleeps.
     fn polls(&self) -> bool {
-        self.inner.resting.get() == 0 && !self.inner.patience.get().length().is_zero()
+        self.inner.unpolled_sleeps.get() == 0 && !self.inner.adaptive_poll.get().poll_time().is_zero()
     }
 
     /// True while the time since the last work is shorter than the polling time.
     fn keep_polling(&self) -> bool {
-        let patience = self.inner.patience.get();
-        if patience.is_off() || self.inner.resting.get() > 0 {
+        let adaptive_poll = self.inner.adaptive_poll.get();
+        if adaptive_poll.is_disabled() || self.inner.unpolled_sleeps.get() > 0 {
             return false;
         }
         let now = self.now();
-        // See `mark_busy`.
+        // `mark_busy` stored the maximum: the idle time starts now.
         if self.inner.busy_at.get() > now {
             self.inner.busy_at.set(now);
         }
-        now.since(self.inner.busy_at.get()) < patience.length()
+        now.since(self.inner.busy_at.get()) < adaptive_poll.poll_time()
     }
 
     fn fire_timers(&self) -> bool {
@@ -259,23 +264,24 @@ impl Reactor {
         if shared.fall_asleep() && !main_woken.load(Ordering::Acquire) {
             let until = self.inner.timers.borrow().next_due();
             self.inner.driver.sleep(until);
-            if self.inner.resting.get() == 0 {
-                self.learn_from_pause();
+            if self.inner.unpolled_sleeps.get() == 0 {
+                self.record_pause();
             }
         }
         shared.wake_up();
     }
 
-    /// Something has ended a sleep.
-    fn learn_from_pause(&self) {
-        let mut patience = self.inner.patience.get();
-        if !patience.is_off() {
-            patience.slept_through(self.now().since(self.inner.busy_at.get()));
-            self.inner.patience.set(patience);
+    /// Updates the polling policy after a sleep.
+    fn record_pause(&self) {
+        let mut adaptive_poll = self.inner.adaptive_poll.get();
+        if !adaptive_poll.is_disabled() {
+            adaptive_poll.record_pause(self.now().since(self.inner.busy_at.get()));
+            self.inner.adaptive_poll.set(adaptive_poll);
         }
     }
 
-    /// Refuses messages from now on and drops every task, where it stands, and everything settled on this thread.
+    /// Refuses further messages, drops every task in its current state, and unregisters every
+    /// object of this thread.
     pub fn shut_down(&self) {
         let shared = &self.inner.shared;
         shared.close();
@@ -284,7 +290,7 @@ impl Reactor {
             waker.wake();
         }
         shared.drop_all();
-        crate::remote::forget_residents();
+        crate::remote::unregister_all();
     }
 
     pub(crate) fn timers(&self) -> &RefCell<Timers> {
@@ -292,7 +298,7 @@ impl Reactor {
     }
 }
 
-/// A task's entry in the list of living tasks; leaves the list when the task ends or is dropped.
+/// A task's entry in the list of unfinished tasks, removed when the task ends or is dropped.
 struct Registered {
     inner: Weak<Inner>,
     key: usize,
@@ -315,12 +321,12 @@ impl Drop for Restore {
     }
 }
 
-/// See [`Reactor::rest`].
-pub struct Rest {
+/// See [`Reactor::sleep_unpolled`].
+pub struct UnpolledSleep {
     sleep: Sleep,
 }
 
-impl Future for Rest {
+impl Future for UnpolledSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -328,10 +334,10 @@ impl Future for Rest {
     }
 }
 
-impl Drop for Rest {
+impl Drop for UnpolledSleep {
     fn drop(&mut self) {
-        let resting = &self.sleep.reactor().inner.resting;
-        resting.set(resting.get() - 1);
+        let unpolled_sleeps = &self.sleep.reactor().inner.unpolled_sleeps;
+        unpolled_sleeps.set(unpolled_sleeps.get() - 1);
     }
 }
 

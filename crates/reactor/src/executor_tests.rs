@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{BACKENDS, start};
-use crate::{Home, ParkDriver, Rouse, SystemClock};
+use crate::{Handle, ParkDriver, SystemClock, WakeHandle};
 
 fn reactor() -> Reactor {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
@@ -58,11 +58,11 @@ fn another_thread_calls_and_gets_its_answer() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         let reactor = reactor();
-        let home = Home::settle(&reactor, Rc::new(Cell::new(41)));
+        let home = Handle::register(&reactor, Rc::new(Cell::new(41)));
         let (stop, stopped) = futures_channel::oneshot::channel::<()>();
         sender.send((home.clone(), stop)).unwrap();
         reactor.run(stopped).unwrap();
-        home.evict();
+        home.unregister();
     });
     let (home, stop) = receiver.recv().unwrap();
     let here = reactor();
@@ -84,12 +84,12 @@ fn what_a_call_cannot_do_at_once_is_done_later() {
         let reactor = reactor();
         let (gate, gone) = (Rc::new(crate::Gate::default()), Rc::new(Cell::new(0)));
         gate.shut();
-        let homes = (Home::settle(&reactor, gate), Home::settle(&reactor, gone));
-        homes.1.evict();
+        let homes = (Handle::register(&reactor, gate), Handle::register(&reactor, gone));
+        homes.1.unregister();
         let (stop, stopped) = futures_channel::oneshot::channel::<()>();
         sender.send((homes.clone(), stop)).unwrap();
         reactor.run(stopped).unwrap();
-        homes.0.evict();
+        homes.0.unregister();
     });
     let ((gate, gone), stop) = receiver.recv().unwrap();
     let here = reactor();
@@ -187,9 +187,9 @@ impl Clock for Fake {
 
 struct NotRoused;
 
-impl Rouse for NotRoused {
-    fn rouse(&self) {
-        panic!("roused from its own thread");
+impl WakeHandle for NotRoused {
+    fn wake(&self) {
+        panic!("woken from its own thread");
     }
 }
 
@@ -209,7 +209,7 @@ impl Driver for Fake {
         self.now.set(self.now.get().max(until.as_nanos()));
     }
 
-    fn rouser(&self) -> Arc<dyn Rouse> {
+    fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         Arc::new(NotRoused)
     }
 }
@@ -258,7 +258,7 @@ fn a_reactor_polls_for_the_set_time_after_work_and_then_sleeps() {
 fn a_reactor_that_rests_does_not_poll() {
     let (fake, reactor) = Fake::new(10);
     reactor.set_poll_before_sleep(Duration::from_nanos(1000));
-    reactor.run(reactor.rest(Duration::from_nanos(900)));
+    reactor.run(reactor.sleep_unpolled(Duration::from_nanos(900)));
     assert_eq!(fake.sleeps.borrow().len(), 1);
     assert!(fake.polls.get() <= 2, "{} polls", fake.polls.get());
     // Afterwards it polls as before.
@@ -290,11 +290,11 @@ fn a_message_always_ends_the_sleep() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let (_platform, reactor) = start(backend);
-            let home = Home::settle(&reactor, Rc::new((reactor.clone(), Cell::new(0u64))));
+            let home = Handle::register(&reactor, Rc::new((reactor.clone(), Cell::new(0u64))));
             let (stop, stopped) = futures_channel::oneshot::channel::<()>();
             sender.send((home.clone(), stop)).unwrap();
             reactor.run(stopped).unwrap();
-            home.evict();
+            home.unregister();
         });
         let (home, stop) = receiver.recv().unwrap();
         let (_platform, here) = start(backend);

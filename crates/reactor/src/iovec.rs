@@ -1,7 +1,7 @@
-//! Runs of memory as the kernel is told of them, without ever making Rust references to the bytes.
+//! Scatter-gather lists for system calls, built without Rust references to the bytes.
 //!
-//! Owns the `iovec` array of one system call. Always true: an iovec names memory that a [`Span`] keeps allocated;
-//! whoever hands it to the kernel keeps those spans until the kernel is done.
+//! Owns the `iovec` array of one system call. Invariant: an iovec names memory that a [`Span`]
+//! keeps allocated; the submitter keeps those spans until the kernel is done.
 #![allow(unsafe_code)]
 
 use std::io::{IoSlice, IoSliceMut};
@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 
 use crate::Span;
 
-/// The most runs that one system call takes (the kernel's UIO_MAXIOV).
-const RUNS_MAX: usize = 1024;
-/// The most bytes that one system call is asked to move: below the kernel's own limit, and page-aligned.
+/// Maximum number of iovecs per system call (the kernel's UIO_MAXIOV).
+const IOVECS_MAX: usize = 1024;
+/// Maximum bytes per system call: below the kernel's own limit, and page-aligned.
 const BYTES_MAX: usize = 1 << 30;
 
 /// The kernel's `struct iovec`.
@@ -23,15 +23,16 @@ pub(crate) struct Iovec {
     len: usize,
 }
 
-// The standard library promises this layout for its slices on Unix, which makes the casts below valid.
+// The standard library guarantees this layout for its slices on Unix, which makes the casts below
+// valid.
 const _: () = assert!(size_of::<Iovec>() == size_of::<IoSlice<'_>>());
 const _: () = assert!(align_of::<Iovec>() == align_of::<IoSlice<'_>>());
 
-/// Runs of one system call.
+/// The iovecs of one system call.
 pub(crate) type Iovecs = SmallVec<[Iovec; 4]>;
 
-/// Memory of an operation, in order, and how much of it is done.
-pub(crate) struct Pieces {
+/// The spans of an operation, in order, and the number of bytes already transferred.
+pub(crate) struct SpanCursor {
     spans: Spans,
     total: usize,
     done: usize,
@@ -40,7 +41,7 @@ pub(crate) struct Pieces {
 /// The spans of one operation.
 pub(crate) type Spans = SmallVec<[Span; 2]>;
 
-impl Pieces {
+impl SpanCursor {
     pub(crate) fn new(spans: &[Span]) -> Self {
         Self::from_spans(spans.iter().cloned().collect())
     }
@@ -66,13 +67,13 @@ impl Pieces {
         self.done == self.total
     }
 
-    /// Counts `bytes` more as done.
+    /// Counts `bytes` more as transferred.
     pub(crate) fn advance(&mut self, bytes: usize) {
-        assert!(bytes <= self.total - self.done, "the kernel moved more than it was asked to");
+        assert!(bytes <= self.total - self.done, "the kernel transferred more bytes than requested");
         self.done += bytes;
     }
 
-    /// What is left, if it is one run of memory.
+    /// Returns the rest if it is one contiguous run of memory.
     pub(crate) fn single(&self) -> Option<(*mut u8, u32)> {
         let [span] = self.spans.as_slice() else { return None };
         let len = (self.total - self.done).min(BYTES_MAX);
@@ -81,7 +82,7 @@ impl Pieces {
         Some((start, len as u32))
     }
 
-    /// What is left, as far as one system call takes it.
+    /// Returns the rest, limited to one system call.
     pub(crate) fn iovecs(&self) -> Iovecs {
         let (mut skip, mut room) = (self.done, BYTES_MAX);
         let mut iovecs = Iovecs::new();
@@ -90,7 +91,7 @@ impl Pieces {
                 skip -= span.len();
                 continue;
             }
-            if room == 0 || iovecs.len() == RUNS_MAX {
+            if room == 0 || iovecs.len() == IOVECS_MAX {
                 break;
             }
             let len = (span.len() - skip).min(room);
@@ -103,13 +104,13 @@ impl Pieces {
     }
 }
 
-/// The runs as a system call's list of memory to read from.
+/// Returns the iovecs as a list of memory to read from.
 pub(crate) fn as_slices(iovecs: &[Iovec]) -> &[IoSlice<'_>] {
     // SAFETY: same layout (asserted above). No reference to the bytes is made: the list only goes to a system call.
     unsafe { std::slice::from_raw_parts(iovecs.as_ptr().cast(), iovecs.len()) }
 }
 
-/// The runs as a system call's list of memory to fill.
+/// Returns the iovecs as a list of memory to fill.
 pub(crate) fn as_mut_slices(iovecs: &mut [Iovec]) -> &mut [IoSliceMut<'_>] {
     // SAFETY: as above.
     unsafe { std::slice::from_raw_parts_mut(iovecs.as_mut_ptr().cast(), iovecs.len()) }

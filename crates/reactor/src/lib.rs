@@ -1,16 +1,20 @@
-//! One thread's executor, drives, sockets, clock and messages.
+//! The I/O runtime of one thread: executor, drives, sockets, clock and messages.
 //!
-//! Owns: the single-threaded [`Reactor`], what it sleeps on ([`Driver`]), memory that I/O may touch ([`Buffer`],
-//! [`Span`]), the [`Drive`] trait and its real implementations, and messages to other reactors ([`Remote`]).
+//! Owns the single-threaded [`Reactor`], its event source ([`Driver`]), memory for I/O ([`Buffer`],
+//! [`Span`]), the [`Drive`] trait and its real implementations, and calls to other reactors
+//! ([`Remote`]).
 //!
-//! Always true: a task runs on the thread of its reactor only; memory named by an operation in flight stays allocated
-//! until the operation ends, whatever happens to the future that waits for it; an idle reactor sleeps in the kernel.
+//! Invariants: a task runs only on the thread of its reactor; the memory of an operation in flight
+//! stays allocated until the operation ends, even if its future is dropped; an idle reactor sleeps
+//! in the kernel.
 //!
-//! Must not know: pools, records, volumes, exports.
+//! Does not know pools, records, volumes or exports.
 
+mod adaptive_poll;
 mod buffer;
 mod call;
 mod clock;
+mod coalescer;
 mod command;
 mod completion;
 mod drive;
@@ -23,7 +27,6 @@ mod iovec;
 mod memory;
 mod net;
 mod operation;
-mod patience;
 mod platform;
 mod prefetch;
 mod remote;
@@ -34,20 +37,21 @@ mod target;
 #[cfg(test)]
 mod testing;
 mod threads;
-mod thrift;
 mod ticket;
 mod timer;
 mod uring;
 mod window;
 
+pub use adaptive_poll::AdaptivePoll;
 pub use buffer::{ALIGNMENT, Buffer, Span};
 pub use clock::{Clock, Instant, SystemClock};
-pub use command::{LONG_COMMAND, order_device};
+pub use coalescer::Coalescer;
+pub use command::{LONG_COMMAND_BYTES, run_long_command};
 pub use completion::{Completer, Io, IoResult, completion};
 pub use drive::{Drive, DriveProperties};
-pub use driver::{Driver, Rouse};
+pub use driver::{Driver, WakeHandle};
 pub use error::{IoError, IoErrorKind};
-pub use executor::{Reactor, Rest, Task, Yield};
+pub use executor::{Reactor, Task, UnpolledSleep, Yield};
 pub use file::{
     DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file,
     is_open_for_writing,
@@ -56,11 +60,9 @@ pub use memory::{Memory, MemoryDrive};
 pub use net::{
     Access, DetachedStream, Listener, NetError, NetErrorKind, Peer, SocketFile, Stream, bind_unix,
 };
-pub use patience::Patience;
 pub use platform::{Backend, Platform, PlatformError, UnknownBackend};
 pub use prefetch::prefetch;
-pub use remote::{Home, ParkDriver, ReactorGone, Remote};
+pub use remote::{Handle, ParkDriver, ReactorGone, Remote};
 pub use sync::{Gate, LocalReceiver, LocalSender, Notify, Permit, Semaphore, WaitList, local_oneshot};
-pub use thrift::Thrift;
 pub use timer::Sleep;
-pub use window::{Window, Writable};
+pub use window::{ReadWindow, WriteWindow};

@@ -1,8 +1,10 @@
-//! A drive in memory: for benchmarks, tests and scratch pools. Everything is done when the call returns.
+//! A drive in memory, for benchmarks, tests and scratch pools. Each operation completes before the
+//! call returns.
 //!
-//! What it once holds it keeps, whatever is discarded: to get memory back from the system takes longer than anything else that is done to it.
-//! The memory may be opened by several reactors at once, as a real drive is. As on a real drive, overlapping
-//! operations that run at the same time leave or see either's bytes.
+//! The drive never returns allocated memory to the system, even for discards: allocating it again
+//! would take longer than any other operation. Several reactors may open the same memory, like a
+//! real drive. As on a real drive, concurrent overlapping operations leave or return the bytes of
+//! either one.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -11,13 +13,13 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Span, Window, Writable};
+use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, ReadWindow, Span, WriteWindow};
 
-/// Bytes that are fetched ahead at most: once the first are being copied the rest comes by itself, and asking for all 4 KiB
-/// takes longer than it saves.
-const EXPECTED_MAX: usize = 1024;
+/// Maximum bytes to prefetch: the hardware prefetcher fetches the rest once the copy runs, and
+/// prefetching all of 4 KiB takes longer than it saves.
+const PREFETCH_MAX: usize = 1024;
 
-/// The bytes of a memory drive, zero at first, allocated as they are written.
+/// The bytes of a memory drive. Zero at first; allocated on write.
 pub struct Memory {
     start: NonNull<u8>,
     size: usize,
@@ -29,23 +31,25 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Memory for a drive of `size` bytes.
+    /// Returns memory for a drive of `size` bytes.
     ///
     /// # Errors
     /// When the address space cannot be mapped.
     pub fn new(size: usize) -> Result<Arc<Self>, IoError> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches nobody's memory.
+        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses overlaps no other
+        // memory.
         let start =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), size.max(1), protection, flags) }?;
-        // SAFETY: the range is the mapping just made. Large pages are a wish; a refusal changes nothing.
+        // SAFETY: the range is the mapping just made. Huge pages are optional; a refusal changes
+        // nothing.
         let _ = unsafe { rustix::mm::madvise(start, size.max(1), Advice::LinuxHugepage) };
         let start = NonNull::new(start.cast()).ok_or(IoError::new(IoErrorKind::Other))?;
         Ok(Arc::new(Self { start, size }))
     }
 
-    /// Has the kernel allocate every page now, so that measurements do not pay for it.
+    /// Makes the kernel allocate every page now, so that measurements exclude it.
     ///
     /// # Errors
     /// When there is not enough memory.
@@ -57,7 +61,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The memory as a drive of this reactor.
+    /// Opens the memory as a drive of this reactor.
     pub fn open(self: &Arc<Self>) -> Rc<MemoryDrive> {
         Rc::new(MemoryDrive { memory: self.clone() })
     }
@@ -72,18 +76,18 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this size; nobody holds the address once the last handle is gone.
+        // SAFETY: mapped in `new` with this size; no handle to the memory is left.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.size.max(1)) };
     }
 }
 
-/// A memory drive as one reactor sees it.
+/// A memory drive opened on one reactor.
 pub struct MemoryDrive {
     memory: Arc<Memory>,
 }
 
 impl MemoryDrive {
-    /// Runs `copy(drive address, span)` for each span, or fails if they reach past the end.
+    /// Runs `copy(drive address, span)` for each span, or fails if the spans reach past the end.
     fn each(&self, offset: u64, spans: &[Span], copy: impl Fn(*mut u8, &Span)) -> Io {
         let length: usize = spans.iter().map(Span::len).sum();
         let Some(mut at) = self.memory.at(offset, length) else {
@@ -136,19 +140,19 @@ impl Drive for MemoryDrive {
         }
     }
 
-    fn expect_read(&self, offset: u64, length: usize) {
+    fn prefetch_hint(&self, offset: u64, length: usize) {
         if let Some(at) = self.memory.at(offset, length) {
-            crate::prefetch(at, length.min(EXPECTED_MAX));
+            crate::prefetch(at, length.min(PREFETCH_MAX));
         }
     }
 
-    fn window(&self, offset: u64, length: usize) -> Option<Window<'_>> {
-        self.memory.at(offset, length).map(|start| Window::new(start, length))
+    fn read_window(&self, offset: u64, length: usize) -> Option<ReadWindow<'_>> {
+        self.memory.at(offset, length).map(|start| ReadWindow::new(start, length))
     }
 
-    fn writable(&self, offset: u64, length: usize) -> Option<Writable<'_>> {
-        // SAFETY: within the mapping, which the drive keeps; nobody makes references to it.
-        self.memory.at(offset, length).map(|start| unsafe { Writable::new(start, length) })
+    fn write_window(&self, offset: u64, length: usize) -> Option<WriteWindow<'_>> {
+        // SAFETY: within the mapping, which the drive keeps; no references to it are ever made.
+        self.memory.at(offset, length).map(|start| unsafe { WriteWindow::new(start, length) })
     }
 
     fn reserve(&self, _offset: u64, _length: u64) -> Io {

@@ -1,7 +1,8 @@
-//! One I/O operation from submission to its end, whichever backend carries it.
+//! One I/O operation from submission to completion, independent of the backend.
 //!
-//! Owns the decision what a result means: done, failed, or to be continued. Always true: an operation holds the memory
-//! that it names; a transfer ends with every byte moved or with an error. Knows nothing of rings and threads.
+//! Decides whether a result completes the operation, fails it, or requires it to be continued.
+//! Invariants: an operation holds its memory; a transfer ends with every byte moved or with an
+//! error. Does not know rings and threads.
 #![allow(unsafe_code)]
 
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -10,38 +11,38 @@ use std::sync::{Arc, Mutex};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::iovec::{Pieces, Spans};
+use crate::iovec::{SpanCursor, Spans};
 use crate::{Buffer, IoError, IoErrorKind, IoResult, Span};
 
-/// What is to be done to a file or socket.
+/// An operation on a file or socket.
 pub(crate) enum Operation {
     /// Moves bytes between memory and a file.
     Transfer(Transfer),
-    /// Makes a file's completed writes durable.
+    /// Makes completed writes to a file durable.
     Sync,
-    /// Changes which of a file's or drive's bytes are backed by storage.
+    /// Allocates or frees the storage behind a range of a file or drive.
     Allocate(Allocate),
-    /// Moves bytes between memory and a stream.
-    Message(Message),
-    /// Takes one connection from a listener.
+    /// Moves bytes between memory and a socket.
+    SocketTransfer(SocketTransfer),
+    /// Accepts one connection from a listener.
     Accept(Accepted),
     /// Waits until a descriptor is ready.
     Poll(PollFlags),
-    /// Hands a device a command of its own, and waits for what it answers. Only rings can.
+    /// Sends a device-specific command. Rings only.
     Command(Command),
 }
 
-/// A command that means something to one kind of device only.
+/// A device-specific command.
 pub(crate) struct Command {
-    /// Which.
+    /// The command code.
     pub(crate) number: u32,
-    /// What it is told, as the device wants it.
+    /// The command's payload, in the device's format.
     pub(crate) words: [u8; 16],
-    /// What the words name of our memory.
+    /// The memory that the payload refers to.
     pub(crate) _memory: Option<Span>,
 }
 
-/// Which way bytes go, seen from the program.
+/// Direction of a transfer, as seen from the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     In,
@@ -51,23 +52,23 @@ pub(crate) enum Direction {
 /// A read or write of a file.
 pub(crate) struct Transfer {
     pub(crate) direction: Direction,
-    /// Where in the file the first byte lies.
+    /// File offset of the first byte.
     pub(crate) offset: u64,
-    pub(crate) pieces: Pieces,
-    /// Progress counts in multiples of this: direct I/O cannot go on in the middle of a sector.
+    pub(crate) cursor: SpanCursor,
+    /// Progress counts in multiples of this: direct I/O cannot resume within a sector.
     unit: usize,
-    /// The pieces are memory of ours.
+    /// True if the spans are bounce buffers of this process.
     is_bounced: bool,
-    bounce: Option<Box<Bounce>>,
+    bounce: Option<Box<BounceBuffer>>,
 }
 
-/// Where the bytes of a read belong that had to go through other memory.
-struct Bounce {
+/// The bounce buffer of a read, and the destination of its bytes.
+struct BounceBuffer {
     buffer: Buffer,
     into: Spans,
 }
 
-/// A change of what is backed by storage.
+/// A change to the storage behind a range.
 pub(crate) struct Allocate {
     pub(crate) action: Allocation,
     pub(crate) offset: u64,
@@ -76,36 +77,36 @@ pub(crate) struct Allocate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocation {
-    /// Backs the range with storage; its contents stay.
+    /// Allocates storage for the range and keeps its contents.
     Reserve,
-    /// Gives the range's storage back; it reads as zeros.
+    /// Frees the storage of the range, which then reads as zeros.
     Punch,
-    /// Tells a block device that the range is not wanted; falls back to punching.
+    /// Discards the range on a block device; falls back to punching a hole.
     Discard,
 }
 
-/// A read or write of a stream.
-pub(crate) struct Message {
+/// A read or write of a socket.
+pub(crate) struct SocketTransfer {
     pub(crate) direction: Direction,
-    pub(crate) pieces: Pieces,
-    /// True to go on until every byte is moved; false to end with the first that are.
+    pub(crate) cursor: SpanCursor,
+    /// True to transfer every byte; false to complete with the first bytes transferred.
     pub(crate) whole: bool,
 }
 
-/// Where an accepted connection is put.
+/// The slot that receives an accepted connection.
 pub(crate) type Accepted = Arc<Mutex<Option<OwnedFd>>>;
 
-/// What to do with an operation that the system has answered.
+/// The next step of an operation after a result of the system.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Hand it to the system again.
+    /// Submit the rest.
     Again,
-    /// It has ended.
+    /// The operation has ended.
     Done(IoResult),
 }
 
 impl Operation {
-    /// Takes in what the system answered: a count (or descriptor), or an error.
+    /// Processes a result of the system: a byte count, a descriptor, or an error.
     pub(crate) fn advance(&mut self, result: Result<usize, Errno>) -> Step {
         let count = match result {
             Ok(count) => count,
@@ -113,11 +114,11 @@ impl Operation {
         };
         match self {
             Self::Transfer(transfer) => transfer.moved(count),
-            Self::Message(message) => message.moved(count),
+            Self::SocketTransfer(transfer) => transfer.moved(count),
             Self::Sync | Self::Allocate(_) | Self::Poll(_) => Step::Done(Ok(0)),
             Self::Command(_) => Step::Done(Ok(count)),
             Self::Accept(accepted) => {
-                // SAFETY: the answer to an accept is a descriptor that belongs to nobody yet.
+                // SAFETY: the result of an accept is a new descriptor without another owner.
                 let connection = unsafe { OwnedFd::from_raw_fd(count as i32) };
                 *accepted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(connection);
                 Step::Done(Ok(0))
@@ -125,26 +126,26 @@ impl Operation {
         }
     }
 
-    /// True for what only the device ends.
+    /// True for operations that only the device can end.
     pub(crate) fn is_command(&self) -> bool {
         matches!(self, Self::Command(_))
     }
 
     fn failed(&mut self, errno: Errno) -> Step {
         match (self, errno) {
-            // What it means is known to whoever gave it.
+            // Only the issuer knows the meaning of the device's error codes.
             (Self::Command(_), errno) => Step::Done(Err(errno.into())),
             (_, Errno::INTR | Errno::AGAIN) => Step::Again,
             (Self::Transfer(transfer), Errno::FAULT) => transfer.faulted(),
-            (Self::Accept(_), errno) if was_of_the_connection(errno) => Step::Again,
+            (Self::Accept(_), errno) if is_connection_error(errno) => Step::Again,
             (Self::Allocate(allocate), errno) => allocate.failed(errno),
             (_, errno) => Step::Done(Err(errno.into())),
         }
     }
 }
 
-/// True for what an accept says of the one connection that it would have given, and not of the listener.
-fn was_of_the_connection(errno: Errno) -> bool {
+/// True for errors of an accept that concern the connection and not the listener.
+fn is_connection_error(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::CONNABORTED
@@ -158,56 +159,57 @@ fn was_of_the_connection(errno: Errno) -> bool {
 
 impl Transfer {
     pub(crate) fn new(direction: Direction, offset: u64, spans: &[Span], unit: usize) -> Self {
-        Self { direction, offset, pieces: Pieces::new(spans), unit, is_bounced: false, bounce: None }
+        Self { direction, offset, cursor: SpanCursor::new(spans), unit, is_bounced: false, bounce: None }
     }
 
-    /// A transfer through memory that direct I/O can reach, for spans that it cannot.
+    /// Returns a transfer through a bounce buffer, for spans that direct I/O cannot access.
     pub(crate) fn bounced(direction: Direction, offset: u64, spans: &[Span], unit: usize) -> Self {
         let buffer = Buffer::new(spans.iter().map(Span::len).sum());
         let reachable = buffer.span();
         if direction == Direction::Out {
             copy(spans, &reachable, |span, part| part.copy_from_span(span));
         }
-        let pieces = Pieces::new(&[reachable]);
+        let cursor = SpanCursor::new(&[reachable]);
         let into = spans.iter().cloned().collect();
-        let bounce = (direction == Direction::In).then(|| Box::new(Bounce { buffer, into }));
-        Self { direction, offset, pieces, unit, is_bounced: true, bounce }
+        let bounce = (direction == Direction::In).then(|| Box::new(BounceBuffer { buffer, into }));
+        Self { direction, offset, cursor, unit, is_bounced: true, bounce }
     }
 
-    /// The system could not reach the memory: a guest's, of which pages were taken away. That is not the drive's failure, so
-    /// all of it goes through memory of ours instead. What is copied from there meets the missing pages in this process,
-    /// where their owner sees to it.
+    /// Retries the transfer through a bounce buffer: the kernel could not access the memory because
+    /// some pages of a guest's memory are missing, which is not the drive's failure. Copying from
+    /// or to the bounce buffer then faults in this process, where the memory's owner handles the
+    /// missing pages.
     fn faulted(&mut self) -> Step {
         if self.is_bounced {
             return Step::Done(Err(Errno::FAULT.into()));
         }
-        *self = Self::bounced(self.direction, self.offset, self.pieces.spans(), self.unit);
+        *self = Self::bounced(self.direction, self.offset, self.cursor.spans(), self.unit);
         Step::Again
     }
 
-    /// Where in the file the next byte lies.
+    /// Returns the file offset of the next byte.
     pub(crate) fn position(&self) -> u64 {
-        self.offset + self.pieces.done() as u64
+        self.offset + self.cursor.done() as u64
     }
 
     fn moved(&mut self, count: usize) -> Step {
-        let left = self.pieces.total() - self.pieces.done();
+        let left = self.cursor.total() - self.cursor.done();
         let counted = if count >= left { count } else { count - count % self.unit };
         if counted == 0 {
             return Step::Done(Err(IoError::new(match self.direction {
-                // The file ends here, although it did not when it was opened.
+                // The file was truncated after it was opened.
                 Direction::In => IoErrorKind::OutOfRange,
                 Direction::Out => IoErrorKind::Other,
             })));
         }
-        self.pieces.advance(counted);
-        if !self.pieces.is_complete() {
+        self.cursor.advance(counted);
+        if !self.cursor.is_complete() {
             return Step::Again;
         }
         if let Some(bounce) = self.bounce.take() {
             copy(&bounce.into, &bounce.buffer.span(), |span, part| span.copy_from_span(part));
         }
-        Step::Done(Ok(self.pieces.total()))
+        Step::Done(Ok(self.cursor.total()))
     }
 }
 
@@ -228,23 +230,23 @@ impl Allocate {
                 self.action = Allocation::Punch;
                 Step::Again
             }
-            // A filesystem that cannot promise space is not worth refusing to write to.
+            // A file system that cannot preallocate is used without a reservation.
             Allocation::Reserve if errno == Errno::OPNOTSUPP => Step::Done(Ok(0)),
             _ => Step::Done(Err(errno.into())),
         }
     }
 }
 
-impl Message {
+impl SocketTransfer {
     fn moved(&mut self, count: usize) -> Step {
         if count == 0 && self.whole {
             return Step::Done(Err(IoError::new(IoErrorKind::Closed)));
         }
-        self.pieces.advance(count);
-        if self.whole && !self.pieces.is_complete() {
+        self.cursor.advance(count);
+        if self.whole && !self.cursor.is_complete() {
             return Step::Again;
         }
-        Step::Done(Ok(self.pieces.done()))
+        Step::Done(Ok(self.cursor.done()))
     }
 }
 

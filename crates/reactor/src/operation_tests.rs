@@ -62,7 +62,7 @@ fn memory_that_the_system_cannot_reach_is_gone_around_once() {
     assert!(matches!(read.advance(Err(Errno::FAULT)), Step::Again));
     assert_eq!(position(&read), 1 << 20, "all of it again: what came before may be gone");
     let Operation::Transfer(transfer) = &read else { panic!("not a transfer") };
-    let [around] = transfer.pieces.spans() else { panic!("in one piece") };
+    let [around] = transfer.cursor.spans() else { panic!("in one piece") };
     assert!(spans.iter().all(|span| span.as_ptr() != around.as_ptr()) && around.len() == 4096);
     around.copy_from(0, &[7; 4096]);
     assert_eq!(done(read.advance(Ok(4096))), Ok(4096));
@@ -73,7 +73,7 @@ fn memory_that_the_system_cannot_reach_is_gone_around_once() {
     let mut write = Operation::Transfer(Transfer::new(Direction::Out, 0, &[one.span(), other.span()], 512));
     assert!(matches!(write.advance(Err(Errno::FAULT)), Step::Again));
     let Operation::Transfer(transfer) = &write else { panic!("not a transfer") };
-    let [around] = transfer.pieces.spans() else { panic!("in one piece") };
+    let [around] = transfer.cursor.spans() else { panic!("in one piece") };
     assert!(around.peek(|bytes| bytes.iter().all(|byte| *byte == 7)));
     let failed = done(write.advance(Err(Errno::FAULT)));
     assert_eq!(
@@ -109,30 +109,30 @@ fn bounced_bytes_arrive_where_they_belong() {
     let spans = [buffer.span().slice(1..3), buffer.span().slice(4..7)];
     let write = Transfer::bounced(Direction::Out, 0, &spans, 1);
     let mut sent = [0; 5];
-    write.pieces.spans().first().unwrap().copy_to(0, &mut sent);
+    write.cursor.spans().first().unwrap().copy_to(0, &mut sent);
     assert_eq!(sent, [2, 3, 5, 6, 7]);
 
     let mut read = Transfer::bounced(Direction::In, 0, &spans, 1);
-    read.pieces.spans().first().unwrap().copy_from(0, &[11, 12, 13, 14, 15]);
+    read.cursor.spans().first().unwrap().copy_from(0, &[11, 12, 13, 14, 15]);
     assert!(matches!(read.moved(2), Step::Again));
     assert_eq!(done(read.moved(3)), Ok(5));
     drop(spans);
     assert_eq!(buffer.as_slice(), [1, 11, 12, 4, 13, 14, 15, 8]);
 }
 
-fn message(whole: bool) -> Operation {
-    let pieces = Pieces::new(&[Buffer::new(100).span()]);
-    Operation::Message(Message { direction: Direction::In, pieces, whole })
+fn socket_transfer(whole: bool) -> Operation {
+    let cursor = SpanCursor::new(&[Buffer::new(100).span()]);
+    Operation::SocketTransfer(SocketTransfer { direction: Direction::In, cursor, whole })
 }
 
 #[test]
 fn a_whole_message_needs_every_byte_and_a_part_takes_what_there_is() {
-    let mut whole = message(true);
+    let mut whole = socket_transfer(true);
     assert!(matches!(whole.advance(Ok(40)), Step::Again));
     assert_eq!(done(whole.advance(Ok(60))), Ok(100));
-    let mut cut = message(true);
+    let mut cut = socket_transfer(true);
     assert!(matches!(cut.advance(Ok(40)), Step::Again));
     assert_eq!(done(cut.advance(Ok(0))).map_err(IoError::kind), Err(IoErrorKind::Closed));
-    assert_eq!(done(message(false).advance(Ok(40))), Ok(40));
-    assert_eq!(done(message(false).advance(Ok(0))), Ok(0));
+    assert_eq!(done(socket_transfer(false).advance(Ok(40))), Ok(40));
+    assert_eq!(done(socket_transfer(false).advance(Ok(0))), Ok(0));
 }

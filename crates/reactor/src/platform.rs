@@ -1,7 +1,7 @@
-//! One reactor's way to files and sockets: io_uring, or threads where that is refused.
+//! The I/O backend of one reactor: io_uring, or threads if the system refuses it.
 //!
-//! Owns the choice between the two. Always true: every operation behaves the same on both. Drives and sockets are made
-//! on a platform and know nothing of which it is.
+//! Chooses between the two. Invariant: every operation behaves the same on both. Drives and sockets
+//! are opened on a platform and do not know its backend.
 
 use std::fmt;
 use std::future::Future;
@@ -19,20 +19,20 @@ use crate::target::{BoundFile, LockedFile, Target};
 use crate::threads::Threads;
 use crate::ticket::Ticket;
 use crate::uring::Uring;
-use crate::{Clock, Driver, Instant, Io, IoError, IoResult, Rouse};
+use crate::{Clock, Driver, Instant, Io, IoError, IoResult, WakeHandle};
 
-/// Entries of a ring between two visits to the kernel; four times as many completions fit.
+/// Entries of a ring's submission queue; the completion queue is four times as large.
 const RING_ENTRIES: u32 = 512;
 
-/// How a reactor does its I/O.
+/// The backend for a reactor's I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// io_uring if the system lets us use it, threads otherwise.
+    /// io_uring if the system permits it, threads otherwise.
     #[default]
     Auto,
-    /// io_uring or nothing.
+    /// io_uring only; fails without it.
     Uring,
-    /// A few threads that block, and poll(2) for sockets.
+    /// A few blocking threads for files, and poll(2) for sockets.
     Threads,
 }
 
@@ -46,9 +46,9 @@ impl fmt::Display for Backend {
     }
 }
 
-/// A name that is no backend's.
+/// A name that matches no backend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no backend is called {0:?}: there are auto, io_uring and threads")]
+#[error("unknown I/O backend {0:?}: expected auto, io_uring or threads")]
 pub struct UnknownBackend(String);
 
 impl FromStr for Backend {
@@ -61,19 +61,19 @@ impl FromStr for Backend {
     }
 }
 
-/// The system gave us no way to do I/O.
+/// The system permits no backend for I/O.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start {backend} I/O")]
 pub struct PlatformError {
-    /// What was to be started.
+    /// The backend that failed to start.
     pub backend: Backend,
     source: std::io::Error,
 }
 
-/// The [`Driver`] of a reactor that does real I/O, and what drives and sockets are opened on. Belongs to the thread
-/// that made it.
+/// The [`Driver`] of a reactor with real I/O, on which drives and sockets are opened. Belongs to
+/// the thread that made it.
 ///
-/// Dropped, it waits for the operations that the kernel has: their memory is free only after that.
+/// Dropping it waits for the operations in the kernel, which may still access their memory.
 pub struct Platform {
     system: System,
 }
@@ -84,7 +84,8 @@ enum System {
 }
 
 impl Platform {
-    /// The platform of this thread's reactor. `clock` is the system's: sleep is measured by it.
+    /// Returns the platform of this thread's reactor. `clock` must be the system's: sleep times are
+    /// measured by it.
     ///
     /// # Errors
     /// When the system refuses the backend; with [`Backend::Auto`] only when it refuses both.
@@ -104,7 +105,7 @@ impl Platform {
             Backend::Auto => match Uring::open(entries, clock.clone()) {
                 Ok(uring) => System::Uring(uring),
                 Err(refusal) => {
-                    tracing::info!(%refusal, "io_uring is not available: files are read and written by threads");
+                    tracing::info!(%refusal, "io_uring is not available: using threads for file I/O");
                     System::Threads(Threads::start(clock).map_err(failed(Backend::Threads))?)
                 }
             },
@@ -112,13 +113,13 @@ impl Platform {
         Ok(Rc::new(Self { system }))
     }
 
-    /// A platform on a ring that a test has set up.
+    /// Returns a platform on a ring that a test has set up.
     #[cfg(test)]
     pub(crate) fn on_ring(uring: Rc<Uring>) -> Rc<Self> {
         Rc::new(Self { system: System::Uring(uring) })
     }
 
-    /// What is in use: never [`Backend::Auto`].
+    /// Returns the backend in use, never [`Backend::Auto`].
     pub fn backend(&self) -> Backend {
         match &self.system {
             System::Uring(_) => Backend::Uring,
@@ -129,7 +130,7 @@ impl Platform {
     /// Waits until `descriptor` can be read without blocking (or has failed): an eventfd, a signalfd, a socket.
     ///
     /// # Errors
-    /// When the kernel cannot wait for this descriptor.
+    /// If the kernel cannot poll this descriptor.
     pub async fn readable(self: &Rc<Self>, descriptor: &Arc<OwnedFd>) -> Result<(), IoError> {
         self.ready(descriptor, PollFlags::IN).await
     }
@@ -144,14 +145,15 @@ impl Platform {
         self.submit_cancellable(target, Operation::Poll(events)).await.map(|_| ())
     }
 
-    /// Makes a socket block or not, as this platform's operations want it.
+    /// Sets a socket to blocking or non-blocking mode, as the backend requires.
     pub(crate) fn prepare_socket(&self, socket: impl AsFd) -> Result<(), IoError> {
-        // A ring waits for a blocking socket without blocking anybody, and gives up at once on one that does not block.
+        // A ring waits for a blocking socket without blocking a thread, but fails at once with
+        // EAGAIN on a non-blocking one.
         let blocks = matches!(self.system, System::Uring(_));
         Ok(rustix::io::ioctl_fionbio(socket, !blocks)?)
     }
 
-    /// A file as this platform's operations name it.
+    /// Returns a file in the form that this platform's operations use.
     pub(crate) fn bind(&self, file: Arc<LockedFile>) -> BoundFile {
         match &self.system {
             System::Uring(uring) => uring.bind(file),
@@ -159,7 +161,7 @@ impl Platform {
         }
     }
 
-    /// Starts an operation, which goes on to its end whatever happens to the future.
+    /// Starts an operation. It runs to its end even if the future is dropped.
     pub(crate) fn submit(&self, target: Target, operation: Operation) -> Io {
         self.start(target, operation).0
     }
@@ -207,15 +209,15 @@ impl Driver for Platform {
         }
     }
 
-    fn rouser(&self) -> Arc<dyn Rouse> {
+    fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         match &self.system {
-            System::Uring(uring) => uring.rouser(),
-            System::Threads(threads) => threads.rouser(),
+            System::Uring(uring) => uring.wake_handle(),
+            System::Threads(threads) => threads.wake_handle(),
         }
     }
 }
 
-/// An operation that ends early if nobody waits for it any more.
+/// An operation that is cancelled when its future is dropped.
 pub(crate) struct Cancellable {
     io: Io,
     ticket: Ticket,

@@ -1,16 +1,16 @@
-//! Which back end is chosen, and what they are called.
+//! Tests of the choice and the names of backends.
 
 use super::*;
 use crate::testing::start;
 
 #[test]
-fn the_ring_is_chosen_where_there_is_one() {
+fn io_uring_is_chosen_if_available() {
     let (platform, _) = start(Backend::Auto);
     assert_eq!(platform.backend(), Backend::Uring);
 }
 
 #[test]
-fn backends_are_known_by_name() {
+fn backends_parse_from_their_names() {
     for backend in [Backend::Auto, Backend::Uring, Backend::Threads] {
         assert_eq!(backend.to_string().parse(), Ok(backend));
     }

@@ -1,14 +1,16 @@
-//! Having memory brought near before it is used.
+//! Prefetching of memory into the caches.
 //!
-//! Owns the one unsafe line that it takes: the instruction is declared unsafe, though it does nothing to memory and cannot
-//! fail, whatever the address is. A hint: where the processor has no such instruction for us, nothing happens.
+//! Contains the one unsafe instruction needed: it is declared unsafe but never changes memory and
+//! never faults, at any address. Without such an instruction on this architecture, prefetching does
+//! nothing.
 #![allow(unsafe_code)]
 
-/// Bytes that come at once.
+/// Cache line size in bytes.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Asks for the lines of `length` bytes from `start` on. It pays where the bytes are used a few hundred nanoseconds later.
+/// Prefetches the cache lines of `length` bytes from `start`. Pays if the bytes are used a few
+/// hundred nanoseconds later.
 pub fn prefetch(start: *const u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
     for at in (0..length).step_by(LINE) {

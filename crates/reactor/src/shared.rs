@@ -1,7 +1,7 @@
-//! What other threads can reach of a reactor: its queues, and whether it sleeps.
+//! The state of a reactor that other threads access: its queues, and whether it sleeps.
 //!
-//! Always true: the ready tasks are touched on the reactor's own thread only; whoever pushes a message finds the
-//! reactor awake or rouses it. Knows nothing of drivers and timers.
+//! Invariants: only the reactor's own thread touches the ready tasks; a thread that pushes a
+//! message finds the reactor awake or wakes it. Does not know drivers and timers.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, UnsafeCell};
@@ -12,38 +12,38 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use async_task::Runnable;
 use crossbeam_queue::SegQueue;
 
-use crate::Rouse;
-use crate::call::{Answer, Errand};
+use crate::WakeHandle;
+use crate::call::{ReplyMsg, RequestMsg};
 
-/// Messages of each kind taken in one cycle: senders that never stop must not keep the tasks from running.
+/// Messages of each kind taken per cycle: a constant stream of messages must not starve the tasks.
 const MESSAGES_PER_CYCLE: usize = 256;
 
-/// What another thread has for a reactor.
-pub(crate) enum Message {
+/// A message from another thread to a reactor.
+pub(crate) enum RemoteMessage {
     Job(Box<dyn FnOnce() + Send>),
-    Call(Errand),
-    Answer(Answer),
+    Call(RequestMsg),
+    Reply(ReplyMsg),
 }
 
-/// What other threads can reach of a reactor. What its own thread writes with every task, what others write with every message,
-/// and what all read and hardly anybody writes lie on lines of their own: a line that two cores write goes to and fro between
-/// them.
+/// The state of a reactor that other threads access. Fields written by its own thread, fields
+/// written with every message, and fields that are mostly read are on separate cache lines, because
+/// a line written by two cores moves between them.
 pub(crate) struct Shared {
     thread: u64,
-    /// Tasks ready to run. Touched by the reactor's own thread only.
-    ready: Apart<UnsafeCell<VecDeque<Runnable>>>,
+    /// Tasks ready to run. Only the reactor's own thread touches them.
+    ready: OwnCacheLine<UnsafeCell<VecDeque<Runnable>>>,
     woken: SegQueue<Runnable>,
-    messages: SegQueue<Message>,
-    /// Something was pushed to one of the queues above since they were last emptied: cheaper to ask than they are.
-    mail: Apart<AtomicBool>,
+    messages: SegQueue<RemoteMessage>,
+    /// True if a queue above may be non-empty. Cheaper to load than the queues are to check.
+    has_messages: OwnCacheLine<AtomicBool>,
     asleep: AtomicBool,
     closed: AtomicBool,
-    rouser: Arc<dyn Rouse>,
+    wake_handle: Arc<dyn WakeHandle>,
 }
 
-/// Something with its cache line, and the one that processors fetch with it, for itself.
+/// A value alone on its cache line and on the adjacent one, which processors fetch with it.
 #[repr(align(128))]
-struct Apart<T>(T);
+struct OwnCacheLine<T>(T);
 
 // SAFETY: `ready` is touched only after a check that the current thread is the reactor's own; the rest is Sync.
 unsafe impl Sync for Shared {}
@@ -51,8 +51,8 @@ unsafe impl Sync for Shared {}
 // on their own thread: async-task's local tasks check that themselves.
 unsafe impl Send for Shared {}
 
-/// An identity of the current thread, cheaper than the standard library's.
-fn thread_identity() -> u64 {
+/// Returns an identifier of the current thread, at a lower cost than the standard library's.
+fn current_thread_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static IDENTITY: Cell<u64> = const { Cell::new(0) };
@@ -66,40 +66,41 @@ fn thread_identity() -> u64 {
 }
 
 impl Shared {
-    /// What other threads reach of a reactor of this thread.
-    pub(crate) fn new(rouser: Arc<dyn Rouse>) -> Arc<Self> {
+    /// Returns the shared state of a reactor on this thread.
+    pub(crate) fn new(wake_handle: Arc<dyn WakeHandle>) -> Arc<Self> {
         Arc::new(Self {
-            thread: thread_identity(),
-            ready: Apart(UnsafeCell::new(VecDeque::new())),
+            thread: current_thread_id(),
+            ready: OwnCacheLine(UnsafeCell::new(VecDeque::new())),
             woken: SegQueue::new(),
             messages: SegQueue::new(),
-            mail: Apart(AtomicBool::new(false)),
+            has_messages: OwnCacheLine(AtomicBool::new(false)),
             asleep: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            rouser,
+            wake_handle,
         })
     }
 
-    /// Queues a task that has become ready, from any thread.
+    /// Queues a ready task, from any thread.
     pub(crate) fn schedule(&self, task: Runnable) {
-        if self.thread == thread_identity() {
+        if self.thread == current_thread_id() {
             // SAFETY: on the reactor's own thread, and no other borrow of the queue is live: every access is one
             // push, pop or swap that calls nothing.
             unsafe { (*self.ready.0.get()).push_back(task) };
             return;
         }
         self.woken.push(task);
-        self.deliver();
+        self.signal_push();
     }
 
-    /// Queues a message; false if the reactor has shut down, and the message is dropped.
-    pub(crate) fn post(&self, message: Message) -> bool {
+    /// Queues a message. False if the reactor has shut down; the message is dropped.
+    pub(crate) fn post(&self, message: RemoteMessage) -> bool {
         if self.is_closed() {
             return false;
         }
         self.messages.push(message);
-        self.deliver();
-        // `deliver` is a full fence: either the shutdown sees the message, or we see the shutdown and drop the message for it.
+        self.signal_push();
+        // `signal_push` is a full fence: either the shutdown sees the message, or this thread sees
+        // the shutdown and drops the message for it.
         if self.is_closed() {
             while let Some(message) = self.messages.pop() {
                 drop(message);
@@ -113,61 +114,64 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Tells the reactor that something was pushed.
-    fn deliver(&self) {
-        // Pairs with the fence in `take_messages`: either the reactor, which has put the sign away, sees what was pushed, or we
-        // see that it has. A sign that is up already need not be written, which would take its line away from the others, and needs no
-        // second fence: the reactor does not fall asleep while it is up.
+    /// Signals the reactor that something was pushed.
+    fn signal_push(&self) {
+        // Pairs with the fence in `take_messages`: either the reactor, which has cleared the flag,
+        // sees the push, or this thread sees the cleared flag. A flag that is already set is not
+        // written again, which would invalidate the cache line on other cores, and needs no second
+        // fence: the reactor does not fall asleep while it is set.
         fence(Ordering::SeqCst);
-        if self.mail.0.load(Ordering::Relaxed) {
-            // Whoever put it up may not have come to this yet.
-            self.rouse_sleeper();
+        if self.has_messages.0.load(Ordering::Relaxed) {
+            // The thread that set the flag may not have woken the reactor yet.
+            self.wake_sleeper();
         } else {
-            self.mail.0.store(true, Ordering::Release);
-            self.rouse();
+            self.has_messages.0.store(true, Ordering::Release);
+            self.wake();
         }
     }
 
     /// True on the reactor's own thread.
     pub(crate) fn is_current(&self) -> bool {
-        self.thread == thread_identity()
+        self.thread == current_thread_id()
     }
 
-    /// Ends the reactor's sleep if it sleeps.
-    pub(crate) fn rouse(&self) {
-        // Pairs with the fence in `fall_asleep`: either the sleeper sees what was done before, or we see it asleep.
+    /// Wakes the reactor if it sleeps.
+    pub(crate) fn wake(&self) {
+        // Pairs with the fence in `fall_asleep`: either the sleeper sees prior writes, or this
+        // thread sees it asleep.
         fence(Ordering::SeqCst);
-        self.rouse_sleeper();
+        self.wake_sleeper();
     }
 
-    fn rouse_sleeper(&self) {
-        // Asked before it is swapped: mostly it is awake.
+    fn wake_sleeper(&self) {
+        // Loaded before it is swapped: the reactor is usually awake.
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
-            self.rouser.rouse();
+            self.wake_handle.wake();
         }
     }
 
-    /// The task that became ready first. On the reactor's own thread only.
+    /// Returns the next ready task. Only on the reactor's own thread.
     pub(crate) fn next_ready(&self) -> Option<Runnable> {
         assert!(self.is_current(), "the ready tasks were touched from another thread");
         // SAFETY: called by the reactor on its own thread only; see `schedule`.
         unsafe { (*self.ready.0.get()).pop_front() }
     }
 
-    /// How many tasks are ready. On the reactor's own thread only.
+    /// Returns the number of ready tasks. Only on the reactor's own thread.
     pub(crate) fn ready_len(&self) -> usize {
         assert!(self.is_current(), "the ready tasks were touched from another thread");
         // SAFETY: as above.
         unsafe { (*self.ready.0.get()).len() }
     }
 
-    /// Makes the woken tasks ready and does what the messages say, up to a limit. True if there may have been any.
+    /// Moves woken tasks to the ready queue and processes messages, up to a limit. True if there
+    /// may have been any.
     pub(crate) fn take_messages(&self) -> bool {
-        if !self.mail.0.load(Ordering::Relaxed) {
+        if !self.has_messages.0.load(Ordering::Relaxed) {
             return false;
         }
-        // Swapped before the queues are emptied: what is pushed meanwhile raises it again.
-        self.mail.0.swap(false, Ordering::AcqRel);
+        // Cleared before the queues are emptied: a later push sets it again.
+        self.has_messages.0.swap(false, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         for _ in 0..MESSAGES_PER_CYCLE {
             let (task, message) = (self.woken.pop(), self.messages.pop());
@@ -178,26 +182,26 @@ impl Shared {
                 self.schedule(task);
             }
             match message {
-                Some(Message::Job(job)) => job(),
-                Some(Message::Call(errand)) => errand.begin(),
-                Some(Message::Answer(answer)) => drop(answer),
+                Some(RemoteMessage::Job(job)) => job(),
+                Some(RemoteMessage::Call(request)) => request.run(),
+                Some(RemoteMessage::Reply(reply)) => drop(reply),
                 None => {}
             }
         }
-        // There may be more: they come after the tasks that are ready now.
-        self.mail.0.store(true, Ordering::Release);
+        // More messages may be queued: they follow the tasks that are ready now.
+        self.has_messages.0.store(true, Ordering::Release);
         true
     }
 
-    /// Announces a sleep. False if it must not begin, because there are messages. What else others do before they call
-    /// [`Shared::rouse`] is to be looked at after this.
+    /// Announces a sleep. False if messages are queued and the reactor must not sleep. Conditions
+    /// that other threads set before [`Shared::wake`] must be checked after this.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
-        !self.mail.0.load(Ordering::Acquire)
+        !self.has_messages.0.load(Ordering::Acquire)
     }
 
-    /// The sleep is over, or did not begin.
+    /// Records that the sleep ended, or was not started.
     pub(crate) fn wake_up(&self) {
         self.asleep.store(false, Ordering::Release);
     }
@@ -209,7 +213,7 @@ impl Shared {
         fence(Ordering::SeqCst);
     }
 
-    /// Drops every task that is ready or woken, and every message, and what these make ready by that.
+    /// Drops every ready or woken task and every message, and whatever those drops make ready.
     pub(crate) fn drop_all(&self) {
         loop {
             while let Some(task) = self.woken.pop() {

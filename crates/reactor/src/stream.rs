@@ -1,31 +1,33 @@
-//! Copying past the caches, as a device does that moves data by itself.
+//! Non-temporal copies, which bypass the caches as a device's DMA does.
 //!
-//! An ordinary store fetches the line that it overwrites, which for memory that nobody has used for long is a third more to
-//! move, and leaves in the caches what nobody wants soon. Where the processor has no such stores for us, and for few bytes, this is
-//! an ordinary copy. Must not know what is copied.
+//! An ordinary store first fetches the line that it overwrites, which moves a third more data for
+//! memory outside the caches, and fills the caches with data that is not needed soon. On
+//! architectures without non-temporal stores, and for few bytes, this is an ordinary copy.
 #![allow(unsafe_code)]
 
-/// From so many bytes on it pays: a block that is written by itself took 4.6 us from request to answer, and 3.6 so.
-const PAST_CACHES_MIN: usize = 4 << 10;
+/// Minimum bytes for non-temporal stores: a 4 KiB write took 3.6 us from request to reply with them
+/// and 4.6 us without.
+const STREAMING_MIN: usize = 4 << 10;
 
-/// Copies `length` bytes. When it returns, whoever is told by an ordinary store that it has been done sees all of them.
+/// Copies `length` bytes. A thread that synchronises with a later ordinary store sees all of them.
 ///
 /// # Safety
-/// `source` is valid for reads and `target` for writes of `length` bytes, and they do not overlap. Others may be changing the
-/// source.
+/// `source` is valid for reads and `target` for writes of `length` bytes, and they do not overlap.
+/// The source may change concurrently.
 pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
     // SAFETY: the caller's contract.
-    unsafe { copy_unsettled(source, target, length) };
-    settle();
+    unsafe { copy_unfenced(source, target, length) };
+    fence();
 }
 
-/// The same, but others may see it late, or parts of it, until [`settle`] has been called.
+/// Like [`copy`], but other threads may see the bytes late or in part until [`fence`] has been
+/// called.
 ///
 /// # Safety
 /// As [`copy`].
-pub(crate) unsafe fn copy_unsettled(source: *const u8, target: *mut u8, length: usize) {
+pub(crate) unsafe fn copy_unfenced(source: *const u8, target: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
-    if length >= PAST_CACHES_MIN && target.addr().is_multiple_of(LINE) && length.is_multiple_of(LINE) {
+    if length >= STREAMING_MIN && target.addr().is_multiple_of(LINE) && length.is_multiple_of(LINE) {
         // SAFETY: the caller's contract; aligned whole lines.
         return unsafe { copy_lines(source, target, length) };
     }
@@ -33,16 +35,17 @@ pub(crate) unsafe fn copy_unsettled(source: *const u8, target: *mut u8, length: 
     unsafe { std::ptr::copy_nonoverlapping(source, target, length) };
 }
 
-/// Whoever is told of earlier copies by a later store sees all of them.
-pub(crate) fn settle() {
+/// Orders earlier copies before later stores: a thread that sees a later store sees all of them.
+pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every such processor has it. Streamed stores come late, and in any order; after this they have come.
+    // SAFETY: every x86-64 processor has it. Non-temporal stores are weakly ordered until this
+    // fence.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
 }
 
-/// Bytes of a line of the caches.
+/// Cache line size in bytes.
 #[cfg(any(target_arch = "x86_64", test))]
 const LINE: usize = 64;
 
@@ -69,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_arrive_whatever_their_number_and_place() {
-        let most = 32 * PAST_CACHES_MIN;
+    fn copies_are_exact_for_any_length_and_alignment() {
+        let most = 32 * STREAMING_MIN;
         let source: Vec<u8> = (0..most + 128).map(|at| (at * 7 + at / 251) as u8).collect();
-        for length in [0, 1, 2048, PAST_CACHES_MIN - 64, PAST_CACHES_MIN, PAST_CACHES_MIN + 1, 99 * 1024] {
+        for length in [0, 1, 2048, STREAMING_MIN - 64, STREAMING_MIN, STREAMING_MIN + 1, 99 * 1024] {
             for (from, to) in [(0, 0), (5, 0), (0, 64), (3, 17), (64, 8)] {
                 let mut target = vec![0xEE; most + 256];
                 let start = target.as_ptr().align_offset(LINE) + to;
@@ -87,7 +90,7 @@ mod tests {
                 let outside = target[..start].iter().chain(&target[start + length..]);
                 assert!(
                     outside.copied().all(|byte| byte == 0xEE),
-                    "{length} bytes to {to}: and nothing else"
+                    "{length} bytes to {to}: nothing else changed"
                 );
             }
         }

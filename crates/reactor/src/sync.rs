@@ -1,4 +1,4 @@
-//! Waiting between tasks of one reactor. Nothing here crosses threads; nothing here is held across a panic.
+//! Synchronisation between tasks of one reactor. Single-threaded; no state is held across a panic.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,14 +7,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Tasks that wait for something to change. A woken task looks again.
+/// A list of tasks that wait for a condition. A woken task checks again.
 #[derive(Default)]
 pub struct WaitList {
     waiting: RefCell<VecDeque<Waker>>,
 }
 
 impl WaitList {
-    /// Wakes everyone who waits now.
+    /// Wakes every waiting task.
     pub fn wake_all(&self) {
         let waiting = self.waiting.take();
         for waker in waiting {
@@ -22,7 +22,8 @@ impl WaitList {
         }
     }
 
-    /// Waits until `check` gives a value. `check` is called at once and after every [`WaitList::wake_all`].
+    /// Waits until `check` returns a value. Calls `check` at once and after every
+    /// [`WaitList::wake_all`].
     pub async fn until<T>(&self, mut check: impl FnMut() -> Option<T>) -> T {
         std::future::poll_fn(|context| match check() {
             Some(value) => Poll::Ready(value),
@@ -35,7 +36,7 @@ impl WaitList {
     }
 }
 
-/// A signal that is kept until it is taken: for one waiting task, told by many.
+/// A signal that stays raised until it is taken: many notifiers, one waiting task.
 #[derive(Default)]
 pub struct Notify {
     raised: Cell<bool>,
@@ -43,7 +44,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// Raises the signal.
+    /// Raises the signal and wakes the waiting task.
     pub fn notify(&self) {
         self.raised.set(true);
         if let Some(waker) = self.waiter.take() {
@@ -64,7 +65,7 @@ impl Notify {
     }
 }
 
-/// A gate that tasks pass when it is open and wait at when it is shut.
+/// A gate that tasks pass while it is open and wait at while it is shut.
 #[derive(Default)]
 pub struct Gate {
     shut: Cell<u32>,
@@ -72,12 +73,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Shuts the gate; every shut needs its own [`Gate::open`].
+    /// Shuts the gate. Each call needs its own [`Gate::open`].
     pub fn shut(&self) {
         self.shut.set(self.shut.get() + 1);
     }
 
-    /// Takes back one [`Gate::shut`].
+    /// Undoes one [`Gate::shut`].
     ///
     /// # Panics
     /// If the gate is not shut.
@@ -89,7 +90,7 @@ impl Gate {
         }
     }
 
-    /// True if nobody holds the gate shut.
+    /// True if no [`Gate::shut`] is outstanding.
     pub fn is_open(&self) -> bool {
         self.shut.get() == 0
     }
@@ -100,83 +101,83 @@ impl Gate {
     }
 }
 
-/// A number of permits; tasks wait their turn, first come first served.
+/// A counting semaphore; tasks wait in FIFO order.
 pub struct Semaphore {
     free: Cell<usize>,
-    queue: RefCell<VecDeque<Rc<Turn>>>,
+    queue: RefCell<VecDeque<Rc<Waiter>>>,
 }
 
-struct Turn {
-    state: Cell<TurnState>,
+struct Waiter {
+    state: Cell<WaiterState>,
     waker: Cell<Option<Waker>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TurnState {
+enum WaiterState {
     /// In the queue.
     Waiting,
-    /// Out of the queue, with a permit that its task has not seen yet.
+    /// Removed from the queue with a permit that the task has not seen yet.
     Granted,
-    /// Out of the queue; the permit is the task's.
+    /// Removed from the queue; the task has the permit.
     Taken,
 }
 
-/// A task's place in the queue. Given up before the permit was taken, it passes it on.
-struct Queued<'a> {
+/// A task's queue entry. Dropped before the permit is taken, it passes the permit on.
+struct QueueEntry<'a> {
     semaphore: &'a Semaphore,
-    turn: Rc<Turn>,
+    waiter: Rc<Waiter>,
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        match self.turn.state.get() {
-            TurnState::Waiting => {
-                self.semaphore.queue.borrow_mut().retain(|turn| !Rc::ptr_eq(turn, &self.turn));
+        match self.waiter.state.get() {
+            WaiterState::Waiting => {
+                self.semaphore.queue.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
             }
-            TurnState::Granted => self.semaphore.release(),
-            TurnState::Taken => {}
+            WaiterState::Granted => self.semaphore.release(),
+            WaiterState::Taken => {}
         }
     }
 }
 
-/// A permit of a [`Semaphore`]; dropping it gives it back.
+/// A permit of a [`Semaphore`]; dropping it releases the permit.
 pub struct Permit {
     semaphore: Rc<Semaphore>,
 }
 
 impl Semaphore {
-    /// A semaphore with `permits` permits.
+    /// Returns a semaphore with `permits` permits.
     pub fn new(permits: usize) -> Rc<Self> {
         Rc::new(Self { free: Cell::new(permits), queue: RefCell::default() })
     }
 
-    /// Takes a permit, waiting for one if none is free.
+    /// Takes a permit, waiting if none is free.
     pub async fn acquire(self: &Rc<Self>) -> Permit {
         if self.free.get() > 0 && self.queue.borrow().is_empty() {
             self.free.set(self.free.get() - 1);
             return Permit { semaphore: self.clone() };
         }
-        let turn = Rc::new(Turn { state: Cell::new(TurnState::Waiting), waker: Cell::new(None) });
-        self.queue.borrow_mut().push_back(turn.clone());
-        let queued = Queued { semaphore: self, turn };
+        let waiter = Rc::new(Waiter { state: Cell::new(WaiterState::Waiting), waker: Cell::new(None) });
+        self.queue.borrow_mut().push_back(waiter.clone());
+        let queued = QueueEntry { semaphore: self, waiter };
         std::future::poll_fn(|context| {
-            if queued.turn.state.get() == TurnState::Granted {
+            if queued.waiter.state.get() == WaiterState::Granted {
                 return Poll::Ready(());
             }
-            queued.turn.waker.set(Some(context.waker().clone()));
+            queued.waiter.waker.set(Some(context.waker().clone()));
             Poll::Pending
         })
         .await;
-        queued.turn.state.set(TurnState::Taken);
+        queued.waiter.state.set(WaiterState::Taken);
         Permit { semaphore: self.clone() }
     }
 
     fn release(&self) {
         let next = self.queue.borrow_mut().pop_front();
         match next {
-            Some(turn) => {
-                turn.state.set(TurnState::Granted);
-                if let Some(waker) = turn.waker.take() {
+            Some(waiter) => {
+                waiter.state.set(WaiterState::Granted);
+                if let Some(waker) = waiter.waker.take() {
                     waker.wake();
                 }
             }
@@ -191,22 +192,23 @@ impl Drop for Permit {
     }
 }
 
-struct Slot<T> {
+struct OneshotCell<T> {
     value: Cell<Option<T>>,
     waker: Cell<Option<Waker>>,
     closed: Cell<bool>,
 }
 
 /// The sending end of [`local_oneshot`].
-pub struct LocalSender<T>(Rc<Slot<T>>);
+pub struct LocalSender<T>(Rc<OneshotCell<T>>);
 
 /// The receiving end of [`local_oneshot`]; resolves to `None` if the sender is dropped unused.
-pub struct LocalReceiver<T>(Rc<Slot<T>>);
+pub struct LocalReceiver<T>(Rc<OneshotCell<T>>);
 
-/// A channel for one value between two tasks of one reactor.
+/// Returns a channel for one value between two tasks of one reactor.
 pub fn local_oneshot<T>() -> (LocalSender<T>, LocalReceiver<T>) {
-    let slot = Rc::new(Slot { value: Cell::new(None), waker: Cell::new(None), closed: Cell::new(false) });
-    (LocalSender(slot.clone()), LocalReceiver(slot))
+    let cell =
+        Rc::new(OneshotCell { value: Cell::new(None), waker: Cell::new(None), closed: Cell::new(false) });
+    (LocalSender(cell.clone()), LocalReceiver(cell))
 }
 
 impl<T> LocalSender<T> {

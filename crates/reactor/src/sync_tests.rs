@@ -1,4 +1,4 @@
-//! Waiting between tasks: nothing lost, nobody forgotten.
+//! Tests of synchronisation between tasks.
 
 use super::*;
 use crate::{Clock, ParkDriver, Reactor, SystemClock};
@@ -33,7 +33,7 @@ fn a_semaphore_serves_in_order() {
 }
 
 #[test]
-fn a_dropped_sender_is_noticed() {
+fn a_dropped_sender_resolves_to_none() {
     let reactor = reactor();
     let (sender, receiver) = local_oneshot::<u32>();
     drop(sender);
@@ -44,7 +44,7 @@ fn a_dropped_sender_is_noticed() {
 }
 
 #[test]
-fn a_gate_holds_until_every_shut_is_taken_back() {
+fn a_gate_stays_shut_until_every_shut_is_undone() {
     let reactor = reactor();
     let gate = Rc::new(Gate::default());
     gate.shut();
@@ -68,7 +68,7 @@ fn a_gate_holds_until_every_shut_is_taken_back() {
 }
 
 #[test]
-fn a_signal_is_kept_until_taken() {
+fn a_signal_stays_raised_until_taken() {
     let reactor = reactor();
     let notify = Notify::default();
     notify.notify();
@@ -78,7 +78,7 @@ fn a_signal_is_kept_until_taken() {
 }
 
 #[test]
-fn a_waiter_that_gives_up_passes_its_permit_on() {
+fn a_dropped_waiter_passes_its_permit_on() {
     let reactor = reactor();
     let semaphore = Semaphore::new(1);
     reactor.run(async {
@@ -91,7 +91,8 @@ fn a_waiter_that_gives_up_passes_its_permit_on() {
             .collect();
         reactor.yield_now().await;
         let [first, second, third, fourth] = <[_; 4]>::try_from(waiters).ok().unwrap();
-        // One gives up while it waits, one after it was granted the permit and before it saw that.
+        // One waiter is dropped while it waits, one after it was granted the permit and before it
+        // saw that.
         first.cancel().await;
         drop(held);
         second.cancel().await;

@@ -1,7 +1,7 @@
-//! What an operation is done to: a drive's file, or a socket.
+//! The target of an operation: a drive's file, or a socket.
 //!
-//! Always true: the descriptor stays open until the last operation on it has ended, because the operation holds its
-//! target.
+//! Invariant: the descriptor stays open until its last operation has ended, because the operation
+//! holds its target.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -11,21 +11,21 @@ use rustix::fs::FlockOperation;
 
 use crate::uring::FixedSlot;
 
-/// The object of an operation.
+/// The file or descriptor of an operation.
 #[derive(Clone)]
 pub(crate) enum Target {
     File(Rc<BoundFile>),
     Descriptor(Arc<OwnedFd>),
 }
 
-/// A drive's file as one reactor uses it.
+/// A drive's file as used by one reactor.
 pub(crate) struct BoundFile {
     pub(crate) file: Arc<LockedFile>,
-    /// Its place in the ring's table, if it has one.
+    /// Its slot in the ring's table of registered files, if it has one.
     pub(crate) slot: Option<FixedSlot>,
 }
 
-/// An open file whose lock is given up with it.
+/// An open file that is unlocked when it is dropped.
 pub(crate) struct LockedFile(OwnedFd);
 
 impl LockedFile {
@@ -42,7 +42,8 @@ impl AsFd for LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing would unlock too, but only once the kernel has let go of every use in a ring, some time later.
+        // Closing would also unlock, but only after the kernel has released every use in a ring,
+        // some time later.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }

@@ -1,4 +1,4 @@
-//! What tests of the real backends share.
+//! Helpers shared by tests of the real backends.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use crate::{Backend, Buffer, Clock, Platform, Reactor, Span, SystemClock};
 /// The backends that every test of files and sockets runs on.
 pub(crate) const BACKENDS: [Backend; 2] = [Backend::Uring, Backend::Threads];
 
-/// A platform and its reactor.
+/// Returns a platform and its reactor.
 pub(crate) fn start(backend: Backend) -> (Rc<Platform>, Reactor) {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let platform = Platform::new(backend, clock.clone()).unwrap();
@@ -16,7 +16,7 @@ pub(crate) fn start(backend: Backend) -> (Rc<Platform>, Reactor) {
     (platform, reactor)
 }
 
-/// Runs `test` to its end, on each backend.
+/// Runs `test` to completion on each backend.
 pub(crate) fn on_each_backend<F: Future<Output = ()>>(test: impl Fn(Rc<Platform>, Reactor) -> F) {
     for backend in BACKENDS {
         let (platform, reactor) = start(backend);
@@ -26,7 +26,7 @@ pub(crate) fn on_each_backend<F: Future<Output = ()>>(test: impl Fn(Rc<Platform>
     }
 }
 
-/// `len` bytes that differ from place to place and from `seed` to `seed`.
+/// Returns `len` bytes that differ by position and by `seed`.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let step = |_| {
@@ -38,14 +38,14 @@ pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(step).collect()
 }
 
-/// What is in the span.
+/// Returns the bytes of a span.
 pub(crate) fn bytes(span: &Span) -> Vec<u8> {
     let mut bytes = vec![0; span.len()];
     span.copy_to(0, &mut bytes);
     bytes
 }
 
-/// A span that holds `bytes`.
+/// Returns a span with these bytes.
 pub(crate) fn span_of(bytes: &[u8]) -> Span {
     Buffer::copy_of(bytes).span()
 }

@@ -1,10 +1,11 @@
-//! Names of operations in flight.
+//! Identifiers of operations in flight.
 //!
-//! Always true: a ticket names one operation, also after that has ended and its place has been given to another.
+//! Invariant: a ticket identifies one operation, even after the operation has ended and its slot is
+//! reused.
 
 use std::cell::Cell;
 
-/// Names an operation in flight: its place, and which user of that place it is.
+/// Identifies an operation in flight by its slot and the slot's generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket {
     generation: u32,
@@ -12,12 +13,12 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The place of the operation.
+    /// Returns the slot of the operation.
     pub(crate) fn key(self) -> usize {
         self.key as usize
     }
 
-    /// The ticket as the kernel carries it. At least 2^32.
+    /// Returns the ticket in the form that the kernel carries (`user_data`). At least 2^32.
     pub(crate) fn to_mark(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.key)
     }
@@ -37,9 +38,9 @@ impl Tickets {
         Self { generation: Cell::new(0) }
     }
 
-    /// A ticket for an operation at the place `key`.
+    /// Returns a new ticket for an operation in slot `key`.
     pub(crate) fn issue(&self, key: usize) -> Ticket {
-        // Never 0; comes round after four thousand million operations, when none of the first is left.
+        // Never 0. Wraps after 2^32 operations, when none of the first is left.
         let generation = self.generation.get().checked_add(1).unwrap_or(1);
         self.generation.set(generation);
         Ticket { generation, key: key as u32 }

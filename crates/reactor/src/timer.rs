@@ -1,7 +1,7 @@
-//! Timers of one reactor: which wakers to wake when.
+//! The timers of one reactor.
 //!
-//! Always true: a timer that nobody waits for any more is gone. Equal moments fire in the order in which they were set,
-//! so that runs replay exactly.
+//! Invariants: a dropped [`Sleep`] leaves no timer. Equal moments fire in the order in which they
+//! were set, so that runs replay exactly.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ pub(crate) struct Timers {
     next: u64,
 }
 
-/// Names a timer that was set.
+/// Identifies a timer that was set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct TimerKey {
     due: Instant,
@@ -32,13 +32,13 @@ impl Timers {
         key
     }
 
-    /// Has a timer that has not fired wake `waker` instead. The waker it had, to be dropped.
+    /// Replaces the waker of a pending timer. Returns the previous waker, for the caller to drop.
     fn change(&mut self, key: TimerKey, waker: &Waker) -> Option<Waker> {
         let current = self.pending.get_mut(&key)?;
         (!current.will_wake(waker)).then(|| std::mem::replace(current, waker.clone()))
     }
 
-    /// Forgets a timer, unless it has fired. The waker it had, to be dropped.
+    /// Removes a timer, unless it has fired. Returns its waker, for the caller to drop.
     fn cancel(&mut self, key: TimerKey) -> Option<Waker> {
         self.pending.remove(&key)
     }
@@ -56,7 +56,7 @@ impl Timers {
     }
 }
 
-/// See [`Reactor::sleep`]. Dropping it forgets the timer.
+/// The future of [`Reactor::sleep`]. Dropping it cancels the timer.
 pub struct Sleep {
     reactor: Reactor,
     due: Instant,
@@ -100,7 +100,8 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         let Some(key) = self.timer else { return };
-        // Dropped after the timers are let go of: a waker may be the last hold on a task that sets timers itself.
+        // Dropped after the borrow of the timers ends: a waker may be the last reference to a task
+        // that itself sets timers.
         let waker = self.reactor.timers().borrow_mut().cancel(key);
         drop(waker);
     }

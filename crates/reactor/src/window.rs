@@ -1,69 +1,71 @@
-//! Bytes of drives that are memory of this process, as they lie there.
+//! In-place access to the bytes of memory drives.
 //!
-//! Always true: they lie within the drive's memory, which stays while the drive is borrowed. Others may be reading and writing them,
-//! as any drive's: they are copied, never referenced.
+//! Invariant: a window lies within the drive's memory, which outlives the borrow of the drive.
+//! Other threads may read and write these bytes, as on any drive: they are copied, never
+//! referenced.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
 
 use crate::stream;
 
-/// Bytes to be read.
+/// Bytes of a drive for reading.
 #[derive(Clone, Copy, Debug)]
-pub struct Window<'a> {
+pub struct ReadWindow<'a> {
     start: *const u8,
     len: usize,
     drive: PhantomData<&'a ()>,
 }
 
-impl<'a> Window<'a> {
-    /// A window on the `len` bytes at `start`, which must stay readable for `'a`.
+impl<'a> ReadWindow<'a> {
+    /// Returns a window on the `len` bytes at `start`, which must stay readable for `'a`.
     pub(crate) fn new(start: *const u8, len: usize) -> Self {
         Self { start, len, drive: PhantomData }
     }
 
-    /// Where the first byte lies.
+    /// Returns the address of the first byte.
     pub fn as_ptr(&self) -> *const u8 {
         self.start
     }
 
     /// Number of bytes.
-    #[allow(clippy::len_without_is_empty, reason = "nobody asks for nothing")]
+    #[allow(clippy::len_without_is_empty, reason = "a window is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 }
 
-/// Bytes to be written. Past the caches, as a device does; others see it when this has been dropped.
-pub struct Writable<'a> {
+/// Bytes of a drive for writing with non-temporal stores. Other threads see them once this is
+/// dropped.
+pub struct WriteWindow<'a> {
     start: *mut u8,
     len: usize,
     drive: PhantomData<&'a ()>,
 }
 
-impl Writable<'_> {
-    /// The `len` bytes at `start`.
+impl WriteWindow<'_> {
+    /// Returns a window on the `len` bytes at `start`.
     ///
     /// # Safety
-    /// They stay writable for the lifetime, and nobody has a reference to them.
+    /// The bytes stay writable for the lifetime, and no reference to them exists.
     pub(crate) unsafe fn new(start: *mut u8, len: usize) -> Self {
         Self { start, len, drive: PhantomData }
     }
 
-    /// Writes `bytes` from byte `at` on.
+    /// Writes `bytes` at offset `at`.
     ///
     /// # Panics
     /// If they do not fit.
     pub fn store(&mut self, at: usize, bytes: &[u8]) {
-        assert!(at <= self.len && bytes.len() <= self.len - at, "a write beyond a window");
-        // SAFETY: in bounds; the bytes are somebody's reference, so they are not the drive's.
-        unsafe { stream::copy_unsettled(bytes.as_ptr(), self.start.add(at), bytes.len()) };
+        assert!(at <= self.len && bytes.len() <= self.len - at, "write beyond a window");
+        // SAFETY: in bounds; a Rust reference covers `bytes`, so they are not the drive's memory.
+        unsafe { stream::copy_unfenced(bytes.as_ptr(), self.start.add(at), bytes.len()) };
     }
 }
 
-impl Drop for Writable<'_> {
+impl Drop for WriteWindow<'_> {
     fn drop(&mut self) {
-        stream::settle();
+        stream::fence();
     }
 }
 
@@ -72,9 +74,9 @@ mod tests {
     use crate::{Buffer, Drive, Memory};
 
     #[test]
-    fn what_is_stored_in_a_window_is_written_there_and_nowhere_else() {
+    fn a_store_changes_only_its_range() {
         let drive = Memory::new(5 * 4096).unwrap().open();
-        let mut window = drive.writable(4096, 3 * 4096).unwrap();
+        let mut window = drive.write_window(4096, 3 * 4096).unwrap();
         window.store(4096, &[7; 2 * 4096]);
         window.store(100, &[9; 50]);
         window.store(3 * 4096, &[]);
@@ -87,13 +89,13 @@ mod tests {
             _ => 0,
         };
         assert!(all.as_slice().iter().enumerate().all(|(at, byte)| *byte == right(at)));
-        assert!(drive.writable(2 * 4096, 3 * 4096 + 1).is_none(), "past the end of the drive");
+        assert!(drive.write_window(2 * 4096, 3 * 4096 + 1).is_none(), "past the end of the drive");
     }
 
     #[test]
     #[should_panic(expected = "beyond a window")]
-    fn nothing_is_stored_beyond_a_window() {
+    fn a_store_beyond_the_window_panics() {
         let drive = Memory::new(3 * 4096).unwrap().open();
-        drive.writable(4096, 4096).unwrap().store(1, &[0; 4096]);
+        drive.write_window(4096, 4096).unwrap().store(1, &[0; 4096]);
     }
 }

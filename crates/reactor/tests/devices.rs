@@ -17,7 +17,7 @@ use reactor::{
 use tempfile::TempDir;
 
 const SIZE: u64 = 16 << 20;
-const AT_ONCE: DriveOptions = DriveOptions { read_only: false, direct: true, patience: Duration::ZERO };
+const AT_ONCE: DriveOptions = DriveOptions { read_only: false, direct: true, busy_timeout: Duration::ZERO };
 
 /// Permission to run, for one test at a time: a program that another test starts would inherit this one's descriptors
 /// for a moment, and keep its devices in use.

@@ -38,7 +38,7 @@ async fn one(reactor: &Remote, path: PathBuf, openers: Arc<Openers>) -> Result<I
     };
     let mut drive = describe(&inspection, stable);
     // Only a look: no claim is made on it, and who has it locked is told instead.
-    let look = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+    let look = DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
     match blocking(move || OpenDrive::open(&path, look)).await? {
         Ok(open) => {
             let found = reactor.call(move || async move { engine::identify(&*open).await }).await?;

@@ -42,7 +42,7 @@ pub fn check(drives: &[PathBuf]) -> Result<CheckReport> {
 /// # Errors
 /// When a drive cannot be read or is in use.
 pub(crate) fn open_to_look(drives: &[PathBuf]) -> Result<Vec<Arc<OpenDrive>>> {
-    let look = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+    let look = DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
     let open = |path: &PathBuf| {
         OpenDrive::open(path, look).map_err(|error| match error.kind() {
             ErrorKind::Busy => error.hint("close its pool first: 'gabion pool close POOL'"),

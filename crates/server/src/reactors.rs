@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_channel::oneshot;
-use reactor::{Backend, Clock, Home, Platform, PlatformError, Reactor, ReactorGone, Remote, SystemClock};
+use reactor::{Backend, Clock, Handle, Platform, PlatformError, Reactor, ReactorGone, Remote, SystemClock};
 
 thread_local! {
     static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
@@ -39,7 +39,7 @@ pub(crate) fn is_reactor_thread() -> bool {
 /// # Errors
 /// When the reactor has shut down or the resident is gone.
 pub(crate) async fn call_resident<T, R, F>(
-    home: &Home<T>,
+    home: &Handle<T>,
     work: impl FnOnce(Rc<T>) -> F + Send + 'static,
 ) -> Result<R, ReactorGone>
 where

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{SalvageOptions, SalvageState};
-use reactor::{Buffer, Home, Reactor};
+use reactor::{Buffer, Handle, Reactor};
 
 use crate::drives::as_sources;
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ pub use nbd::NbdSocket;
 /// A pool that is salvaged. Its drives are in use until it is dropped.
 pub struct Salvage {
     reactors: Reactors,
-    home: Home<engine::Salvage>,
+    home: Handle<engine::Salvage>,
     report: Salvaged,
 }
 
@@ -72,7 +72,7 @@ impl Salvage {
             let options = SalvageOptions { accept_stale, ..SalvageOptions::default() };
             let found = engine::salvage(&sources, &options).await?;
             let report = report_of(&found, accept_stale);
-            Ok::<_, Error>((Home::settle(&Reactor::current(), found), report))
+            Ok::<_, Error>((Handle::register(&Reactor::current(), found), report))
         };
         match reactors.next().call(look).await.map_err(Error::from).flatten() {
             Ok((home, report)) => Ok(Self { reactors, home, report }),

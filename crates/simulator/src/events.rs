@@ -11,7 +11,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use engine::WallClock;
-use reactor::{Clock, Driver, Instant, Rouse};
+use reactor::{Clock, Driver, Instant, WakeHandle};
 
 use crate::random::Random;
 
@@ -205,7 +205,7 @@ impl Driver for EventQueue {
         self.wall.now.store(self.now.get(), Ordering::Relaxed);
     }
 
-    fn on_the_way(&self, key: u64, there: bool) -> Duration {
+    fn message_delay(&self, key: u64, there: bool) -> Duration {
         let mut delays = self.delays.borrow_mut();
         let Some(MessageDelays { random, max_delay, arrivals }) = delays.as_mut() else {
             return Duration::ZERO;
@@ -217,7 +217,7 @@ impl Driver for EventQueue {
         Duration::from_nanos(*last - now)
     }
 
-    fn rouser(&self) -> Arc<dyn Rouse> {
+    fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         Arc::new(NoopWakeHandle)
     }
 }
@@ -231,6 +231,6 @@ impl Clock for EventQueue {
 /// A wake handle without effect: there are no other threads.
 struct NoopWakeHandle;
 
-impl Rouse for NoopWakeHandle {
-    fn rouse(&self) {}
+impl WakeHandle for NoopWakeHandle {
+    fn wake(&self) {}
 }

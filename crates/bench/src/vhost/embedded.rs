@@ -277,7 +277,7 @@ impl export::Volume for Served {
         self.volume.prefetch_entry(offset);
     }
 
-    fn expect_read(&self, offset: u64) {
+    fn prefetch_hint(&self, offset: u64) {
         self.volume.prefetch_hint(offset);
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reactor::{Clock, Driver, Instant, Rouse};
+use reactor::{Clock, Driver, Instant, WakeHandle};
 
 use super::*;
 
@@ -24,8 +24,8 @@ struct SimDriver(Rc<SimTime>);
 
 struct NoopWaker;
 
-impl Rouse for NoopWaker {
-    fn rouse(&self) {}
+impl WakeHandle for NoopWaker {
+    fn wake(&self) {}
 }
 
 impl Driver for SimDriver {
@@ -38,7 +38,7 @@ impl Driver for SimDriver {
         self.0.0.set(self.0.0.get().max(until.as_nanos()));
     }
 
-    fn rouser(&self) -> Arc<dyn Rouse> {
+    fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         Arc::new(NoopWaker)
     }
 }

@@ -179,7 +179,7 @@ impl Map {
         }
     }
 
-    /// Returns the stored entry of a node that is not in memory but whose parent is; `None`
+    /// Returns the stored entry of a missing node if its parent is in memory; `None`
     /// otherwise.
     fn stored_entry(&self, load: MissingNode) -> Option<MapEntry> {
         let layer = self.layers.get(&load.layer)?;

@@ -42,17 +42,17 @@ impl Pool {
     /// Forgets the pool's parts on their reactors.
     async fn dismiss(&self) {
         let catalogue = self.inner.catalogue.clone();
-        let _ = self.inner.catalogue.call(move |_| async move { catalogue.evict() }).await;
+        let _ = self.inner.catalogue.call(move |_| async move { catalogue.unregister() }).await;
         let journal = self.inner.journal.clone();
-        let _ = self.inner.journal.call(move |_| async move { journal.evict() }).await;
+        let _ = self.inner.journal.call(move |_| async move { journal.unregister() }).await;
         for shard in self.inner.shards.iter() {
             let home = shard.clone();
-            let _ = shard.call(move |_| async move { home.evict() }).await;
+            let _ = shard.call(move |_| async move { home.unregister() }).await;
         }
         let control = self.inner.control.clone();
         let dismiss = move |inner: Rc<Control>| async move {
             inner.stop().await;
-            control.evict();
+            control.unregister();
         };
         let _ = self.inner.control.call(dismiss).await;
     }

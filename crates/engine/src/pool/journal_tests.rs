@@ -42,7 +42,7 @@ fn what_happened_is_kept() {
             event(1, EventKind::Opened, None, ""),
             event(2, EventKind::VolumeCreated, None, "a"),
             event(3, EventKind::SnapshotTaken, None, "a@one"),
-            event(4, EventKind::DriveFailed, Some(2), "memory2: taken out of use on request"),
+            event(4, EventKind::DriveFailed, Some(2), "memory2: taken offline on request"),
             event(5, EventKind::DriveRemoved, Some(2), "memory2"),
             event(6, EventKind::Recovered, None, ""),
             event(7, EventKind::Closed, None, ""),

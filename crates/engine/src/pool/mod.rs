@@ -16,7 +16,7 @@ mod superblocks;
 use std::sync::Arc;
 
 use format::{DriveErrors, DriveState, PoolId, Scheme};
-use reactor::{Drive, Home, Reactor};
+use reactor::{Drive, Handle, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
 pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
@@ -89,10 +89,10 @@ struct Inner {
     scheme: Scheme,
     zone_bytes: u64,
     atomic_blocks: u32,
-    control: Home<Control>,
-    catalogue: Home<Catalogue>,
-    journal: Home<Journal>,
-    shards: Arc<[Home<Shard>]>,
+    control: Handle<Control>,
+    catalogue: Handle<Catalogue>,
+    journal: Handle<Journal>,
+    shards: Arc<[Handle<Shard>]>,
     repair: Arc<BackgroundLimiter>,
     scrub: Arc<Scrub>,
 }
@@ -185,11 +185,11 @@ impl Pool {
         u64::from(self.inner.atomic_blocks) * format::limits::BLOCK_BYTES
     }
 
-    pub(crate) fn catalogue(&self) -> &Home<Catalogue> {
+    pub(crate) fn catalogue(&self) -> &Handle<Catalogue> {
         &self.inner.catalogue
     }
 
-    pub(crate) fn shards(&self) -> &Arc<[Home<Shard>]> {
+    pub(crate) fn shards(&self) -> &Arc<[Handle<Shard>]> {
         &self.inner.shards
     }
 

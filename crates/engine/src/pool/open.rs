@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
 use format::{DriveIndex, DriveState, EventKind, Generation, PoolOpening, ShardIndex, Superblock};
-use reactor::{Home, Reactor, Remote};
+use reactor::{Handle, Reactor, Remote};
 
 use super::catalogue::Catalogue;
 use super::create::short_path;
@@ -322,9 +322,9 @@ enum Opening {
 /// The parts of a pool that run already, on their reactors.
 #[derive(Default)]
 struct Started {
-    candidates: Vec<Home<Candidate>>,
-    shards: Vec<Home<Shard>>,
-    control: Option<(Rc<Control>, Home<Control>)>,
+    candidates: Vec<Handle<Candidate>>,
+    shards: Vec<Handle<Shard>>,
+    control: Option<(Rc<Control>, Handle<Control>)>,
 }
 
 impl Started {
@@ -332,19 +332,19 @@ impl Started {
     async fn dismiss(self) {
         for candidate in self.candidates {
             let home = candidate.clone();
-            let _ = candidate.call(move |_| async move { home.evict() }).await;
+            let _ = candidate.call(move |_| async move { home.unregister() }).await;
         }
         for shard in self.shards {
             let home = shard.clone();
             let stop = move |shard: Rc<Shard>| async move {
                 let _ = shard.stop(false).await;
-                home.evict();
+                home.unregister();
             };
             let _ = shard.call(stop).await;
         }
         if let Some((control, home)) = self.control {
             control.stop().await;
-            home.evict();
+            home.unregister();
         }
     }
 }
@@ -386,7 +386,7 @@ async fn open_parts(
     let geometry = Geometry::of(&superblock);
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
     let repair = Arc::new(BackgroundLimiter::new(options.tuning.repair, superblock.shards.len()));
-    let scrub = Scrub::beside(&repair);
+    let scrub = Scrub::new(&repair);
     let shared = Shared { space: space.clone(), repair: repair.clone(), scrub: scrub.clone() };
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.accepts_segments())));
@@ -420,11 +420,11 @@ async fn open_parts(
     let control = Control::new(superblock.clone(), zones, opened, slots, reserve, told, looks);
     Reactor::current().spawn(control.clone().run()).detach();
     Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
-    let home = Home::settle(&Reactor::current(), control.clone());
+    let home = Handle::register(&Reactor::current(), control.clone());
     started.control = Some((control.clone(), home.clone()));
     control.publish(|_| ()).await?;
     resume_all(&control, &home, started).await?;
-    let shards: Arc<[Home<Shard>]> = started.shards.clone().into();
+    let shards: Arc<[Handle<Shard>]> = started.shards.clone().into();
     let (catalogue, journal) = start_catalogue(&shards, &events).await?;
     match report.clean {
         true => events.emit(EventKind::Opened, 0, ""),
@@ -570,9 +570,9 @@ pub(crate) fn plan_shard(
     }
 }
 
-async fn examine_here(plan: ShardPlan) -> Result<(Home<Candidate>, Examination)> {
+async fn examine_here(plan: ShardPlan) -> Result<(Handle<Candidate>, Examination)> {
     let (candidate, examination) = Candidate::examine(plan, false).await?;
-    Ok((Home::settle(&Reactor::current(), candidate), examination))
+    Ok((Handle::register(&Reactor::current(), candidate), examination))
 }
 
 /// Takes a shard's findings into the superblock and the free zones.
@@ -597,11 +597,11 @@ pub(crate) fn take_over(
     Ok(())
 }
 
-async fn resume_all(control: &Rc<Control>, home: &Home<Control>, started: &mut Started) -> Result<()> {
+async fn resume_all(control: &Rc<Control>, home: &Handle<Control>, started: &mut Started) -> Result<()> {
     for candidate in started.candidates.clone() {
         let home = home.clone();
         let start = move |candidate: Rc<Candidate>| async move {
-            candidate.start(home).map(|shard| Home::settle(&Reactor::current(), shard))
+            candidate.start(home).map(|shard| Handle::register(&Reactor::current(), shard))
         };
         let shard = candidate.call(start).await??;
         started.shards.push(shard.clone());
@@ -613,7 +613,7 @@ async fn resume_all(control: &Rc<Control>, home: &Home<Control>, started: &mut S
                 return Err(Error::new(ErrorKind::Closed, "a shard is where its candidate was"));
             };
             candidate.resume(&shard).await?;
-            of.evict();
+            of.unregister();
             Ok(())
         };
         candidate.call(resume).await??;
@@ -623,9 +623,9 @@ async fn resume_all(control: &Rc<Control>, home: &Home<Control>, started: &mut S
 
 /// The catalogue and the journal live where shard 0 does.
 async fn start_catalogue(
-    shards: &Arc<[Home<Shard>]>,
+    shards: &Arc<[Handle<Shard>]>,
     events: &Arc<Events>,
-) -> Result<(Home<Catalogue>, Home<Journal>)> {
+) -> Result<(Handle<Catalogue>, Handle<Journal>)> {
     let Some(first) = shards.first() else {
         return Err(Error::new(ErrorKind::NotAPool, "a pool without shards"));
     };
@@ -634,7 +634,7 @@ async fn start_catalogue(
         let journal = Journal::load(shard.clone(), events.clone()).await?;
         let catalogue = Catalogue::load(shard, all, events).await?;
         let reactor = Reactor::current();
-        Ok::<_, Error>((Home::settle(&reactor, catalogue), Home::settle(&reactor, journal)))
+        Ok::<_, Error>((Handle::register(&reactor, catalogue), Handle::register(&reactor, journal)))
     };
     first.call(start).await?
 }

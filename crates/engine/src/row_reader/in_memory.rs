@@ -9,7 +9,7 @@
 
 use codec::copy_crc32c_blocks;
 use format::limits::BLOCK;
-use reactor::{Span, Window};
+use reactor::{ReadWindow, Span};
 
 use super::{BlockRun, RowReader};
 
@@ -28,7 +28,7 @@ impl RowReader {
 }
 
 /// Copies blocks and compares the CRC of each copy.
-fn copy(window: Window<'_>, crcs: &[u32], into: &Span) -> bool {
+fn copy(window: ReadWindow<'_>, crcs: &[u32], into: &Span) -> bool {
     assert!(window.len() == into.len() && into.len() == crcs.len() * BLOCK, "buffer and CRCs match the run");
     let mut sums = [0; STEP];
     for (crcs, at) in crcs.chunks(STEP).zip((0..).step_by(STEP * BLOCK)) {

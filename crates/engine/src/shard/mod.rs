@@ -54,7 +54,7 @@ use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
-use crate::repair::{BackgroundLimiter, UserOp};
+use crate::repair::{BackgroundLimiter, ClientOp};
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
@@ -303,8 +303,8 @@ impl Shard {
     }
 
     /// A user begins to read or write.
-    fn note_use(&self) -> Option<UserOp<'_>> {
-        self.repair_limits.track_user_op(self.identity.shard.index())
+    fn note_use(&self) -> Option<ClientOp<'_>> {
+        self.repair_limits.track_client_op(self.identity.shard.index())
     }
 
     /// Tells the control of reads that drives did not answer as they should, until the shard stops. One task a shard.

@@ -9,7 +9,7 @@ use format::{
     Address, CheckpointRoot, DriveIndex, LayerEntry, MapEntry, Row, SegmentId, SegmentRecord, SegmentState,
     ShardRecord, ZoneIndex,
 };
-use reactor::{Home, Reactor, WaitList};
+use reactor::{Handle, Reactor, WaitList};
 
 use super::headers::ScannedRecord;
 use super::replay::replay_record;
@@ -173,7 +173,7 @@ impl Candidate {
     ///
     /// # Errors
     /// When it was called before.
-    pub(crate) fn start(&self, control: Home<Control>) -> Result<Rc<Shard>> {
+    pub(crate) fn start(&self, control: Handle<Control>) -> Result<Rc<Shard>> {
         let examined = self.examined.borrow();
         let Some(examined) = examined.as_ref() else {
             return Err(Error::new(ErrorKind::Closed, "a shard is started once"));
@@ -217,7 +217,7 @@ impl Candidate {
         Ok(())
     }
 
-    fn assemble(&self, control: Home<Control>, examined: &LogScan) -> (Rc<Shard>, usize) {
+    fn assemble(&self, control: Handle<Control>, examined: &LogScan) -> (Rc<Shard>, usize) {
         let plan = &self.plan;
         let mut map = Map::new(plan.map_nodes, plan.dirty_nodes);
         let (tables, anchor) = match self.loaded.take() {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reactor::{Home, Reactor};
+use reactor::{Handle, Reactor};
 
 use super::file::File;
 use super::mount::{MountError, MountErrorKind, forget, hold};
@@ -72,7 +72,7 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
             let read_only = config.read_only;
             let open = move || async move {
                 let volume = ExportedVolume::uncounted(source.open(), read_only);
-                Home::settle(&Reactor::current(), Rc::new(File::new(volume)))
+                Handle::register(&Reactor::current(), Rc::new(File::new(volume)))
             };
             let file: ServedFile<S::Volume> = reactor.call(open).await?;
             let opens = Arc::<AtomicU64>::default();
@@ -107,7 +107,7 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
     }
 }
 
-type ServedFile<V> = Home<File<ExportedVolume<V>>>;
+type ServedFile<V> = Handle<File<ExportedVolume<V>>>;
 
 /// A volume that is served as a file.
 struct FuseExport<V> {
@@ -164,10 +164,10 @@ impl<V: Volume + 'static> RunningExport for FuseExport<V> {
 }
 
 /// Drops the volume of a file.
-async fn close<V: Volume + 'static>(file: &Home<File<V>>) {
+async fn close<V: Volume + 'static>(file: &Handle<File<V>>) {
     let home = file.clone();
     // A reactor that has shut down holds nothing.
-    let _ = call_object(file, move |_| async move { home.evict() }).await;
+    let _ = call_object(file, move |_| async move { home.unregister() }).await;
 }
 
 fn explain(error: &MountError) -> ExportError {

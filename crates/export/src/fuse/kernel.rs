@@ -15,7 +15,7 @@ use fuser::{
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use reactor::{Buffer, Home, Reactor};
+use reactor::{Buffer, Handle, Reactor};
 use rustix::fs::{FallocateFlags, OFlags};
 
 use super::credit::Credit;
@@ -37,7 +37,7 @@ const SEEK_HOLE: i32 = 4;
 
 /// See the module.
 pub(super) struct Kernel<V: Volume + 'static> {
-    pub(super) file: Home<File<V>>,
+    pub(super) file: Handle<File<V>>,
     pub(super) credit: Arc<Credit>,
     pub(super) opens: Arc<Opens>,
     pub(super) read_only: bool,

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use fuser::{Config, Notifier, Session, SessionACL};
-use reactor::{Access, Home};
+use reactor::{Access, Handle};
 
 use super::credit::Credit;
 use super::file::File;
@@ -57,7 +57,7 @@ impl Server {
     ///
     /// # Errors
     /// When it cannot be mounted there.
-    pub fn start<V: Volume + 'static>(file: Home<File<V>>, options: Options) -> Result<Self, MountError> {
+    pub fn start<V: Volume + 'static>(file: Handle<File<V>>, options: Options) -> Result<Self, MountError> {
         let Options { place, access, name, read_only, opens } = options;
         let (credit, opens) = (Arc::new(Credit::default()), Arc::new(Opens::new(opens)));
         let since = SystemTime::now();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use reactor::{Home, Listener, Platform, Reactor, Stream};
+use reactor::{Handle, Listener, Platform, Reactor, Stream};
 
 use super::limits::Limits;
 use super::registry::{ExportRegistry, ReactorExports, ServedVolume};
@@ -33,13 +33,13 @@ pub struct NbdConfig {
 /// NBD on all reactors.
 pub struct NbdFrontend<S: VolumeSource> {
     servers: ServerHomes<S>,
-    acceptor: Home<Acceptor>,
+    acceptor: Handle<Acceptor>,
     registry: Arc<ExportRegistry<S>>,
     addresses: NbdAddresses,
 }
 
 /// The servers, one for each reactor.
-type ServerHomes<S> = Arc<[Home<Server<ReactorExports<S>>>]>;
+type ServerHomes<S> = Arc<[Handle<Server<ReactorExports<S>>>]>;
 
 /// The addresses at which NBD is served.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +80,7 @@ impl<S: VolumeSource> NbdFrontend<S> {
             let (registry, limits) = (registry.clone(), config.limits.clone());
             let start = move || async move {
                 let server = Server::new(ReactorExports::new(registry), limits);
-                Home::settle(&Reactor::current(), server)
+                Handle::register(&Reactor::current(), server)
             };
             servers.push(remote.call(start).await?);
         }
@@ -101,7 +101,7 @@ async fn listen<S: VolumeSource>(
     config: NbdConfig,
     context: &FrontendContext,
     servers: ServerHomes<S>,
-) -> Result<(Home<Acceptor>, Vec<SocketAddr>), ExportError> {
+) -> Result<(Handle<Acceptor>, Vec<SocketAddr>), ExportError> {
     let Some(first) = context.reactors.all().first() else {
         unreachable!("a set has at least one reactor");
     };
@@ -126,7 +126,7 @@ async fn listen<S: VolumeSource>(
             };
             Reactor::current().spawn(accept).detach();
         }
-        Ok::<_, ExportError>((Home::settle(&Reactor::current(), Rc::new(Acceptor { stop })), addresses))
+        Ok::<_, ExportError>((Handle::register(&Reactor::current(), Rc::new(Acceptor { stop })), addresses))
     };
     first.call(start).await?
 }

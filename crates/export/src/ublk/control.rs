@@ -7,7 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use reactor::{IoError, IoErrorKind, order_device};
+use reactor::{IoError, IoErrorKind, run_long_command};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -65,7 +65,7 @@ impl Control {
         let command = words::control(id, length, address, data);
         // SAFETY: the kernel gets the length of `bytes`, which are borrowed until the command is
         // complete, and accesses no more.
-        unsafe { order_device(&self.device, word as u32, command) }.map(drop)
+        unsafe { run_long_command(&self.device, word as u32, command) }.map(drop)
     }
 
     /// Adds a device, which has no server yet.

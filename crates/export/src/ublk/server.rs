@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use reactor::{Access, Backend, Home, IoError, Platform, Reactor, Remote};
+use reactor::{Access, Backend, Handle, IoError, Platform, Reactor, Remote};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -65,7 +65,7 @@ pub struct Options {
     pub backend: Backend,
 }
 
-type Queues<V> = Vec<Home<Queue<V, DeviceQueue>>>;
+type Queues<V> = Vec<Handle<Queue<V, DeviceQueue>>>;
 
 /// A ublk device that is served. All methods may block.
 pub struct Server<V: Volume + 'static> {
@@ -185,7 +185,7 @@ impl<V: Volume + 'static> Server<V> {
                 let exchange = DeviceQueue::open(source.platform(), device, queue, &info);
                 let home = exchange.map(|exchange| {
                     let served = Queue::start(source.open(), exchange, info.depth);
-                    Home::settle(&Reactor::current(), served)
+                    Handle::register(&Reactor::current(), served)
                 });
                 // Fails only if the receiver is gone.
                 let _ = sender.send(home);
@@ -293,7 +293,7 @@ fn finish<V: Volume + 'static>(
             let Some(queue) = there.local() else { return };
             let task = async move {
                 last(queue).await;
-                there.evict();
+                there.unregister();
                 drop(sender);
             };
             Reactor::current().spawn(task).detach();

@@ -5,7 +5,7 @@
 //! not know the sequence of commands.
 #![allow(clippy::host_endian_bytes, reason = "the kernel of this machine reads and writes them")]
 
-use reactor::LONG_COMMAND;
+use reactor::LONG_COMMAND_BYTES;
 
 /// Bytes of a sector in the kernel's units.
 pub(super) const SECTOR: u64 = 512;
@@ -56,8 +56,8 @@ pub(super) const NEW: u32 = u32::MAX;
 const NO_QUEUE: u16 = u16::MAX;
 
 /// Encodes `struct ublksrv_ctrl_cmd`: `address` is the location of `length` more bytes.
-pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8; LONG_COMMAND] {
-    let mut bytes = [0; LONG_COMMAND];
+pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8; LONG_COMMAND_BYTES] {
+    let mut bytes = [0; LONG_COMMAND_BYTES];
     put(&mut bytes, 0, &device.to_ne_bytes());
     put(&mut bytes, 4, &NO_QUEUE.to_ne_bytes());
     put(&mut bytes, 6, &length.to_ne_bytes());

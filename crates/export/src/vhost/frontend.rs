@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_channel::oneshot;
-use reactor::{Home, Platform, Reactor, Remote, Task};
+use reactor::{Handle, Platform, Reactor, Remote, Task};
 
 use super::disk::Disk;
 use super::limits::QUEUES_MAX;
@@ -112,7 +112,10 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
                 let reactor = Reactor::current();
                 let server = Server::new(Arc::new(disk));
                 let listening = reactor.spawn(server.clone().listen(listener));
-                Ok::<_, ExportError>(Home::settle(&reactor, Rc::new(ListeningServer { server, listening })))
+                Ok::<_, ExportError>(Handle::register(
+                    &reactor,
+                    Rc::new(ListeningServer { server, listening }),
+                ))
             };
             let home = first.call(start).await??;
             Ok(Arc::new(VhostExport { name: name.clone(), path, home, connections })
@@ -199,7 +202,7 @@ impl<S: VolumeSource> Disk for ExportedDisk<S> {
 struct VhostExport<S: VolumeSource> {
     name: ExportName,
     path: PathBuf,
-    home: Home<ListeningServer<S>>,
+    home: Handle<ListeningServer<S>>,
     connections: Arc<AtomicU64>,
 }
 
@@ -228,7 +231,7 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
                 let reactor = Reactor::current();
                 let finish = async move {
                     running.server.shut_down().await;
-                    home.evict();
+                    home.unregister();
                     // From here on nothing holds the volume.
                     if let Ok(ListeningServer { listening, .. }) = Rc::try_unwrap(running).map_err(drop) {
                         listening.await;

@@ -216,7 +216,7 @@ impl<V: Volume + 'static> Queue<V> {
             if let Some(place) = tickets.peek().and_then(Ticket::place)
                 && place.reads
             {
-                self.volume.expect_read(place.offset);
+                self.volume.prefetch_hint(place.offset);
             }
             self.begin(ticket, works);
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use reactor::{Instant, IoError, Notify, Patience, Platform, Reactor, Thrift};
+use reactor::{AdaptivePoll, Coalescer, Instant, IoError, Notify, Platform, Reactor};
 use rustix::io::Errno;
 
 use super::queue::{Queue, Works};
@@ -79,14 +79,14 @@ pub(super) async fn run<V: Volume + 'static>(
 ) {
     let reactor = Reactor::current();
     let works = Works::new(Queue::carry_out);
-    let mut patience = Patience::new(poll);
-    let mut thrift = Thrift::new(gather.min(poll), reactor.now());
+    let mut patience = AdaptivePoll::new(poll);
+    let mut thrift = Coalescer::new(gather.min(poll), reactor.now());
     let mut idle: Option<Idle> = None;
     let mut waiting: Option<Waiting> = None;
     loop {
         if queue.turn(&works) {
             if let Some(idle) = idle.take() {
-                thrift.idled(idle.length());
+                thrift.record_idle(idle.length());
             }
             reactor.yield_now().await;
             continue;
@@ -94,12 +94,12 @@ pub(super) async fn run<V: Volume + 'static>(
         if queue.has_stopped() {
             return;
         }
-        if !patience.is_off() {
+        if !patience.is_disabled() {
             let now = reactor.now();
             let idle = idle.get_or_insert(Idle { since: now, until: now });
             idle.until = now;
-            if idle.length() < patience.length() {
-                match thrift.rest(now, queue.taken()) {
+            if idle.length() < patience.poll_time() {
+                match thrift.delay(now, queue.taken()) {
                     None => reactor.yield_now().await,
                     Some(length) => {
                         rest(&queue, &reactor, length).await;
@@ -114,8 +114,8 @@ pub(super) async fn run<V: Volume + 'static>(
         queue.disarm();
         if slept && let Some(mut idle) = idle.take() {
             idle.until = reactor.now();
-            patience.slept_through(idle.length());
-            thrift.idled(idle.length());
+            patience.record_pause(idle.length());
+            thrift.record_idle(idle.length());
         }
     }
 }
@@ -136,7 +136,7 @@ impl Idle {
 /// Lets requests accumulate for a while. Requests that complete meanwhile end the wait.
 async fn rest<V: Volume + 'static>(queue: &Queue<V>, reactor: &Reactor, length: Duration) {
     let mut changed = pin!(queue.changed.notified());
-    let mut rest = pin!(reactor.rest(length));
+    let mut rest = pin!(reactor.sleep_unpolled(length));
     poll_fn(|context| {
         if changed.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { rest.as_mut().poll(context) }
     })

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use reactor::{Home, Listener, Reactor, Stream, WaitList};
+use reactor::{Handle, Listener, Reactor, Stream, WaitList};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::channel::{take_channel, tell_config_changed};
@@ -138,7 +138,7 @@ impl<D: Disk> Server<D> {
         }
         self.busy.set(true);
         self.disk.note_front_end(true);
-        let home = Home::settle(&Reactor::current(), self.clone());
+        let home = Handle::register(&Reactor::current(), self.clone());
         let (disk, link) = (self.disk.clone(), self.link.clone());
         let thread = std::thread::Builder::new().name("vhost-user".into());
         let ended = Ended { home, link: link.clone() };
@@ -161,7 +161,7 @@ impl<D: Disk> Server<D> {
 /// Reports the end of a connection to the front end and the server, for any way in which the thread
 /// ends.
 struct Ended<D: Disk> {
-    home: Home<Server<D>>,
+    home: Handle<Server<D>>,
     link: Arc<Link>,
 }
 
@@ -172,7 +172,7 @@ impl<D: Disk> Drop for Ended<D> {
         // A reactor that has shut down has no waiters.
         let _ = self.home.remote().post(move || {
             if let Some(server) = home.local() {
-                home.evict();
+                home.unregister();
                 server.busy.set(false);
                 server.disk.note_front_end(false);
                 server.changed.wake_all();

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 
-use reactor::{Home, Reactor, Remote, Task};
+use reactor::{Handle, Reactor, Remote, Task};
 
 use super::disk::Disk;
 use super::queue::{Queue, Start};
@@ -24,7 +24,7 @@ pub(super) struct Vring<V> {
     pub(super) call: Option<Arc<OwnedFd>>,
     pub(super) err: Option<Arc<OwnedFd>>,
     pub(super) enabled: bool,
-    pub(super) running: Option<Home<Running<V>>>,
+    pub(super) running: Option<Handle<Running<V>>>,
 }
 
 impl<V> Default for Vring<V> {
@@ -71,7 +71,7 @@ impl<V: crate::Volume + 'static> Vring<V> {
             let reactor = Reactor::current();
             let task = reactor.spawn(run(queue.clone(), kick.clone(), disk.poll(), disk.gather()));
             let running = Rc::new(Running { queue, kick, task: RefCell::new(Some(task)) });
-            Ok::<_, VringError>(Home::settle(&reactor, running))
+            Ok::<_, VringError>(Handle::register(&reactor, running))
         });
         self.running = Some(started.ok_or(VringError::Gone)??);
         Ok(())
@@ -88,7 +88,7 @@ impl<V: crate::Volume + 'static> Vring<V> {
             if let Some(task) = task {
                 task.await;
             }
-            there.evict();
+            there.unregister();
             Some(running.queue.next())
         });
         if let Some(Some(next)) = stopped {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use export::MemoryVolume;
 use export::fuse::{self, Options, Server};
 use futures_channel::oneshot;
-use reactor::{Access, Clock, Home, ParkDriver, Reactor, SystemClock};
+use reactor::{Access, Clock, Handle, ParkDriver, Reactor, SystemClock};
 use tempfile::TempDir;
 
 /// Longer than anything takes, on any machine.
@@ -22,7 +22,7 @@ pub(crate) const SIZE: u64 = 8 << 20;
 /// See the module. Fields are dropped in this order.
 pub(crate) struct Served {
     pub(crate) server: Arc<Server>,
-    volume: Home<MemoryVolume>,
+    volume: Handle<MemoryVolume>,
     opens: Arc<AtomicU64>,
     _reactor: Thread,
     directory: TempDir,
@@ -40,7 +40,7 @@ impl Drop for Thread {
     }
 }
 
-type Settled = (Home<MemoryVolume>, Home<fuse::File<MemoryVolume>>);
+type Settled = (Handle<MemoryVolume>, Handle<fuse::File<MemoryVolume>>);
 
 fn start_reactor(sector: u32) -> (Thread, Settled) {
     let (stop, stopped) = oneshot::channel::<()>();
@@ -49,8 +49,8 @@ fn start_reactor(sector: u32) -> (Thread, Settled) {
         let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
         let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
         let volume = MemoryVolume::new(SIZE, sector);
-        let file = Home::settle(&reactor, Rc::new(fuse::File::new(volume.clone())));
-        sender.send((Home::settle(&reactor, Rc::new(volume)), file)).unwrap();
+        let file = Handle::register(&reactor, Rc::new(fuse::File::new(volume.clone())));
+        sender.send((Handle::register(&reactor, Rc::new(volume)), file)).unwrap();
         let _ = reactor.run(stopped);
         reactor.shut_down();
     });

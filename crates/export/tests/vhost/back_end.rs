@@ -11,7 +11,7 @@ use std::time::Duration;
 use export::vhost::{Disk, Server};
 use export::{Extent, MemoryVolume, OpenError, OpenErrorKind, Volume, VolumeError};
 use futures_channel::oneshot;
-use reactor::{Access, Backend, Clock, Home, Listener, Platform, Reactor, Remote, Span, SystemClock};
+use reactor::{Access, Backend, Clock, Handle, Listener, Platform, Reactor, Remote, Span, SystemClock};
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
@@ -51,7 +51,7 @@ impl Default for Options {
 /// The volume, which lives on the first reactor, as one reactor uses it.
 pub(crate) struct Shared {
     disk: Arc<TestDisk>,
-    home: Home<MemoryVolume>,
+    home: Handle<MemoryVolume>,
     near: Option<Rc<MemoryVolume>>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct TestDisk {
     options: Options,
     size: AtomicU64,
     reactors: OnceLock<Vec<Remote>>,
-    home: OnceLock<Home<MemoryVolume>>,
+    home: OnceLock<Handle<MemoryVolume>>,
     /// To refuse the next that is opened.
     pub(crate) refuse: std::sync::atomic::AtomicBool,
     this: OnceLock<std::sync::Weak<TestDisk>>,
@@ -186,7 +186,7 @@ pub(crate) struct BackEnd {
     directory: Rc<TempDir>,
     pub(crate) disk: Arc<TestDisk>,
     threads: Vec<Thread>,
-    server: Home<Server<TestDisk>>,
+    server: Handle<Server<TestDisk>>,
 }
 
 impl BackEnd {
@@ -215,11 +215,11 @@ impl BackEnd {
         let (inside, bound) = (disk.clone(), socket(&directory));
         let server = on(&remotes[0], move |reactor| {
             let volume = Rc::new(MemoryVolume::new(inside.options.size, inside.options.sector));
-            inside.home.set(Home::settle(reactor, volume)).ok().unwrap();
+            inside.home.set(Handle::register(reactor, volume)).ok().unwrap();
             let listener = Listener::bind_unix(&inside.platform(), &bound, Access::OWNER).unwrap();
             let server = Server::new(inside);
             reactor.spawn(server.clone().listen(listener)).detach();
-            Home::settle(reactor, server)
+            Handle::register(reactor, server)
         });
         Self { directory, disk, threads, server }
     }

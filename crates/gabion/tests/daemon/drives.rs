@@ -177,7 +177,7 @@ fn what_is_no_drive_is_refused() {
         (home.arg(""), "is a directory"),
         ("/dev/null".into(), "is a character device"),
         (small, "a drive needs at least"),
-        (empty, "it has no bytes"),
+        (empty, "its size is zero"),
     ] {
         let mut drives = drives.clone();
         drives.push(fifth);
@@ -197,7 +197,7 @@ fn a_drive_that_another_process_has_locked_is_refused() {
     let mut open = vec!["pool", "open", "fast", "--drives"];
     open.extend(drives.iter().map(String::as_str));
     let refusal = second.refused(&open);
-    assert!(refusal.contains("in use by somebody else"), "{refusal}");
+    assert!(refusal.contains("in use by another process"), "{refusal}");
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     let ran = run(&mut command(&["drive", "identify", &drives[0]]));
     assert!(ran.out.contains("another process has it locked"), "{ran:?}");

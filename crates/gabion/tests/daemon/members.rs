@@ -173,13 +173,13 @@ fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
         daemon.ok(&["drive", "fail", "fast", drive, "--yes"]);
     }
     let refusal = daemon.refused(&["drive", "fail", "fast", "5", "--yes"]);
-    assert!(refusal.contains("cannot bear the loss"), "{refusal}");
+    assert!(refusal.contains("cannot tolerate the loss"), "{refusal}");
     assert_everything_is_there(&home, 5);
     daemon.kill();
     let mut check = vec!["check"];
     check.extend(drives.iter().map(String::as_str));
     // The kernel lets go of a killed daemon's drives a little later.
-    let free = || !home.gabion(&check).err.contains("in use by somebody else");
+    let free = || !home.gabion(&check).err.contains("in use by another process");
     until("the drives are free", free);
     // Four drives are out of use, and nothing else is wrong.
     let ran = home.gabion(&check);

@@ -72,7 +72,10 @@ fn a_lost_drive_shows_with_what_to_do() {
     let brief = home.gabion(&["pool", "status", "-q"]);
     assert_eq!((brief.code, brief.out.as_str()), (Some(3), "fast degraded\n"));
     let refusal = daemon.refused(&["drive", "fail", "fast", "3", "--yes"]);
-    assert!(refusal.contains("cannot bear the loss") && refusal.contains("nothing was changed"), "{refusal}");
+    assert!(
+        refusal.contains("cannot tolerate the loss") && refusal.contains("nothing was changed"),
+        "{refusal}"
+    );
     let refusal = daemon.refused(&["drive", "fail", "fast", "2", "--yes"]);
     assert!(refusal.contains("uses no drive 2"), "{refusal}");
     let listed = daemon.json(&["drive", "list", "fast"]);

@@ -1,26 +1,26 @@
-//! A block device or file as one reactor's drive.
+//! A block device or file opened as a drive of one reactor.
 //!
-//! Owns the checks before an operation goes to the system. Always true: nothing past the end is asked for; memory that
-//! direct I/O cannot reach is copied through memory that it can.
+//! Checks each operation before it is submitted. Invariants: no operation supports_direct_io past the end;
+//! memory that direct I/O cannot access goes through a bounce buffer.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::open::Opened;
-use super::probe::Nature;
+use super::open::OpenDrive;
+use super::probe::DriveKind;
 use crate::operation::{Allocate, Allocation, Direction, Operation, Transfer};
 use crate::target::{BoundFile, Target};
 use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, Platform, Span};
 
-/// A block device or file as a drive of one reactor; made by [`crate::DriveHandle::open_on`].
+/// A block device or file as a drive of one reactor, made by [`crate::DriveHandle::open_on`].
 pub struct FileDrive {
-    opened: Arc<Opened>,
+    opened: Arc<OpenDrive>,
     platform: Rc<Platform>,
     bound: Rc<BoundFile>,
 }
 
 impl FileDrive {
-    pub(super) fn new(opened: Arc<Opened>, platform: Rc<Platform>) -> Self {
+    pub(super) fn new(opened: Arc<OpenDrive>, platform: Rc<Platform>) -> Self {
         let bound = Rc::new(platform.bind(opened.file.clone()));
         Self { opened, platform, bound }
     }
@@ -38,7 +38,7 @@ impl FileDrive {
             return Io::ready(Ok(0));
         }
         let unit = self.opened.alignment.offset;
-        let transfer = if spans.iter().all(|span| self.reaches(span)) {
+        let transfer = if spans.iter().all(|span| self.supports_direct_io(span)) {
             Transfer::new(direction, offset, spans, unit)
         } else {
             Transfer::bounced(direction, offset, spans, unit)
@@ -57,8 +57,8 @@ impl FileDrive {
         Ok(())
     }
 
-    /// True if the device can move these bytes itself.
-    fn reaches(&self, span: &Span) -> bool {
+    /// True if direct I/O can access these bytes.
+    fn supports_direct_io(&self, span: &Span) -> bool {
         let alignment = self.opened.alignment;
         (span.as_ptr() as usize).is_multiple_of(alignment.memory)
             && span.len().is_multiple_of(alignment.offset)
@@ -99,9 +99,9 @@ impl Drive for FileDrive {
         if !self.opened.properties.discard {
             return Io::ready(Err(IoError::new(IoErrorKind::Unsupported)));
         }
-        let action = match self.opened.nature {
-            Nature::BlockDevice => Allocation::Discard,
-            Nature::File => Allocation::Punch,
+        let action = match self.opened.kind {
+            DriveKind::BlockDevice => Allocation::Discard,
+            DriveKind::File => Allocation::Punch,
         };
         self.allocate(action, offset, length)
     }
@@ -110,9 +110,9 @@ impl Drive for FileDrive {
         if let Err(refusal) = self.check(offset, length, true) {
             return Io::ready(Err(refusal));
         }
-        match self.opened.nature {
-            Nature::BlockDevice => Io::ready(Ok(0)),
-            Nature::File => self.allocate(Allocation::Reserve, offset, length),
+        match self.opened.kind {
+            DriveKind::BlockDevice => Io::ready(Ok(0)),
+            DriveKind::File => self.allocate(Allocation::Reserve, offset, length),
         }
     }
 }

@@ -1,32 +1,32 @@
-//! Why a drive could not be opened or created.
+//! Errors of opening or creating a drive.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// The kinds of failure that callers tell apart.
+/// The kinds of failure that callers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpenDriveErrorKind {
-    /// Nothing of that name exists, or no device is behind it.
+    /// The path does not exist, or no device is behind it.
     NotFound,
-    /// This process may not open it.
+    /// This process lacks the permission.
     Denied,
-    /// Somebody else uses it: another process, another handle, or a mounted filesystem.
+    /// Another process, another handle or a mounted file system uses it.
     InUse,
     /// It is neither a block device nor a regular file.
     NotADrive,
-    /// It has no bytes.
+    /// Its size is zero.
     Empty,
     /// Its logical sectors are larger than 4096 bytes.
     LargeSectors,
-    /// It cannot be written.
+    /// It is write-protected.
     ReadOnly,
-    /// A file to be created exists already.
+    /// The file to create already exists.
     Exists,
-    /// The filesystem has no room for a file of that size.
+    /// The file system has no room for a file of that size.
     NoSpace,
-    /// Anything else; the source says what.
+    /// Any other failure; see the source.
     Other,
 }
 
@@ -58,12 +58,12 @@ impl OpenDriveError {
         Self { source: Some(errno.into()), ..Self::new(kind, path, operation) }
     }
 
-    /// The kind, for control flow.
+    /// Returns the kind, for control flow.
     pub fn kind(&self) -> OpenDriveErrorKind {
         self.kind
     }
 
-    /// The drive.
+    /// Returns the drive's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -74,14 +74,14 @@ impl fmt::Display for OpenDriveErrorKind {
         f.write_str(match self {
             Self::NotFound => "it does not exist",
             Self::Denied => "permission denied",
-            Self::InUse => "it is in use by somebody else",
+            Self::InUse => "it is in use by another process",
             Self::NotADrive => "it is neither a block device nor a regular file",
-            Self::Empty => "it has no bytes",
+            Self::Empty => "its size is zero",
             Self::LargeSectors => "its sectors are larger than 4096 bytes",
-            Self::ReadOnly => "it cannot be written",
-            Self::Exists => "it exists already",
-            Self::NoSpace => "there is no room for it",
-            Self::Other => "it failed",
+            Self::ReadOnly => "it is write-protected",
+            Self::Exists => "it already exists",
+            Self::NoSpace => "the file system is full",
+            Self::Other => "unexpected error",
         })
     }
 }

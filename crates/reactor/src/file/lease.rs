@@ -1,27 +1,29 @@
-//! Asks the kernel whether a process has a file open for writing, by a lease that it grants only if none has.
+//! Detects whether any process has a file open for writing, with a lease that the kernel grants
+//! only if none has.
 //!
-//! Always true: the lease is given back before this returns. Owns the only calls of fcntl(2) that rustix does not have.
+//! Invariant: the lease is released before the function returns. Contains the only fcntl(2) calls
+//! that rustix lacks.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// The command that chooses the signal, on all of Linux's architectures; libc lacks it.
+/// The command that selects the signal, the same on all of Linux's architectures; libc lacks it.
 const F_SETSIG: libc::c_int = 10;
 
-/// True if any process has the file open for writing, or has it mapped in that way; this process counts. `None` where the
-/// kernel does not answer: on file systems without leases, on files of other users, on anything that is no regular file.
-/// `file` itself must be open for reading only.
+/// True if any process, including this one, has the file open or mapped for writing. `None` if the
+/// kernel cannot tell: on file systems without leases, for files of other users, and for anything
+/// but a regular file. `file` must be open for reading only.
 pub fn is_open_for_writing(file: &File) -> Option<bool> {
     let descriptor = file.as_raw_fd();
-    // A process that opens the file while we have the lease makes the kernel send us a signal. By default that is SIGIO,
-    // which ends a process; this one is ignored.
+    // A process that opens the file while the lease is held makes the kernel signal this process.
+    // The default SIGIO would end the process; SIGURG is ignored.
     control(descriptor, F_SETSIG, libc::SIGURG).ok()?;
     match control(descriptor, libc::F_SETLEASE, libc::F_RDLCK) {
         Ok(()) => {
-            let returned = control(descriptor, libc::F_SETLEASE, libc::F_UNLCK);
-            assert!(returned.is_ok(), "a lease could not be given back: {returned:?}");
+            let released = control(descriptor, libc::F_SETLEASE, libc::F_UNLCK);
+            assert!(released.is_ok(), "cannot release a lease: {released:?}");
             Some(false)
         }
         Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Some(true),
@@ -42,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_open_for_writing_is_told_from_one_that_is_read() {
+    fn writers_are_distinguished_from_readers() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let writer = File::create(&path).unwrap();
@@ -54,7 +56,7 @@ mod tests {
         drop(writer);
         let _reader = File::open(&path).unwrap();
         assert_eq!(is_open_for_writing(&file), Some(false));
-        // The lease is gone: this would wait for it to be given back otherwise.
+        // The lease is released: otherwise this would block until it is.
         let _writer = File::options().append(true).open(&path).unwrap();
         assert_eq!(is_open_for_writing(&file), Some(true));
         assert_eq!(is_open_for_writing(&File::open(directory.path()).unwrap()), None);

@@ -1,7 +1,8 @@
-//! Opening a drive: once, for every reactor that will use it.
+//! Opens a drive once for all reactors that use it.
 //!
-//! Owns the handle and its lock. Always true: while a writable handle exists, nobody else who locks as we do has the
-//! drive open; every property was asked of the open descriptor, not of the name.
+//! Owns the handle and its lock. Invariants: while a writable handle exists, no other process that
+//! honours the lock has the drive open; every property is read from the open descriptor, not from
+//! the path.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,50 +16,52 @@ use rustix::io::Errno;
 
 use super::drive::FileDrive;
 use super::error::{OpenDriveError, OpenDriveErrorKind as Kind};
-use super::probe::{self, Alignment, Nature};
+use super::probe::{self, Alignment, DriveKind};
 use crate::target::LockedFile;
 use crate::{ALIGNMENT, DriveProperties, Platform};
 
-/// Pause between two attempts at a drive that is in use.
+/// Pause between two attempts to open a drive that is in use.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How a drive is opened.
+/// Options for opening a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveOptions {
-    /// Writes, discards and reservations fail, and others may read at the same time. Off by default.
+    /// Rejects writes, discards and reservations, and permits other readers. Off by default.
     pub read_only: bool,
-    /// Reads and writes pass the page cache by, where the filesystem lets them. On by default.
+    /// Bypasses the page cache if the file system supports it. On by default.
     pub direct: bool,
-    /// How long a drive that somebody else uses is waited for; half a second by default. A process that was killed
-    /// lets go of its drives only when the kernel has ended its I/O, and udev holds a device while it looks at it.
-    pub patience: Duration,
+    /// Maximum time to wait for a drive that is in use; half a second by default. A killed process
+    /// releases its drives only when the kernel has ended its I/O, and udev opens a device briefly
+    /// to probe it.
+    pub busy_timeout: Duration,
 }
 
 impl Default for DriveOptions {
     fn default() -> Self {
-        Self { read_only: false, direct: true, patience: Duration::from_millis(500) }
+        Self { read_only: false, direct: true, busy_timeout: Duration::from_millis(500) }
     }
 }
 
-/// An open drive, for any thread: each reactor makes its own [`FileDrive`] of it. Closed and unlocked when the last
-/// handle and the last drive made of it are gone.
+/// An open drive, for any thread: each reactor makes its own [`FileDrive`] from it. Closed and
+/// unlocked when the last handle and the last drive are dropped.
 #[derive(Clone)]
 pub struct DriveHandle {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenDrive>,
 }
 
-/// What an open drive is.
-pub(super) struct Opened {
+/// The descriptor of an open drive and its properties.
+pub(super) struct OpenDrive {
     pub(super) file: Arc<LockedFile>,
     pub(super) path: PathBuf,
     pub(super) properties: DriveProperties,
     pub(super) alignment: Alignment,
-    pub(super) nature: Nature,
+    pub(super) kind: DriveKind,
     pub(super) options: DriveOptions,
 }
 
 impl FileDrive {
-    /// Opens and locks a block device or a regular file. Blocks the thread, for [`DriveOptions::patience`] if it must.
+    /// Opens and locks a block device or a regular file. Blocks the thread for up to
+    /// [`DriveOptions::busy_timeout`].
     ///
     /// # Errors
     /// See [`OpenDriveErrorKind`](crate::OpenDriveErrorKind).
@@ -66,46 +69,49 @@ impl FileDrive {
         let path = path.as_ref();
         let failed = |operation| move |errno| OpenDriveError::from_errno(errno, path, operation);
         let found = rustix::fs::stat(path).map_err(failed("open"))?;
-        let nature = Nature::of(&found).ok_or_else(|| OpenDriveError::new(Kind::NotADrive, path, "open"))?;
-        let (fd, direct) = open_locked(path, nature, options).map_err(failed("open"))?;
+        let kind = DriveKind::of(&found).ok_or_else(|| OpenDriveError::new(Kind::NotADrive, path, "open"))?;
+        let (fd, direct) = open_locked(path, kind, options).map_err(failed("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(failed("examine"))?;
-        if Nature::of(&stat) != Some(nature) {
+        if DriveKind::of(&stat) != Some(kind) {
             return Err(OpenDriveError::new(Kind::NotADrive, path, "open"));
         }
-        // The system opens such a device for writing, and refuses each write.
-        if !options.read_only && nature == Nature::BlockDevice && probe::is_write_protected(&stat) {
+        // The kernel opens a write-protected device for writing and then fails each write.
+        if !options.read_only && kind == DriveKind::BlockDevice && probe::is_write_protected(&stat) {
             return Err(OpenDriveError::new(Kind::ReadOnly, path, "open"));
         }
         let alignment = direct.unwrap_or(Alignment::NONE);
-        let properties = match nature {
-            Nature::BlockDevice => probe::device_properties(fd.as_fd(), &stat).map_err(failed("examine"))?,
-            Nature::File => probe::file_properties(fd.as_fd(), &stat, alignment, !options.read_only),
+        let properties = match kind {
+            DriveKind::BlockDevice => {
+                probe::device_properties(fd.as_fd(), &stat).map_err(failed("examine"))?
+            }
+            DriveKind::File => probe::file_properties(fd.as_fd(), &stat, alignment, !options.read_only),
         };
-        check(&properties).map_err(|kind| OpenDriveError::new(kind, path, "use"))?;
+        check_properties(&properties).map_err(|kind| OpenDriveError::new(kind, path, "use"))?;
         let options = DriveOptions { direct: direct.is_some(), ..options };
         let file = Arc::new(LockedFile::new(fd));
-        let opened = Opened { file, path: path.to_owned(), properties, alignment, nature, options };
+        let opened = OpenDrive { file, path: path.to_owned(), properties, alignment, kind, options };
         Ok(DriveHandle { opened: Arc::new(opened) })
     }
 }
 
 impl DriveHandle {
-    /// The drive as the reactor of `platform` uses it.
+    /// Opens the drive on the reactor of `platform`.
     pub fn open_on(&self, platform: &Rc<Platform>) -> Rc<FileDrive> {
         Rc::new(FileDrive::new(self.opened.clone(), platform.clone()))
     }
 
-    /// The name that it was opened by.
+    /// Returns the path that the drive was opened by.
     pub fn path(&self) -> &Path {
         &self.opened.path
     }
 
-    /// What the drive is.
+    /// Returns the drive's properties.
     pub fn properties(&self) -> DriveProperties {
         self.opened.properties
     }
 
-    /// False if reads and writes go through the page cache, by choice or because the filesystem wants it so.
+    /// False if reads and writes go through the page cache, by option or because the file system
+    /// requires it.
     pub fn is_direct(&self) -> bool {
         self.opened.options.direct
     }
@@ -117,7 +123,7 @@ impl DriveHandle {
 
     /// True for a block device, false for a file.
     pub fn is_block_device(&self) -> bool {
-        self.opened.nature == Nature::BlockDevice
+        self.opened.kind == DriveKind::BlockDevice
     }
 }
 
@@ -127,10 +133,11 @@ impl fmt::Debug for DriveHandle {
     }
 }
 
-/// Makes a file of `size` bytes to be used as a drive. Its blocks are allocated as they are written or reserved.
+/// Creates a file of `size` bytes for use as a drive. Its blocks are allocated when they are
+/// written or reserved.
 ///
 /// # Errors
-/// When it exists, or cannot be made.
+/// If the file exists or cannot be created.
 pub fn create_file(path: impl AsRef<Path>, size: u64) -> Result<(), OpenDriveError> {
     let path = path.as_ref();
     let failed = |errno| OpenDriveError::from_errno(errno, path, "create");
@@ -138,23 +145,24 @@ pub fn create_file(path: impl AsRef<Path>, size: u64) -> Result<(), OpenDriveErr
     let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
     let sized = rustix::fs::ftruncate(&fd, size).and_then(|()| rustix::fs::fsync(&fd));
     if let Err(errno) = sized {
-        // What is left is ours and of no use.
+        // The incomplete file is of no use.
         let _ = rustix::fs::unlink(path);
         return Err(failed(errno));
     }
     Ok(())
 }
 
-/// Opens the descriptor, for direct I/O if that is wanted and taken; with its alignment then.
+/// Opens the descriptor, for direct I/O if requested and supported; then also returns its
+/// alignment.
 fn open_descriptor(
     path: &Path,
-    nature: Nature,
+    kind: DriveKind,
     options: DriveOptions,
 ) -> Result<(OwnedFd, Option<Alignment>), Errno> {
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
-    // On a block device this refuses what is mounted, or part of something that is.
-    let exclusive = match nature {
-        Nature::BlockDevice if !options.read_only => OFlags::EXCL,
+    // On a block device, O_EXCL fails if the device or a part of it is mounted.
+    let exclusive = match kind {
+        DriveKind::BlockDevice if !options.read_only => OFlags::EXCL,
         _ => OFlags::empty(),
     };
     let flags = access | exclusive | OFlags::CLOEXEC;
@@ -172,18 +180,18 @@ fn open_descriptor(
     Ok((rustix::fs::open(path, flags, Mode::empty())?, None))
 }
 
-/// Opens and locks the descriptor, waiting for whoever has it.
+/// Opens and locks the descriptor, waiting while it is in use.
 fn open_locked(
     path: &Path,
-    nature: Nature,
+    kind: DriveKind,
     options: DriveOptions,
 ) -> Result<(OwnedFd, Option<Alignment>), Errno> {
     let start = Instant::now();
     loop {
-        let opened = open_descriptor(path, nature, options);
+        let opened = open_descriptor(path, kind, options);
         let locked = opened.and_then(|opened| lock(&opened.0, options.read_only).map(|()| opened));
         match locked {
-            Err(Errno::BUSY | Errno::AGAIN) if start.elapsed() < options.patience => {
+            Err(Errno::BUSY | Errno::AGAIN) if start.elapsed() < options.busy_timeout => {
                 std::thread::sleep(PAUSE)
             }
             result => return result,
@@ -199,7 +207,7 @@ fn lock(fd: &OwnedFd, read_only: bool) -> Result<(), Errno> {
     rustix::fs::flock(fd, operation)
 }
 
-fn check(properties: &DriveProperties) -> Result<(), Kind> {
+fn check_properties(properties: &DriveProperties) -> Result<(), Kind> {
     if properties.logical_sector as usize > ALIGNMENT {
         return Err(Kind::LargeSectors);
     }

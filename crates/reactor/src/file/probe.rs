@@ -1,6 +1,7 @@
-//! What a block device or file can do, asked of the system once, when it is opened.
+//! The properties of a block device or file, read from the system once, when it is opened.
 //!
-//! Always true: where the system does not say, the careful answer is taken (a volatile cache, large alignment).
+//! Invariant: a property that the system does not report gets its safe value (a volatile cache,
+//! large alignment).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -10,28 +11,28 @@ use rustix::io::Errno;
 
 use crate::{ALIGNMENT, DriveProperties};
 
-/// What memory and offsets must be multiples of, in bytes.
+/// The alignment that I/O requires, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// Address of each run of memory.
+    /// Alignment of the address of each memory run.
     pub(super) memory: usize,
-    /// Offset and length of each run.
+    /// Alignment of the offset and length of each run.
     pub(super) offset: usize,
 }
 
 impl Alignment {
-    /// No demands: the page cache is in between.
+    /// No alignment: I/O goes through the page cache.
     pub(super) const NONE: Self = Self { memory: 1, offset: 1 };
 }
 
 /// The type of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Nature {
+pub(super) enum DriveKind {
     BlockDevice,
     File,
 }
 
-impl Nature {
+impl DriveKind {
     pub(super) fn of(stat: &Stat) -> Option<Self> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => Some(Self::BlockDevice),
@@ -41,30 +42,31 @@ impl Nature {
     }
 }
 
-/// What direct I/O on this descriptor asks for; `None` if it does not take direct I/O at all.
+/// Returns the alignment for direct I/O on this descriptor; `None` if direct I/O is not supported.
 pub(super) fn direct_alignment(fd: BorrowedFd<'_>) -> Option<Alignment> {
-    let careful = Alignment { memory: ALIGNMENT, offset: ALIGNMENT };
+    let safe = Alignment { memory: ALIGNMENT, offset: ALIGNMENT };
     let Ok(status) = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
-        return Some(careful);
+        return Some(safe);
     };
     if status.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
-        return Some(careful);
+        return Some(safe);
     }
     let alignment =
         Alignment { memory: status.stx_dio_mem_align as usize, offset: status.stx_dio_offset_align as usize };
-    // Zero says that this file is never read or written directly (compressed, encrypted, journalled data).
+    // Zero means that the kernel never does direct I/O on this file (compressed, encrypted or
+    // journalled data).
     (alignment.memory > 0 && alignment.offset > 0).then_some(alignment)
 }
 
-/// True if the system does not let this block device be written.
+/// True if the block device is write-protected.
 pub(super) fn is_write_protected(stat: &Stat) -> bool {
     let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
 }
 
-/// The properties of a block device.
+/// Returns the properties of a block device.
 pub(super) fn device_properties(fd: BorrowedFd<'_>, stat: &Stat) -> Result<DriveProperties, Errno> {
-    let queue = Queue::of(stat.st_rdev);
+    let queue = QueueAttributes::of(stat.st_rdev);
     Ok(DriveProperties {
         size: rustix::fs::seek(fd, SeekFrom::End(0))?,
         logical_sector: rustix::fs::ioctl_blksszget(fd)?,
@@ -76,39 +78,40 @@ pub(super) fn device_properties(fd: BorrowedFd<'_>, stat: &Stat) -> Result<Drive
     })
 }
 
-/// The properties of a file that is read and written with `alignment`.
+/// Returns the properties of a file that is accessed with `alignment`.
 pub(super) fn file_properties(
     fd: BorrowedFd<'_>,
     stat: &Stat,
     alignment: Alignment,
     writable: bool,
 ) -> DriveProperties {
-    let queue = Queue::of(stat.st_dev);
+    let queue = QueueAttributes::of(stat.st_dev);
     let logical_sector = (alignment.offset as u32).max(512);
     DriveProperties {
         size: stat.st_size as u64,
         logical_sector,
         physical_sector: logical_sector.max(ALIGNMENT as u32),
-        // Whatever the device below says: the filesystem's own records are only safe after a flush.
+        // Independent of the device below: the file system's own metadata is durable only after a
+        // flush.
         volatile_cache: true,
-        discard: writable && punches(fd, stat.st_size as u64),
+        discard: writable && supports_hole_punching(fd, stat.st_size as u64),
         sparse: true,
         rotational: queue.number("rotational") == Some(1),
     }
 }
 
-/// True if holes can be punched, found out by punching one past the end.
-fn punches(fd: BorrowedFd<'_>, size: u64) -> bool {
+/// True if the file system supports hole punching, which is tried past the end of the file.
+fn supports_hole_punching(fd: BorrowedFd<'_>, size: u64) -> bool {
     let past_end = size.next_multiple_of(ALIGNMENT as u64);
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(fd.as_fd(), mode, past_end, ALIGNMENT as u64).is_ok()
 }
 
-/// The kernel's description of a block device's request queue.
-struct Queue(PathBuf);
+/// The kernel's attributes of a block device's request queue.
+struct QueueAttributes(PathBuf);
 
-impl Queue {
-    /// Of the device `number`; a partition's is its whole drive's.
+impl QueueAttributes {
+    /// Returns the queue of the device `number`; for a partition, of the whole drive.
     fn of(number: rustix::fs::Dev) -> Self {
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));

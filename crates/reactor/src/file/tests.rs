@@ -29,7 +29,7 @@ fn kind(path: impl AsRef<std::path::Path>, options: DriveOptions) -> OpenDriveEr
     FileDrive::open(path, options).unwrap_err().kind()
 }
 
-const AT_ONCE: DriveOptions = DriveOptions { read_only: false, direct: true, patience: Duration::ZERO };
+const AT_ONCE: DriveOptions = DriveOptions { read_only: false, direct: true, busy_timeout: Duration::ZERO };
 const READ_ONLY: DriveOptions = DriveOptions { read_only: true, ..AT_ONCE };
 const BUFFERED: DriveOptions = DriveOptions { direct: false, ..AT_ONCE };
 
@@ -230,7 +230,7 @@ fn a_drive_in_use_is_waited_for() {
     let second = std::thread::spawn(move || {
         opening.send(()).unwrap();
         // Longer than any test takes: that it ends shows that it ends early.
-        FileDrive::open(&path, DriveOptions { patience: Duration::from_secs(3600), ..AT_ONCE }).map(drop)
+        FileDrive::open(&path, DriveOptions { busy_timeout: Duration::from_secs(3600), ..AT_ONCE }).map(drop)
     });
     opened.recv().unwrap();
     drop(first);

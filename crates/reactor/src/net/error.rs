@@ -1,31 +1,31 @@
-//! Why a socket could not be listened on or connected.
+//! Errors of listening on or connecting a socket.
 
 use std::fmt;
 
 use rustix::io::Errno;
 
-/// The kinds of failure that callers tell apart.
+/// The kinds of failure that callers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NetErrorKind {
-    /// Another process listens there, or is about to.
+    /// Another process listens at this address, or is about to.
     InUse,
-    /// A file of that name is no socket.
+    /// The path exists and is not a socket.
     NotASocket,
-    /// The path is longer than the 107 bytes that a socket's may have.
+    /// The path exceeds the 107 bytes of a socket address.
     PathTooLong,
-    /// Nobody listens there.
+    /// No process listens at this address.
     Refused,
     /// The path, address or network does not exist here.
     NotFound,
-    /// This process may not.
+    /// This process lacks the permission.
     Denied,
-    /// The other end did not answer.
+    /// The peer did not respond.
     Unreachable,
-    /// Anything else; the source says what.
+    /// Any other failure; see the source.
     Other,
 }
 
-/// A socket that could not be listened on or connected.
+/// A socket that could not listen or connect.
 #[derive(Debug)]
 pub struct NetError {
     kind: NetErrorKind,
@@ -53,12 +53,12 @@ impl NetError {
         Self { kind, ..self }
     }
 
-    /// The kind, for control flow.
+    /// Returns the kind, for control flow.
     pub fn kind(&self) -> NetErrorKind {
         self.kind
     }
 
-    /// The address or path.
+    /// Returns the address or path.
     pub fn address(&self) -> &str {
         &self.address
     }

@@ -1,6 +1,6 @@
-//! Sockets that take connections.
+//! Listening sockets.
 //!
-//! Always true: a dropped listener ends its accept, and removes the file of a Unix socket.
+//! Invariant: dropping a listener ends its accept and removes the file of a Unix socket.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -19,24 +19,24 @@ use crate::operation::{Accepted, Operation};
 use crate::target::Target;
 use crate::{IoError, IoErrorKind, Platform};
 
-/// A socket that takes connections on one reactor.
+/// A listening socket on one reactor.
 pub struct Listener {
     pub(super) socket: Arc<OwnedFd>,
     platform: Rc<Platform>,
-    /// The file to be removed with a Unix socket.
+    /// The file of a Unix socket, removed on drop.
     file: Option<SocketFile>,
 }
 
 impl Listener {
-    /// Listens for TCP connections; port 0 takes a free one.
+    /// Listens for TCP connections; port 0 selects a free port.
     ///
     /// # Errors
-    /// When the address is taken, or is none of this machine's.
+    /// If the address is in use or not an address of this machine.
     pub fn bind_tcp(platform: &Rc<Platform>, address: SocketAddr) -> Result<Self, NetError> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let bind = || {
             let socket = new_socket(family)?;
-            // A restarted server gets its port back while old connections die down.
+            // A restarted server can bind its port while old connections are in TIME_WAIT.
             sockopt::set_socket_reuseaddr(&socket, true)?;
             rustix::net::bind(&socket, &address)?;
             rustix::net::listen(&socket, BACKLOG)?;
@@ -46,11 +46,11 @@ impl Listener {
         Self::new(platform, bind().map_err(failed)?, None).map_err(failed)
     }
 
-    /// Listens at `path` for connections of this machine's processes, of those users whom `access` admits. A file left
-    /// there by a listener that is gone is replaced.
+    /// Listens on a Unix socket at `path`, for the users that `access` permits. Replaces a stale
+    /// socket file.
     ///
     /// # Errors
-    /// As [`bind_unix`].
+    /// As for [`bind_unix`].
     pub fn bind_unix(
         platform: &Rc<Platform>,
         path: impl AsRef<Path>,
@@ -70,10 +70,10 @@ impl Listener {
         }
     }
 
-    /// Waits for a connection.
+    /// Accepts a connection.
     ///
     /// # Errors
-    /// When the process or the system has no room for another descriptor; the listener goes on all the same.
+    /// If the process or the system has no free descriptor; the listener stays usable.
     pub async fn accept(&self) -> Result<Stream, IoError> {
         loop {
             let accepted: Accepted = Arc::new(Mutex::new(None));
@@ -81,22 +81,22 @@ impl Listener {
             self.platform.submit_cancellable(Target::Descriptor(self.socket.clone()), operation).await?;
             let connection = accepted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
             let Some(connection) = connection else {
-                unreachable!("an accept ended well without a connection")
+                unreachable!("an accept succeeded without a connection")
             };
             match Stream::from_fd(&self.platform, connection) {
-                // Given up by the other end while it waited: nobody's concern.
+                // The peer closed the connection before it was accepted: accept the next one.
                 Err(error) if error.kind() == IoErrorKind::Closed => {}
                 result => return result,
             }
         }
     }
 
-    /// Where it listens, if that is a TCP address.
+    /// Returns the listening address of a TCP socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
         rustix::net::getsockname(&self.socket).ok()?.try_into().ok()
     }
 
-    /// Where it listens, if that is a Unix socket.
+    /// Returns the path of a Unix socket.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(SocketFile::path)
     }
@@ -105,7 +105,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if Arc::strong_count(&self.socket) > 1 {
-            // Ends an accept that is in flight, which closes the descriptor then.
+            // Ends a pending accept, which then closes the descriptor.
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         }
     }

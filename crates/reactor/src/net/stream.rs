@@ -1,7 +1,7 @@
-//! Connections.
+//! Socket connections.
 //!
-//! Always true: the descriptor is closed once nobody uses it, and a dropped stream makes the operations still in flight
-//! on it end. Knows nothing of what is said on it.
+//! Invariants: the descriptor is closed once it has no users; dropping a stream ends its operations
+//! in flight. Does not know the protocol.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,18 +17,18 @@ use rustix::net::addr::SocketAddrArg;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::error::NetError;
-use crate::iovec::Pieces;
-use crate::operation::{Direction, Message, Operation};
+use crate::iovec::SpanCursor;
+use crate::operation::{Direction, Operation, SocketTransfer};
 use crate::target::Target;
 use crate::{Io, IoError, Platform, Reactor, Span};
 
-/// Pause before a connection is tried again for which a Unix listener's queue had no room.
+/// Pause before retrying to connect to a Unix listener with a full backlog.
 const QUEUE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Time without a word from the other end after which it is asked whether it still exists.
+/// Idle time after which the kernel sends keepalive probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A process at this address.
@@ -46,16 +46,17 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A connection as one reactor uses it. One read and one write may be in flight at a time.
+/// A connection on one reactor. One read and one write may be in flight at a time.
 ///
-/// Operations start when they are called and go on whatever happens to their futures; dropping the stream ends them.
+/// An operation starts when its method is called and continues if its future is dropped; dropping
+/// the stream ends it.
 pub struct Stream {
     connection: Connection,
     peer: Peer,
     platform: Rc<Platform>,
 }
 
-/// A connection on its way to another reactor.
+/// A connection detached from its reactor, to be attached to another one.
 #[derive(Debug)]
 pub struct DetachedStream {
     connection: Connection,
@@ -69,26 +70,27 @@ struct Connection(Arc<OwnedFd>);
 impl Drop for Connection {
     fn drop(&mut self) {
         if Arc::strong_count(&self.0) > 1 {
-            // Ends what is in flight, which closes the descriptor then. Fails only if the connection is gone already.
+            // Ends the operations in flight, which then close the descriptor. Fails only if the
+            // connection is already closed.
             let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
         }
     }
 }
 
 impl Stream {
-    /// A connection that was made elsewhere, over TCP or a Unix socket.
+    /// Takes over a connected TCP or Unix socket.
     ///
     /// # Errors
-    /// When it is not a connected socket.
+    /// If the socket is not connected.
     pub fn from_fd(platform: &Rc<Platform>, socket: OwnedFd) -> Result<Self, IoError> {
         let peer = match rustix::net::getpeername(&socket)? {
             Some(address) => SocketAddr::try_from(address).map_or(Peer::Unix, Peer::Tcp),
             None => Peer::Unix,
         };
         if let Peer::Tcp(_) = peer {
-            // What is written is a whole request or answer: holding it back only adds latency.
+            // Each write is a whole request or reply: delaying it only adds latency.
             sockopt::set_tcp_nodelay(&socket, true)?;
-            watch_over(&socket)?;
+            enable_keepalive(&socket)?;
         }
         platform.prepare_socket(&socket)?;
         let connection = Connection(Arc::new(socket));
@@ -98,7 +100,7 @@ impl Stream {
     /// Connects to a TCP listener.
     ///
     /// # Errors
-    /// When nobody listens there, or the address cannot be reached.
+    /// If no process listens at the address, or it is unreachable.
     pub async fn connect_tcp(platform: &Rc<Platform>, address: SocketAddr) -> Result<Self, NetError> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let stream = connect(platform, family, &address).await;
@@ -108,7 +110,7 @@ impl Stream {
     /// Connects to a Unix listener.
     ///
     /// # Errors
-    /// When nobody listens there, or the path does not exist.
+    /// If no process listens at the path, or it does not exist.
     pub async fn connect_unix(platform: &Rc<Platform>, path: impl AsRef<Path>) -> Result<Self, NetError> {
         let path = path.as_ref();
         let failed = |errno| NetError::new(errno, path.display(), "connect to");
@@ -116,7 +118,8 @@ impl Stream {
         connect(platform, AddressFamily::UNIX, &address).await.map_err(failed)
     }
 
-    /// Reads what comes next, at most what fits. Ends with the number of bytes; 0 if the other end will send no more.
+    /// Reads the bytes that are available, up to the length of `into`. Returns their number; 0 at
+    /// the end of the stream.
     pub fn read(&self, into: &Span) -> Io {
         if into.is_empty() {
             return Io::ready(Ok(0));
@@ -124,33 +127,33 @@ impl Stream {
         self.submit(Direction::In, std::slice::from_ref(into), false)
     }
 
-    /// Reads until every span is full. Fails as closed if the other end stops before.
+    /// Reads until every span is full. Fails as closed if the stream ends first.
     pub fn read_exact(&self, into: &[Span]) -> Io {
         self.whole(Direction::In, into)
     }
 
-    /// Writes every span, one after the other.
+    /// Writes every span, in order.
     pub fn write_all(&self, from: &[Span]) -> Io {
         self.whole(Direction::Out, from)
     }
 
-    /// Tells the other end that no more will be written.
+    /// Ends the stream in the sending direction.
     ///
     /// # Errors
-    /// When the connection is gone already.
+    /// If the connection is already closed.
     pub fn shutdown(&self) -> Result<(), IoError> {
         Ok(rustix::net::shutdown(&self.connection.0, Shutdown::Write)?)
     }
 
-    /// Who is at the other end.
+    /// Returns the peer.
     pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// Lets go of the connection, so that another reactor can take it.
+    /// Detaches the connection, so that another reactor can attach it.
     ///
     /// # Panics
-    /// If an operation is in flight: what it reads would be lost.
+    /// If an operation is in flight: the bytes that it reads would be lost.
     pub fn detach(self) -> DetachedStream {
         let Self { connection, peer, .. } = self;
         assert_eq!(
@@ -174,8 +177,9 @@ impl Stream {
     }
 
     fn submit(&self, direction: Direction, spans: &[Span], whole: bool) -> Io {
-        let message = Message { direction, pieces: Pieces::new(spans), whole };
-        self.platform.submit(Target::Descriptor(self.connection.0.clone()), Operation::Message(message))
+        let transfer = SocketTransfer { direction, cursor: SpanCursor::new(spans), whole };
+        self.platform
+            .submit(Target::Descriptor(self.connection.0.clone()), Operation::SocketTransfer(transfer))
     }
 }
 
@@ -186,41 +190,41 @@ impl fmt::Debug for Stream {
 }
 
 impl DetachedStream {
-    /// The connection as the reactor of `platform` uses it.
+    /// Attaches the connection to the reactor of `platform`.
     ///
     /// # Errors
-    /// When the descriptor cannot be made fit for it.
+    /// If the blocking mode of the descriptor cannot be set.
     pub fn attach(self, platform: &Rc<Platform>) -> Result<Stream, IoError> {
         let Self { connection, peer } = self;
         platform.prepare_socket(&connection.0)?;
         Ok(Stream { connection, peer, platform: platform.clone() })
     }
 
-    /// A descriptor of the connection, for whoever uses it without a reactor. It may block, or not.
+    /// Returns a descriptor for use without a reactor. It may be blocking or not.
     ///
     /// # Errors
-    /// When there is no room for another descriptor.
+    /// If the process has no free descriptor.
     pub fn into_descriptor(self) -> Result<OwnedFd, IoError> {
-        // The connection's own goes with the operations on it, of which there are none.
+        // The original descriptor is closed with its operations, of which there are none.
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.connection.0, 0)?)
     }
 
-    /// Who is at the other end.
+    /// Returns the peer.
     pub fn peer(&self) -> Peer {
         self.peer
     }
 }
 
-/// Has the kernel ask from time to time whether the other end still exists: a machine that lost its power says nothing.
-/// Without an answer, the connection fails after [`KEEPALIVE_IDLE`] and a minute.
-fn watch_over(socket: &OwnedFd) -> Result<(), Errno> {
+/// Enables TCP keepalive, to detect a peer that lost power. Without a response, the connection
+/// fails one minute after [`KEEPALIVE_IDLE`].
+fn enable_keepalive(socket: &OwnedFd) -> Result<(), Errno> {
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs(10))?;
     sockopt::set_tcp_keepcnt(socket, 6)
 }
 
-/// Makes a socket and connects it, without ever blocking the reactor.
+/// Creates a socket and connects it without blocking the reactor.
 async fn connect(
     platform: &Rc<Platform>,
     family: AddressFamily,
@@ -231,7 +235,8 @@ async fn connect(
     loop {
         match rustix::net::connect(&socket, address) {
             Ok(()) => break,
-            // Only Unix sockets say so: the listener's queue is full, and nothing tells when it no longer is.
+            // Only Unix sockets return EAGAIN: the listener's backlog is full, and no event reports
+            // free room.
             Err(Errno::AGAIN) => Reactor::current().sleep(QUEUE_PAUSE).await,
             Err(Errno::INPROGRESS | Errno::INTR) => {
                 platform.ready(&socket, PollFlags::OUT).await.map_err(errno_of)?;

@@ -1,8 +1,8 @@
-//! Files of Unix sockets: binding, replacing one that is left behind, removing.
+//! The files of Unix sockets: binding, replacing stale files, removal.
 //!
-//! Always true: a socket's file is replaced only if no process listens behind it, and removed only by the process that made
-//! it; two processes that start at once cannot both get the name. Nothing here waits for another process: a name that is
-//! contended is reported as in use.
+//! Invariants: a socket's file is replaced only if no process listens on it, and removed only by
+//! the process that created it; of two processes that bind a path at the same time, one fails.
+//! Nothing here waits for another process: a contended path is reported as in use.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,10 +15,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::access::Access;
 use super::error::{NetError, NetErrorKind};
 
-/// Connections that may wait to be accepted; the kernel's own limit is `net.core.somaxconn`, 4096 by default.
+/// Maximum pending connections; the kernel's own limit is `net.core.somaxconn`, 4096 by default.
 pub(super) const BACKLOG: i32 = 4096;
 
-/// The file of a Unix socket. Dropped, it is removed, unless another process has put its own there.
+/// The file of a Unix socket. Removed on drop, unless another process has replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -27,7 +27,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Its path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -36,25 +36,25 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path) == Ok(self.identity) {
-            // Somebody else's removal would do as well.
+            // The file may already be removed.
             let _ = rustix::fs::unlink(&self.path);
         }
     }
 }
 
-/// Makes a socket that listens at `path`, in a directory that exists. A file that a process which is gone left there is
-/// replaced. Never blocks.
+/// Creates a listening socket at `path`, in an existing directory. Replaces a stale socket file.
+/// Never blocks.
 ///
 /// # Errors
-/// [`NetErrorKind::InUse`] while another process listens there, or binds there at this moment; [`NetErrorKind::NotASocket`]
-/// if something else has the name; [`NetErrorKind::PathTooLong`].
+/// [`NetErrorKind::InUse`] while another process listens or binds there;
+/// [`NetErrorKind::NotASocket`] if the path is another kind of file; [`NetErrorKind::PathTooLong`].
 pub fn bind_unix(path: &Path, access: Access) -> Result<(OwnedFd, SocketFile), NetError> {
     let failed = |errno| NetError::new(errno, path.display(), "listen on");
     let address = SocketAddrUnix::new(path).map_err(failed)?;
-    // From the look at the file until the socket listens, no other process may look: a socket that is bound and does
-    // not listen yet looks like one left behind.
+    // Held from the check of the file until the socket listens: a socket that is bound and does not
+    // listen yet looks stale to other processes.
     let _lock = BindLock::take(path).map_err(failed)?;
-    if is_something_else(path).map_err(failed)? {
+    if is_other_file_type(path).map_err(failed)? {
         return Err(failed(Errno::ADDRINUSE).with_kind(NetErrorKind::NotASocket));
     }
     bind_locked(path, &address, access).map_err(failed)
@@ -67,10 +67,10 @@ fn bind_locked(
 ) -> Result<(OwnedFd, SocketFile), Errno> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // The file gets the socket's own mode, less what the umask takes away.
+    // The file gets the mode of the socket, minus the umask.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     match rustix::net::bind(&socket, address) {
-        Err(Errno::ADDRINUSE) if is_left_behind(address)? => {
+        Err(Errno::ADDRINUSE) if is_stale(address)? => {
             rustix::fs::unlink(path)?;
             rustix::net::bind(&socket, address)?;
         }
@@ -87,7 +87,7 @@ fn identity(path: &Path) -> Result<(u64, u64), Errno> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-fn is_something_else(path: &Path) -> Result<bool, Errno> {
+fn is_other_file_type(path: &Path) -> Result<bool, Errno> {
     match rustix::fs::lstat(path) {
         Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) != FileType::Socket),
         Err(Errno::NOENT) => Ok(false),
@@ -95,20 +95,20 @@ fn is_something_else(path: &Path) -> Result<bool, Errno> {
     }
 }
 
-/// True if no process listens behind the file of a socket.
-fn is_left_behind(address: &SocketAddrUnix) -> Result<bool, Errno> {
+/// True if no process listens on the socket file.
+fn is_stale(address: &SocketAddrUnix) -> Result<bool, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let probe = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match rustix::net::connect(&probe, address) {
         Err(Errno::CONNREFUSED) => Ok(true),
         Err(errno @ (Errno::ACCESS | Errno::PERM)) => Err(errno),
-        // Connected, or so busy that its queue is full.
+        // Connected, or the listener's backlog is full.
         _ => Ok(false),
     }
 }
 
-/// The right to bind a name: a lock on a file beside it, which only this user and root can open. Not on the directory: any
-/// user who may read that could hold its lock for ever.
+/// A lock on binding a path: on a file next to it that only this user and root can open. Not on the
+/// directory, whose lock any user with read access could hold for ever.
 struct BindLock {
     path: PathBuf,
     file: OwnedFd,
@@ -118,7 +118,7 @@ impl BindLock {
     /// Takes the lock for a socket's path.
     ///
     /// # Errors
-    /// `ADDRINUSE` while another process has it.
+    /// `ADDRINUSE` while another process holds the lock.
     fn take(socket: &Path) -> Result<Self, Errno> {
         let mut name = OsString::from(".");
         name.push(socket.file_name().ok_or(Errno::INVAL)?);
@@ -131,7 +131,7 @@ impl BindLock {
             result => result?,
         }
         let stat = rustix::fs::fstat(&file)?;
-        // Whoever had the lock before has removed the file: the next try finds another one.
+        // The previous holder has removed the file: the next attempt opens a new one.
         if identity(&path) != Ok((stat.st_dev, stat.st_ino)) {
             return Err(Errno::ADDRINUSE);
         }
@@ -141,8 +141,8 @@ impl BindLock {
 
 impl Drop for BindLock {
     fn drop(&mut self) {
-        // While it is locked: a process that has opened it sees that it has no name any more. One that stays is locked
-        // by the next process.
+        // Unlinked while locked: a process that already opened the file sees that it has no name
+        // any more. A lock file that is left behind is locked by the next process.
         let _ = rustix::fs::unlink(&self.path);
         let _ = rustix::fs::flock(self.file.as_fd(), FlockOperation::Unlock);
     }

@@ -1,7 +1,8 @@
-//! The backend for systems that refuse io_uring: file operations on a few threads, sockets by readiness.
+//! The backend for systems without io_uring: file operations on threads, sockets by readiness.
 //!
-//! Owns the operations in flight of one reactor. Always true: an operation's memory and target are kept until it has
-//! ended, whatever happens to this. Sockets are tried at once and then whenever poll(2) calls them ready.
+//! Owns the operations in flight of one reactor. Invariant: the memory and target of an operation
+//! are kept until it has ended, even if this is dropped. Socket operations are tried at once, then
+//! whenever poll(2) reports readiness.
 
 mod perform;
 mod pool;
@@ -20,29 +21,29 @@ use crate::event::Event;
 use crate::operation::{Direction, Operation, Step};
 use crate::target::Target;
 use crate::ticket::{Ticket, Tickets};
-use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, IoResult, Rouse, completion};
+use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, IoResult, WakeHandle, completion};
 use perform::perform;
-use pool::{Finished, Job, Pool};
+use pool::{CompletedJob, Job, Pool};
 
-/// Threads per reactor: how many file operations run at once.
+/// Number of threads per reactor, and so of concurrent file operations.
 const THREADS: usize = 8;
-/// A busy reactor looks at its sockets once in this many polls: looking is a system call.
-const POLLS_PER_LOOK: u32 = 16;
+/// A busy reactor polls its sockets once per this many polls, because each is a system call.
+const POLLS_PER_SOCKET_POLL: u32 = 16;
 
-/// Threads, waiting sockets and what is in flight.
+/// The thread pool, the waiting sockets and the operations in flight.
 pub(crate) struct Threads {
     pool: Pool,
-    /// What the threads have: who waits for it.
+    /// The completers of file operations in the thread pool.
     files: RefCell<Slab<Completer>>,
-    /// Socket operations that could not be done at once.
-    waiting: RefCell<Slab<Waiting>>,
+    /// Socket operations that wait for readiness.
+    waiting: RefCell<Slab<WaitingOperation>>,
     tickets: Tickets,
     polls: Cell<u32>,
     event: Arc<Event>,
     clock: Rc<dyn Clock>,
 }
 
-struct Waiting {
+struct WaitingOperation {
     ticket: Ticket,
     target: Target,
     operation: Operation,
@@ -78,11 +79,12 @@ impl Threads {
             return (Io::ready(result), ticket);
         }
         let (completer, io) = completion();
-        vacancy.insert(Waiting { ticket, target, operation, completer });
+        vacancy.insert(WaitingOperation { ticket, target, operation, completer });
         (io, ticket)
     }
 
-    /// Ends a socket operation early, as closed, unless it has ended already. Files are not waited for long.
+    /// Cancels a socket operation unless it has ended already. It then fails as closed. File
+    /// operations are not cancelled: they end soon.
     pub(crate) fn cancel(&self, ticket: Ticket) {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.get(ticket.key()).is_none_or(|waiting| waiting.ticket != ticket) {
@@ -98,14 +100,14 @@ impl Threads {
         let mut ended = self.take_finished();
         if !self.waiting.borrow().is_empty() {
             self.polls.set(self.polls.get().wrapping_add(1));
-            if self.polls.get().is_multiple_of(POLLS_PER_LOOK) {
-                ended |= self.look(Some(Duration::ZERO));
+            if self.polls.get().is_multiple_of(POLLS_PER_SOCKET_POLL) {
+                ended |= self.poll_sockets(Some(Duration::ZERO));
             }
         }
         ended
     }
 
-    /// See [`crate::Driver::poll_before_sleep`]: the sleep will look at the sockets.
+    /// See [`crate::Driver::poll_before_sleep`]: the sleep will poll the sockets.
     pub(crate) fn poll_before_sleep(&self) -> bool {
         self.take_finished()
     }
@@ -113,21 +115,21 @@ impl Threads {
     /// See [`crate::Driver::sleep`].
     pub(crate) fn sleep(&self, until: Option<Instant>) {
         if self.pool.fall_asleep() {
-            self.look(until.map(|until| until.since(self.clock.now())));
+            self.poll_sockets(until.map(|until| until.since(self.clock.now())));
         }
         self.pool.wake_up();
         self.take_finished();
     }
 
-    pub(crate) fn rouser(&self) -> Arc<dyn Rouse> {
+    pub(crate) fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         self.event.clone()
     }
 
     fn take_finished(&self) -> bool {
         let mut ended = false;
-        while let Some(Finished { key, file, operation, result }) = self.pool.take_finished() {
+        while let Some(CompletedJob { key, file, operation, result }) = self.pool.take_finished() {
             let completer = self.files.borrow_mut().remove(key);
-            // The spans go first: whoever is woken may look at its buffer at once.
+            // Dropped before the wake-up: the woken task may access its buffer at once.
             drop((operation, file));
             completer.complete(result);
             ended = true;
@@ -135,16 +137,17 @@ impl Threads {
         ended
     }
 
-    /// Waits for sockets and the event, at most `length`, and goes on with what is ready. True if anything ended.
-    fn look(&self, length: Option<Duration>) -> bool {
+    /// Waits up to `length` for sockets and the event, and continues operations that are ready.
+    /// True if any ended.
+    fn poll_sockets(&self, length: Option<Duration>) -> bool {
         let mut ended = false;
         for ticket in self.wait_ready(length) {
-            ended |= self.go_on(ticket);
+            ended |= self.resume(ticket);
         }
         ended
     }
 
-    /// Waits for sockets and the event; the operations whose sockets are ready.
+    /// Waits for sockets and the event. Returns the operations whose sockets are ready.
     fn wait_ready(&self, length: Option<Duration>) -> Vec<Ticket> {
         let waiting = self.waiting.borrow();
         let event = self.event.as_fd();
@@ -153,13 +156,13 @@ impl Threads {
         let timeout = length.and_then(|length| Timespec::try_from(length).ok());
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
-            // A signal, or no memory for now: whoever sleeps comes again.
+            // A signal, or a temporary lack of memory: the reactor calls again.
             Err(Errno::INTR | Errno::NOMEM | Errno::AGAIN) => return Vec::new(),
-            Err(errno) => panic!("the kernel refused to wait for sockets: {errno}"),
+            Err(errno) => panic!("cannot poll sockets: {errno}"),
         }
         let (event, sockets) = match fds.split_first() {
             Some((event, sockets)) => (event, sockets),
-            None => unreachable!("the event is always waited for"),
+            None => unreachable!("the event is always polled"),
         };
         if !event.revents().is_empty() {
             self.event.clear();
@@ -168,8 +171,8 @@ impl Threads {
         ready.map(|(_, (_, one))| one.ticket).collect()
     }
 
-    /// Goes on with an operation whose socket is ready. True if it ended.
-    fn go_on(&self, ticket: Ticket) -> bool {
+    /// Continues an operation whose socket is ready. True if it ended.
+    fn resume(&self, ticket: Ticket) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         let Some(one) = waiting.get_mut(ticket.key()).filter(|one| one.ticket == ticket) else {
             return false;
@@ -182,11 +185,11 @@ impl Threads {
     }
 }
 
-impl Waiting {
-    /// What its socket must become ready for.
+impl WaitingOperation {
+    /// Returns the readiness events that the operation waits for.
     fn events(&self) -> PollFlags {
         match &self.operation {
-            Operation::Message(message) if message.direction == Direction::Out => PollFlags::OUT,
+            Operation::SocketTransfer(transfer) if transfer.direction == Direction::Out => PollFlags::OUT,
             Operation::Poll(events) => *events,
             _ => PollFlags::IN,
         }
@@ -199,14 +202,14 @@ impl Waiting {
     }
 }
 
-/// Goes as far as the socket lets us. `None` if it must become ready first.
+/// Runs the operation as far as possible without blocking. `None` if it must wait for readiness.
 fn attempt(target: &Target, operation: &mut Operation) -> Option<IoResult> {
     loop {
-        let answer = perform(target.as_fd(), operation);
-        if answer == Err(Errno::AGAIN) {
+        let result = perform(target.as_fd(), operation);
+        if result == Err(Errno::AGAIN) {
             return None;
         }
-        if let Step::Done(result) = operation.advance(answer) {
+        if let Step::Done(result) = operation.advance(result) {
             return Some(result);
         }
     }

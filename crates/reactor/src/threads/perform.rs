@@ -1,6 +1,6 @@
-//! An operation as a system call of the calling thread.
+//! Runs an operation as a system call on the calling thread.
 //!
-//! Always true: socket calls do not block; file calls may. Knows nothing of threads and queues.
+//! Invariant: socket calls do not block; file calls may. Does not know threads and queues.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
@@ -15,18 +15,18 @@ use rustix::net::{
 };
 
 use crate::iovec::{as_mut_slices, as_slices};
-use crate::operation::{Allocate, Allocation, Direction, Message, Operation, Transfer};
+use crate::operation::{Allocate, Allocation, Direction, Operation, SocketTransfer, Transfer};
 
 /// `BLKDISCARD`.
 const DISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
 
-/// Does as much of the operation as one system call does.
+/// Runs as much of the operation as one system call does.
 pub(super) fn perform(fd: BorrowedFd<'_>, operation: &Operation) -> Result<usize, Errno> {
     match operation {
         Operation::Transfer(transfer) => perform_transfer(fd, transfer),
         Operation::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
         Operation::Allocate(allocate) => perform_allocate(fd, allocate).map(|()| 0),
-        Operation::Message(message) => perform_message(fd, message),
+        Operation::SocketTransfer(transfer) => perform_socket_transfer(fd, transfer),
         Operation::Accept(_) => {
             let connection = accept_with(fd, SocketFlags::CLOEXEC)?;
             Ok(connection.into_raw_fd() as usize)
@@ -37,7 +37,7 @@ pub(super) fn perform(fd: BorrowedFd<'_>, operation: &Operation) -> Result<usize
 }
 
 fn perform_transfer(fd: BorrowedFd<'_>, transfer: &Transfer) -> Result<usize, Errno> {
-    let mut iovecs = transfer.pieces.iovecs();
+    let mut iovecs = transfer.cursor.iovecs();
     let position = transfer.position();
     match transfer.direction {
         Direction::In => rustix::io::preadv(fd, as_mut_slices(&mut iovecs), position),
@@ -59,9 +59,9 @@ fn discard(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
     unsafe { rustix::ioctl::ioctl(fd, Setter::<DISCARD, [u64; 2]>::new([offset, length])) }
 }
 
-fn perform_message(fd: BorrowedFd<'_>, message: &Message) -> Result<usize, Errno> {
-    let mut iovecs = message.pieces.iovecs();
-    match message.direction {
+fn perform_socket_transfer(fd: BorrowedFd<'_>, transfer: &SocketTransfer) -> Result<usize, Errno> {
+    let mut iovecs = transfer.cursor.iovecs();
+    match transfer.direction {
         Direction::In => {
             let mut control = RecvAncillaryBuffer::default();
             Ok(recvmsg(fd, as_mut_slices(&mut iovecs), &mut control, RecvFlags::DONTWAIT)?.bytes)
@@ -76,8 +76,8 @@ fn perform_message(fd: BorrowedFd<'_>, message: &Message) -> Result<usize, Errno
 fn perform_poll(fd: BorrowedFd<'_>, events: PollFlags) -> Result<usize, Errno> {
     let fd = fd.as_fd();
     let mut fds = [PollFd::new(&fd, events)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match rustix::event::poll(&mut fds, Some(&at_once))? {
+    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match rustix::event::poll(&mut fds, Some(&no_wait))? {
         0 => Err(Errno::AGAIN),
         ready => Ok(ready),
     }

@@ -1,7 +1,7 @@
-//! The threads that do file operations, which block.
+//! The threads that run blocking file operations.
 //!
-//! Owns the queue to them and the queue back. Always true: an operation that went in comes back, with its memory, or is
-//! dropped with the pool; the reactor is roused for it if it sleeps. Knows nothing of sockets.
+//! Owns the queues to and from the threads. Invariant: a submitted operation returns with its
+//! memory, or is dropped with the pool; a sleeping reactor is woken for it. Does not know sockets.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -15,47 +15,47 @@ use super::perform::perform;
 use crate::event::Event;
 use crate::operation::{Operation, Step};
 use crate::target::LockedFile;
-use crate::{IoResult, Rouse};
+use crate::{IoResult, WakeHandle};
 
-/// A file operation on its way to a thread.
+/// A file operation queued for a thread.
 pub(super) struct Job {
     pub(super) key: usize,
     pub(super) file: Arc<LockedFile>,
     pub(super) operation: Operation,
 }
 
-/// A file operation on its way back.
-pub(super) struct Finished {
+/// A completed file operation.
+pub(super) struct CompletedJob {
     pub(super) key: usize,
     pub(super) file: Arc<LockedFile>,
     pub(super) operation: Operation,
     pub(super) result: IoResult,
 }
 
-/// Threads of one reactor.
+/// The threads of one reactor.
 pub(super) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct PoolShared {
+    queue: Mutex<JobQueue>,
     changed: Condvar,
-    finished: SegQueue<Finished>,
-    /// True while the reactor sleeps, or is about to.
+    finished: SegQueue<CompletedJob>,
+    /// True while the reactor sleeps or is about to.
     asleep: AtomicBool,
     event: Arc<Event>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     jobs: VecDeque<Job>,
     closed: bool,
 }
 
 impl Pool {
     pub(super) fn start(threads: usize, event: Arc<Event>) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolShared {
             queue: Mutex::default(),
             changed: Condvar::new(),
             finished: SegQueue::new(),
@@ -76,14 +76,16 @@ impl Pool {
         self.shared.changed.notify_one();
     }
 
-    pub(super) fn take_finished(&self) -> Option<Finished> {
+    pub(super) fn take_finished(&self) -> Option<CompletedJob> {
         self.shared.finished.pop()
     }
 
-    /// Announces that the reactor is about to sleep. False if it must not, because something has finished.
+    /// Announces that the reactor is about to sleep. False if it must not, because an operation has
+    /// completed.
     pub(super) fn fall_asleep(&self) -> bool {
         self.shared.asleep.store(true, Ordering::Release);
-        // Pairs with the fence in `Shared::finish`: either we see what finished, or its thread sees us asleep.
+        // Pairs with the fence in `PoolShared::finish`: either this thread sees the completion, or
+        // the other thread sees it asleep.
         fence(Ordering::SeqCst);
         self.shared.finished.is_empty()
     }
@@ -95,22 +97,22 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let left = {
+        let unstarted = {
             let mut queue = self.shared.lock();
             queue.closed = true;
             std::mem::take(&mut queue.jobs)
         };
         self.shared.changed.notify_all();
-        drop(left);
+        drop(unstarted);
         for thread in self.threads.drain(..) {
-            // A panic has been reported where it happened.
+            // A panic has already been reported.
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -123,7 +125,7 @@ impl Shared {
                     Step::Done(result) => break result,
                 }
             };
-            self.finish(Finished { key, file, operation, result });
+            self.finish(CompletedJob { key, file, operation, result });
         }
     }
 
@@ -132,11 +134,11 @@ impl Shared {
         queue.unwrap_or_else(|poisoned| poisoned.into_inner()).jobs.pop_front()
     }
 
-    fn finish(&self, finished: Finished) {
+    fn finish(&self, finished: CompletedJob) {
         self.finished.push(finished);
         fence(Ordering::SeqCst);
         if self.asleep.swap(false, Ordering::AcqRel) {
-            self.event.rouse();
+            self.event.wake();
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What an operation looks like to the kernel.
+//! Translates operations into submission entries.
 //!
-//! Owns the translation of an [`Operation`] into a submission entry. Always true: an entry names only memory that the
-//! operation's spans or its [`Scratch`] keep. Knows nothing of when entries are handed over.
+//! Invariant: an entry names only memory that the operation's spans or its [`Scratch`] keep. Does
+//! not know when entries are submitted.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -11,25 +11,25 @@ use io_uring::{opcode, types};
 use rustix::fs::FallocateFlags;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
-use crate::iovec::{Iovec, Pieces};
-use crate::operation::{Allocate, Allocation, Direction, Message, Operation, Transfer};
+use crate::iovec::{Iovec, SpanCursor};
+use crate::operation::{Allocate, Allocation, Direction, Operation, SocketTransfer, Transfer};
 use crate::target::Target;
 
 /// `BLOCK_URING_CMD_DISCARD`: `_IO(0x12, 0)`.
 const DISCARD_COMMAND: u32 = 0x1200;
 
-/// Lists that an entry points to, at an address that does not move while it is in flight.
-pub(super) type Scratch = Option<Box<Lists>>;
+/// The list that an entry points to, at a fixed address while it is in flight.
+pub(super) type Scratch = Option<Box<GatherList>>;
 
-/// The runs of a gathered operation, and the header that a message needs around them.
-pub(super) struct Lists {
+/// The iovecs of a scatter-gather operation, and the message header for sockets.
+pub(super) struct GatherList {
     runs: Box<[Iovec]>,
-    header: Header,
+    header: MsgHeader,
 }
 
 /// The kernel's `struct user_msghdr`.
 #[repr(C)]
-struct Header {
+struct MsgHeader {
     name: *mut u8,
     name_len: i32,
     runs: *const Iovec,
@@ -39,10 +39,10 @@ struct Header {
     flags: u32,
 }
 
-impl Lists {
-    fn new(pieces: &Pieces) -> Box<Self> {
-        let runs: Box<[Iovec]> = pieces.iovecs().as_slice().into();
-        let header = Header {
+impl GatherList {
+    fn new(cursor: &SpanCursor) -> Box<Self> {
+        let runs: Box<[Iovec]> = cursor.iovecs().as_slice().into();
+        let header = MsgHeader {
             name: std::ptr::null_mut(),
             name_len: 0,
             runs: runs.as_ptr(),
@@ -55,7 +55,7 @@ impl Lists {
     }
 }
 
-/// The entry of an operation. `scratch` is kept, in place, until the entry completes.
+/// Returns the entry of an operation. `scratch` must stay in place until the entry completes.
 pub(super) fn entry(target: &Target, operation: &Operation, scratch: &mut Scratch) -> Entry {
     let slot = match target {
         Target::File(bound) => bound.slot.as_ref(),
@@ -70,7 +70,7 @@ pub(super) fn entry(target: &Target, operation: &Operation, scratch: &mut Scratc
 fn build(fd: Fd, operation: &Operation, scratch: &mut Scratch) -> Entry {
     match operation {
         Operation::Transfer(transfer) => build_transfer(fd, transfer, scratch),
-        Operation::Message(message) => build_message(fd, message, scratch),
+        Operation::SocketTransfer(transfer) => build_socket_transfer(fd, transfer, scratch),
         Operation::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
         Operation::Allocate(allocate) => build_allocate(fd, allocate),
         Operation::Accept(_) => {
@@ -84,33 +84,34 @@ fn build(fd: Fd, operation: &Operation, scratch: &mut Scratch) -> Entry {
 
 fn build_transfer(fd: Fd, transfer: &Transfer, scratch: &mut Scratch) -> Entry {
     let position = transfer.position();
-    if let Some((start, len)) = transfer.pieces.single() {
+    if let Some((start, len)) = transfer.cursor.single() {
         return match transfer.direction {
             Direction::In => opcode::Read::new(fd, start, len).offset(position).build(),
             Direction::Out => opcode::Write::new(fd, start, len).offset(position).build(),
         };
     }
-    let lists = scratch.insert(Lists::new(&transfer.pieces));
-    let (runs, len) = (lists.runs.as_ptr().cast(), lists.runs.len() as u32);
+    let list = scratch.insert(GatherList::new(&transfer.cursor));
+    let (runs, len) = (list.runs.as_ptr().cast(), list.runs.len() as u32);
     match transfer.direction {
         Direction::In => opcode::Readv::new(fd, runs, len).offset(position).build(),
         Direction::Out => opcode::Writev::new(fd, runs, len).offset(position).build(),
     }
 }
 
-fn build_message(fd: Fd, message: &Message, scratch: &mut Scratch) -> Entry {
-    let receive = if message.whole { RecvFlags::WAITALL } else { RecvFlags::empty() }.bits();
-    // To a ring, MSG_WAITALL on a send means the same as on a receive: do not come back before all is moved.
+fn build_socket_transfer(fd: Fd, transfer: &SocketTransfer, scratch: &mut Scratch) -> Entry {
+    let receive = if transfer.whole { RecvFlags::WAITALL } else { RecvFlags::empty() }.bits();
+    // io_uring treats MSG_WAITALL on a send like on a receive: complete only when all bytes are
+    // moved.
     let send = SendFlags::NOSIGNAL.bits() | receive;
-    if let Some((start, len)) = message.pieces.single() {
-        return match message.direction {
+    if let Some((start, len)) = transfer.cursor.single() {
+        return match transfer.direction {
             Direction::In => opcode::Recv::new(fd, start, len).flags(receive as i32).build(),
             Direction::Out => opcode::Send::new(fd, start, len).flags(send as i32).build(),
         };
     }
-    let lists = scratch.insert(Lists::new(&message.pieces));
-    let header: *mut Header = &mut lists.header;
-    match message.direction {
+    let list = scratch.insert(GatherList::new(&transfer.cursor));
+    let header: *mut MsgHeader = &mut list.header;
+    match transfer.direction {
         Direction::In => opcode::RecvMsg::new(fd, header.cast()).flags(receive).build(),
         Direction::Out => opcode::SendMsg::new(fd, header.cast()).flags(send).build(),
     }
@@ -134,12 +135,12 @@ fn build_discard(fd: Fd, allocate: &Allocate) -> Entry {
     opcode::UringCmd16::new(fd, DISCARD_COMMAND).cmd(command).addr(Some(allocate.offset)).build()
 }
 
-/// The entry that ends another early.
+/// Returns the entry that cancels another one.
 pub(super) fn cancel(mark: u64) -> Entry {
     opcode::AsyncCancel::new(mark).build()
 }
 
-/// The entry that completes whenever `fd` becomes readable, again and again.
+/// Returns the multishot entry that completes whenever `fd` becomes readable.
 pub(super) fn watch(fd: &impl AsFd) -> Entry {
     let events = rustix::event::PollFlags::IN.bits().into();
     opcode::PollAdd::new(types::Fd(fd.as_fd().as_raw_fd()), events).multi(true).build()

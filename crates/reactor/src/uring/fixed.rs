@@ -1,15 +1,17 @@
-//! The ring's table of files: an operation on a slot saves the kernel a look-up and a reference count.
+//! The ring's table of registered files: an operation on a registered file saves the kernel a
+//! look-up and a reference count.
 //!
-//! Always true: a slot is emptied only when no operation names it, because every operation holds its file.
+//! Invariant: a slot is cleared only when no operation uses it, because every operation holds its
+//! file.
 
 use std::rc::Weak;
 
 use super::Uring;
 
-/// Slots per ring. A drive that finds none left is used by its descriptor.
+/// Slots per ring. Further drives are used by descriptor.
 pub(super) const SLOTS: u32 = 256;
 
-/// A file's place in the table of a ring; the place is given up with it.
+/// A file's slot in a ring's table, released on drop.
 pub(crate) struct FixedSlot {
     pub(super) index: u32,
     pub(super) ring: Weak<Uring>,
@@ -23,7 +25,7 @@ impl Drop for FixedSlot {
     }
 }
 
-/// Which slots are free.
+/// The free slots of a table.
 pub(super) struct FreeSlots {
     free: Vec<u32>,
 }
@@ -37,7 +39,7 @@ impl FreeSlots {
         self.free.pop()
     }
 
-    pub(super) fn give_back(&mut self, slot: u32) {
+    pub(super) fn release(&mut self, slot: u32) {
         self.free.push(slot);
     }
 }

@@ -1,8 +1,9 @@
 //! The io_uring backend: one ring per reactor, used by its thread only.
 //!
-//! Owns the operations in flight. Always true: target and memory of an operation are kept until its last completion has
-//! been taken, also when this is dropped: it waits for all of them. Only commands of devices it cannot wait for, which
-//! nothing ends but the device: what they hold is kept for ever then. Entries are handed over together, once per cycle.
+//! Owns the operations in flight. Invariant: the target and memory of an operation are kept until
+//! its last completion is reaped. Dropping the backend waits for all operations except device
+//! commands, which only the device can end: their memory is leaked. Entries are submitted together,
+//! once per cycle.
 #![allow(unsafe_code)]
 
 mod entry;
@@ -22,36 +23,36 @@ use crate::event::Event;
 use crate::operation::{Operation, Step};
 use crate::target::{BoundFile, LockedFile, Target};
 use crate::ticket::{Ticket, Tickets};
-use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, Rouse, completion};
+use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, WakeHandle, completion};
 use entry::Scratch;
 pub(crate) use fixed::FixedSlot;
 use fixed::{FreeSlots, SLOTS};
-use ring::{Batch, Completion, Ring, Wait};
+use ring::{Batch, Completion, EnterWait, Ring};
 
-/// Marks the entry that watches for [`Rouse::rouse`].
+/// Marks the entry that polls the event of [`WakeHandle::wake`].
 const MARK_ROUSED: u64 = 0;
-/// Marks entries whose completion says nothing.
+/// Marks entries whose completion is ignored.
 const MARK_IGNORED: u64 = 1;
 
-/// A ring and what is in flight on it.
+/// A ring and its operations in flight.
 pub(crate) struct Uring {
     ring: RefCell<Ring>,
     flights: RefCell<Slab<Flight>>,
-    /// How many operations are in flight.
-    flying: Cell<usize>,
-    /// How many of them are a drive's.
+    /// Number of operations in flight.
+    in_flight: Cell<usize>,
+    /// Number of drive operations in flight.
     on_drives: Cell<usize>,
-    /// How many of them are commands of devices.
+    /// Number of device commands in flight.
     commands: Cell<usize>,
     tickets: Tickets,
     slots: RefCell<FreeSlots>,
     event: Arc<Event>,
     clock: Rc<dyn Clock>,
-    /// Nothing is handed to the kernel again: the end is waited for.
+    /// True during shutdown: nothing is submitted again.
     closing: Cell<bool>,
 }
 
-/// An operation that the kernel has, or is about to get.
+/// An operation in the kernel or queued for it.
 struct Flight {
     ticket: Ticket,
     target: Target,
@@ -61,7 +62,7 @@ struct Flight {
 }
 
 impl Uring {
-    /// A ring with room for `entries` entries between two visits to the kernel.
+    /// Returns a backend with a submission queue of `entries` entries.
     pub(crate) fn open(entries: u32, clock: Rc<dyn Clock>) -> std::io::Result<Rc<Self>> {
         Self::with_ring(Ring::open(entries)?, entries, clock)
     }
@@ -71,7 +72,7 @@ impl Uring {
         let uring = Self {
             ring: RefCell::new(ring),
             flights: RefCell::new(Slab::with_capacity(entries as usize)),
-            flying: Cell::new(0),
+            in_flight: Cell::new(0),
             on_drives: Cell::new(0),
             commands: Cell::new(0),
             tickets: Tickets::new(),
@@ -90,13 +91,13 @@ impl Uring {
         unsafe { self.ring.borrow_mut().push(watch) };
     }
 
-    /// A file as this ring's operations name it: by a slot of its table, while there are any.
+    /// Returns a file in the form that operations use: by a registered slot, while there are any.
     pub(crate) fn bind(self: &Rc<Self>, file: Arc<LockedFile>) -> BoundFile {
         let slot = self.slots.borrow_mut().take().and_then(|index| {
             if self.ring.borrow().register_file(index, file.as_fd().as_raw_fd()) {
                 return Some(FixedSlot { index, ring: Rc::downgrade(self) });
             }
-            self.slots.borrow_mut().give_back(index);
+            self.slots.borrow_mut().release(index);
             None
         });
         BoundFile { file, slot }
@@ -104,7 +105,7 @@ impl Uring {
 
     fn release_slot(&self, index: u32) {
         if self.ring.borrow().register_file(index, -1) {
-            self.slots.borrow_mut().give_back(index);
+            self.slots.borrow_mut().release(index);
         }
     }
 
@@ -115,7 +116,7 @@ impl Uring {
         let vacancy = flights.vacant_entry();
         let ticket = self.tickets.issue(vacancy.key());
         let flight = vacancy.insert(Flight { ticket, target, operation, scratch: None, completer });
-        self.flying.set(self.flying.get() + 1);
+        self.in_flight.set(self.in_flight.get() + 1);
         self.on_drives.set(self.on_drives.get() + usize::from(flight.target.is_drive()));
         self.commands.set(self.commands.get() + usize::from(flight.operation.is_command()));
         self.launch(flight, Flags::empty());
@@ -124,11 +125,11 @@ impl Uring {
 
     fn launch(&self, flight: &mut Flight, flags: Flags) {
         let entry = entry::entry(&flight.target, &flight.operation, &mut flight.scratch);
-        // SAFETY: the flight holds the operation's spans, the lists and the target until its completion is taken.
+        // SAFETY: the flight holds the operation's spans, the list and the target until its completion is taken.
         unsafe { self.ring.borrow_mut().push(entry.user_data(flight.ticket.to_mark()).flags(flags)) };
     }
 
-    /// Asks the kernel to end an operation early. It ends as closed, unless it has ended already.
+    /// Asks the kernel to cancel an operation. It fails as closed unless it has ended already.
     pub(crate) fn cancel(&self, ticket: Ticket) {
         let flights = self.flights.borrow();
         if flights.get(ticket.key()).is_some_and(|flight| flight.ticket == ticket) {
@@ -140,21 +141,21 @@ impl Uring {
     /// See [`crate::Driver::poll`].
     pub(crate) fn poll(&self) -> bool {
         let mut ring = self.ring.borrow_mut();
-        if ring.has_queued() || (self.flying.get() > 0 && ring.has_hidden()) {
-            ring.enter(Wait::No, false);
+        if ring.has_queued() || (self.in_flight.get() > 0 && ring.has_unposted_completions()) {
+            ring.enter(EnterWait::No, false);
         }
         drop(ring);
-        self.flying.get() > 0 && self.reap()
+        self.in_flight.get() > 0 && self.reap()
     }
 
-    /// See [`crate::Driver::poll_before_sleep`]: what is queued is left for the sleep to hand over.
+    /// See [`crate::Driver::poll_before_sleep`]: queued entries are left for the sleep to submit.
     pub(crate) fn poll_before_sleep(&self) -> bool {
-        if self.flying.get() == 0 {
+        if self.in_flight.get() == 0 {
             return false;
         }
         let mut ring = self.ring.borrow_mut();
-        if ring.has_hidden() {
-            ring.enter(Wait::No, false);
+        if ring.has_unposted_completions() {
+            ring.enter(EnterWait::No, false);
         }
         drop(ring);
         self.reap()
@@ -163,19 +164,19 @@ impl Uring {
     /// See [`crate::Driver::sleep`].
     pub(crate) fn sleep(&self, until: Option<Instant>) {
         let wait = match until {
-            None => Wait::Forever,
-            Some(until) => Wait::For(until.since(self.clock.now())),
+            None => EnterWait::Forever,
+            Some(until) => EnterWait::For(until.since(self.clock.now())),
         };
         let idle = self.on_drives.get() == 0;
         self.ring.borrow_mut().enter(wait, idle);
         self.reap();
     }
 
-    pub(crate) fn rouser(&self) -> Arc<dyn Rouse> {
+    pub(crate) fn wake_handle(&self) -> Arc<dyn WakeHandle> {
         self.event.clone()
     }
 
-    /// Takes every completion that is there. True if an operation ended.
+    /// Reaps all available completions. True if an operation ended.
     fn reap(&self) -> bool {
         let mut ended = false;
         loop {
@@ -190,7 +191,7 @@ impl Uring {
         }
     }
 
-    /// Takes in one completion. True if it ended an operation.
+    /// Processes one completion. True if it ended an operation.
     fn complete(&self, completion: Completion) -> bool {
         match completion.mark {
             MARK_ROUSED => {
@@ -214,16 +215,16 @@ impl Uring {
             Step::Done(result) => result,
             Step::Again if self.closing.get() => Err(IoError::new(IoErrorKind::Closed)),
             Step::Again => {
-                self.launch(flight, again_flags(answer));
+                self.launch(flight, retry_flags(answer));
                 return false;
             }
         };
         let flight = flights.remove(ticket.key());
         drop(flights);
-        self.flying.set(self.flying.get() - 1);
+        self.in_flight.set(self.in_flight.get() - 1);
         self.on_drives.set(self.on_drives.get() - usize::from(flight.target.is_drive()));
         self.commands.set(self.commands.get() - usize::from(flight.operation.is_command()));
-        // The spans go first: whoever is woken may look at its buffer at once.
+        // Dropped before the wake-up: the woken task may access its buffer at once.
         let Flight { target, operation, scratch, completer, .. } = flight;
         drop((operation, scratch, target));
         completer.complete(result);
@@ -235,8 +236,8 @@ fn answer(result: i32) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }
 
-/// An operation that could not go on without blocking goes on where it may block.
-fn again_flags(answer: Result<usize, Errno>) -> Flags {
+/// Retries on a kernel worker thread, which may block, after EAGAIN.
+fn retry_flags(answer: Result<usize, Errno>) -> Flags {
     if answer == Err(Errno::AGAIN) { Flags::ASYNC } else { Flags::empty() }
 }
 
@@ -251,15 +252,16 @@ impl Drop for Uring {
         for ticket in tickets {
             self.cancel(ticket);
         }
-        while self.flying.get() > self.commands.get() {
-            self.ring.borrow_mut().enter(Wait::Forever, false);
+        while self.in_flight.get() > self.commands.get() {
+            self.ring.borrow_mut().enter(EnterWait::Forever, false);
             self.reap();
         }
         self.ring.borrow_mut().unregister_table();
         for (_, flight) in std::mem::take(self.flights.get_mut()) {
             let Flight { target, operation, completer, .. } = flight;
             drop(completer);
-            // The device has its address: as long as the process lives nothing else may lie there.
+            // The device still has the address: the memory must not be reused while the process
+            // lives.
             Box::leak(Box::new((target, operation)));
         }
     }

@@ -1,7 +1,7 @@
-//! The ring itself: how it is set up, how entries go in and completions come out.
+//! The ring: its setup, submission and completion.
 //!
-//! Always true: no entry is lost, whatever room the queues have; an entry's memory is its pusher's to keep. Knows
-//! nothing of operations.
+//! Invariants: no entry is lost when a queue is full; the caller of `push` keeps the entry's
+//! memory. Does not know operations.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -14,13 +14,13 @@ use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-/// Completions taken out at once.
+/// Completions reaped together.
 pub(crate) type Batch = SmallVec<[Completion; 64]>;
 
-/// The end of an entry, or one of several signs of life.
+/// A completion of an entry, possibly one of several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completion {
-    /// What the entry was marked with.
+    /// The entry's `user_data`.
     pub(crate) mark: u64,
     /// A count, or a negative errno.
     pub(crate) result: i32,
@@ -28,35 +28,35 @@ pub(crate) struct Completion {
     pub(crate) more: bool,
 }
 
-/// Entries handed over together. A longer batch costs less time per entry, but the kernel keeps a drive waiting until
-/// it has prepared all of them: reads at depth 32 from a drive that answers in bursts were a fifth slower without a
-/// limit, and an eighth slower with a limit of 16.
-const HAND_OVER: usize = 4;
+/// Entries submitted together. A longer batch costs less time per entry, but the kernel delays the
+/// drive until it has prepared all of them: reads at depth 32 from a drive that completes in bursts
+/// were a fifth slower without a limit, and an eighth slower with a limit of 16.
+const SUBMIT_BATCH: usize = 4;
 
-/// How long [`Ring::enter`] stays in the kernel.
+/// How long [`Ring::enter`] waits in the kernel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wait {
-    /// As long as handing over takes.
+pub(crate) enum EnterWait {
+    /// Do not wait.
     No,
-    /// Until something completes.
+    /// Wait until something completes.
     Forever,
-    /// Until something completes or this much time has passed.
+    /// Wait until something completes or this much time has passed.
     For(Duration),
 }
 
 /// A ring used by one thread.
 pub(crate) struct Ring {
     ring: IoUring,
-    /// Entries that the full submission queue had no room for.
+    /// Entries that did not fit into the submission queue.
     backlog: VecDeque<squeue::Entry>,
-    /// Keeps an idle wait from being counted as waiting for a drive, where the kernel can tell.
+    /// Excludes an idle wait from I/O wait time, on kernels that support it.
     idle_flag: EnterFlags,
 }
 
-/// Chooses what a ring is to be set up with.
+/// Configures the setup flags of a ring.
 pub(super) type Setup = fn(&mut Builder);
 
-/// What a kernel may offer, best first: 6.6, 6.1, 5.19, 5.18, older.
+/// Setups by kernel version, best first: 6.6, 6.1, 5.19, 5.18, older.
 pub(super) const SETUPS: [Setup; 5] = [
     |builder| {
         builder.setup_no_sqarray().setup_single_issuer().setup_defer_taskrun();
@@ -75,15 +75,15 @@ pub(super) const SETUPS: [Setup; 5] = [
 ];
 
 impl Ring {
-    /// A ring with room for `entries` entries between two visits to the kernel.
+    /// Returns a ring with a submission queue of `entries` entries.
     ///
     /// # Errors
-    /// When the kernel has no io_uring, refuses it, or has one too old to sleep in.
+    /// If the kernel lacks io_uring, refuses it, or is too old for timed waits.
     pub(crate) fn open(entries: u32) -> io::Result<Self> {
         Self::open_with(entries, &SETUPS)
     }
 
-    /// As [`Ring::open`], with the first of `setups` that the kernel knows.
+    /// Like [`Ring::open`], with the first of `setups` that the kernel supports.
     pub(super) fn open_with(entries: u32, setups: &[Setup]) -> io::Result<Self> {
         let ring = build(entries, setups)?;
         if !ring.params().is_feature_nodrop() || !ring.params().is_feature_ext_arg() {
@@ -94,12 +94,12 @@ impl Ring {
             false => EnterFlags::empty(),
         };
         let mut ring = Self { ring, backlog: VecDeque::new(), idle_flag };
-        ring.prove()?;
+        ring.probe()?;
         Ok(ring)
     }
 
-    /// Sends one empty entry around: a sandbox may allow the set-up and nothing after it.
-    fn prove(&mut self) -> io::Result<()> {
+    /// Submits one no-op: a sandbox may permit the setup and refuse the rest.
+    fn probe(&mut self) -> io::Result<()> {
         // SAFETY: a no-op names no memory.
         unsafe { self.push(opcode::Nop::new().build()) };
         while let Err(error) = self.ring.submit_and_wait(1) {
@@ -113,16 +113,17 @@ impl Ring {
         }
     }
 
-    /// Queues an entry, which goes to the kernel with the next [`Ring::enter`] or when enough of them are queued.
+    /// Queues an entry, which is submitted with the next [`Ring::enter`] or when enough entries are
+    /// queued.
     ///
     /// # Safety
-    /// The memory that the entry names stays valid until its last completion has been taken.
+    /// The memory that the entry names stays valid until its last completion has been reaped.
     pub(crate) unsafe fn push(&mut self, entry: squeue::Entry) {
         if self.backlog.is_empty() {
             // SAFETY: the caller's promise.
             let pushed = unsafe { self.ring.submission().push(&entry) }.is_ok();
-            if !pushed || self.ring.submission().len() >= HAND_OVER {
-                self.enter(Wait::No, false);
+            if !pushed || self.ring.submission().len() >= SUBMIT_BATCH {
+                self.enter(EnterWait::No, false);
             }
             if pushed {
                 return;
@@ -135,30 +136,30 @@ impl Ring {
         self.backlog.push_back(entry);
     }
 
-    /// True if entries wait to be handed over.
+    /// True if entries are queued for submission.
     pub(crate) fn has_queued(&mut self) -> bool {
         !self.backlog.is_empty() || !self.ring.submission().is_empty()
     }
 
-    /// True if completions wait in the kernel for a visit.
-    pub(crate) fn has_hidden(&mut self) -> bool {
+    /// True if the kernel has completions to post on the next enter.
+    pub(crate) fn has_unposted_completions(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Hands over what is queued, lets the kernel post completions, and waits. `idle` says that no drive is waited for:
-    /// the wait is not to be counted as one for I/O.
-    pub(crate) fn enter(&mut self, wait: Wait, idle: bool) {
+    /// Submits queued entries, lets the kernel post completions, and waits. `idle` means that no
+    /// drive operation is in flight: the wait does not count as I/O wait.
+    pub(crate) fn enter(&mut self, wait: EnterWait, idle: bool) {
         while !self.backlog.is_empty() {
             if !self.refill() {
                 break;
             }
-            self.call(Wait::No, idle);
+            self.call(EnterWait::No, idle);
         }
         self.call(wait, idle);
     }
 
-    /// Moves the backlog into the queue as far as there is room. True if any of it moved.
+    /// Moves entries from the backlog to the queue while there is room. True if any moved.
     fn refill(&mut self) -> bool {
         let mut moved = false;
         while let Some(entry) = self.backlog.front() {
@@ -172,13 +173,13 @@ impl Ring {
         moved
     }
 
-    fn call(&mut self, wait: Wait, idle: bool) {
+    fn call(&mut self, wait: EnterWait, idle: bool) {
         let queued = self.ring.submission().len() as u32;
         let timeout;
         let (args, wanted) = match wait {
-            Wait::No => (SubmitArgs::new(), 0),
-            Wait::Forever => (SubmitArgs::new(), 1),
-            Wait::For(length) => {
+            EnterWait::No => (SubmitArgs::new(), 0),
+            EnterWait::Forever => (SubmitArgs::new(), 1),
+            EnterWait::For(length) => {
                 timeout = Timespec::from(length);
                 (SubmitArgs::new().timespec(&timeout), 1)
             }
@@ -190,11 +191,11 @@ impl Ring {
         // SAFETY: the arguments live until the call returns; the entries' memory is promised to `push`.
         let result = unsafe { self.ring.submitter().enter(queued, wanted, flags.bits(), Some(&args)) };
         if let Err(error) = result {
-            judge(&error);
+            check_enter_error(&error);
         }
     }
 
-    /// Takes completions out, as many as are there and fit.
+    /// Reaps completions, as many as are available and fit.
     pub(crate) fn take(&mut self, into: &mut Batch) {
         let mut queue = self.ring.completion();
         while into.len() < into.inline_size() {
@@ -204,24 +205,24 @@ impl Ring {
         }
     }
 
-    /// Makes an empty table of files, or says that there is none.
+    /// Registers an empty file table. False if the kernel refuses.
     pub(crate) fn register_table(&self, slots: u32) -> bool {
         self.ring.submitter().register_files_sparse(slots).is_ok()
     }
 
-    /// Puts `fd` into the table, or -1 to empty the slot. True if that worked.
+    /// Registers `fd` in the table, or clears the slot with -1. True on success.
     pub(crate) fn register_file(&self, slot: u32, fd: RawFd) -> bool {
         self.ring.submitter().register_files_update(slot, &[fd]).is_ok()
     }
 
-    /// Gives up the table of files: now, not when the kernel gets round to it.
+    /// Unregisters the file table now, not when the kernel drops the ring.
     pub(crate) fn unregister_table(&self) {
-        // Fails only if there is none.
+        // Fails only if there is no table.
         let _ = self.ring.submitter().unregister_files();
     }
 }
 
-/// A ring with the first of `setups` that the kernel knows.
+/// Builds a ring with the first of `setups` that the kernel supports.
 fn build(entries: u32, setups: &[Setup]) -> io::Result<IoUring> {
     let mut refusal = Errno::NOSYS.into();
     for setup in setups {
@@ -236,11 +237,11 @@ fn build(entries: u32, setups: &[Setup]) -> io::Result<IoUring> {
     Err(refusal)
 }
 
-/// Passes over what is no failure of a visit to the kernel.
-fn judge(error: &io::Error) {
+/// Ignores errors of an enter that are not failures.
+fn check_enter_error(error: &io::Error) {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        // The time is up, a signal came, or the kernel wants completions taken out first.
+        // A timeout, a signal, or the kernel wants completions reaped first.
         Some(Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY) => {}
-        _ => panic!("the kernel refused to run the ring: {error}"),
+        _ => panic!("io_uring_enter failed: {error}"),
     }
 }

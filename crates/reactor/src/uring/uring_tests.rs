@@ -60,7 +60,7 @@ fn messages_arrive_while_and_after_completions_overflow() {
     let (platform, reactor) = start(1, &SETUPS);
     let drive = handle.open_on(&platform);
     let came = Rc::new(Cell::new(0u32));
-    let home = crate::Home::settle(&reactor, came.clone());
+    let home = crate::Handle::register(&reactor, came.clone());
     let caller = {
         let home = home.clone();
         std::thread::spawn(move || {
@@ -83,7 +83,7 @@ fn messages_arrive_while_and_after_completions_overflow() {
         }
     });
     caller.join().unwrap();
-    home.evict();
+    home.unregister();
 }
 
 #[test]

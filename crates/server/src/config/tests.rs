@@ -109,7 +109,7 @@ fn a_value_that_makes_no_sense_is_named_with_its_place() {
         ("[daemon]\npoll = true", ":2: daemon.poll: expected a text"),
         ("[daemon]\ncores = [1, 1]", ":2: daemon.cores: core 1 is listed twice"),
         ("[daemon]\nsocket = \"here\"", ":2: daemon.socket: 'here' is not an absolute path"),
-        ("[daemon]\nio = \"uring\"", ":2: daemon.io: no backend is called"),
+        ("[daemon]\nio = \"uring\"", ":2: daemon.io: unknown I/O backend"),
         ("[daemon]\nlog_level = \"loud\"", ":2: daemon.log_level: there is no log level 'loud'"),
         ("[daemon]\nmap_memory = \"1K\"", ":2: daemon.map_memory: 1 KiB is less"),
         ("[daemon]\nslowdown = 100", ":2: daemon.slowdown: '100' is not a number of percent from 110"),

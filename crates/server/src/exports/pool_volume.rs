@@ -50,7 +50,7 @@ impl export::Volume for ReactorVolume {
         self.attached.prefetch_entry(offset);
     }
 
-    fn expect_read(&self, offset: u64) {
+    fn prefetch_hint(&self, offset: u64) {
         self.attached.prefetch_hint(offset);
     }
 

@@ -104,7 +104,7 @@ pub(super) async fn find(reactor: &Remote, wanted: &Wanted, places: &Places) -> 
     }
     // Those that were missing may be where they were again. Nobody waits for them.
     for path in found.not_found(|state| state == DriveState::Missing) {
-        let here = DriveOptions { patience: std::time::Duration::ZERO, ..DriveOptions::default() };
+        let here = DriveOptions { busy_timeout: std::time::Duration::ZERO, ..DriveOptions::default() };
         let opened = start_opening(PathBuf::from(path), here).await;
         if let Ok(member) = open_member(reactor, wanted, opened).await? {
             found.members.push(member);
@@ -189,8 +189,11 @@ async fn search(reactor: &Remote, wanted: &Wanted, found: &mut Found) -> Result<
         }
         seen.push(same);
         // First without a claim on it: most of these are somebody else's.
-        let look =
-            DriveOptions { read_only: true, patience: std::time::Duration::ZERO, ..DriveOptions::default() };
+        let look = DriveOptions {
+            read_only: true,
+            busy_timeout: std::time::Duration::ZERO,
+            ..DriveOptions::default()
+        };
         let Ok(drive) = start_opening(path.clone(), look).await? else { continue };
         let ours = belongs(&wanted, &drive, identify(reactor, &drive).await?);
         drop(drive);

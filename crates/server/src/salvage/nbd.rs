@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use export::nbd::{Limits, Server};
 use export::{ListedExport, ListenLabel, OpenError, OpenErrorKind, OpenExport, listen_unix};
-use reactor::{Access, Home, Reactor};
+use reactor::{Access, Handle, Reactor};
 
 use super::volume::ReadOnlyVolume;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::reactors::{call_resident, platform};
 
 /// A socket on which volumes are served.
 pub struct NbdSocket {
-    server: Home<Server<Offered>>,
+    server: Handle<Server<Offered>>,
 }
 
 impl NbdSocket {
@@ -61,7 +61,7 @@ impl export::Exports for Offered {
     }
 }
 
-pub(super) async fn serve(home: &Home<engine::Salvage>, socket: &Path) -> Result<NbdSocket> {
+pub(super) async fn serve(home: &Handle<engine::Salvage>, socket: &Path) -> Result<NbdSocket> {
     let path = socket.to_owned();
     let start = |pool: Rc<engine::Salvage>| async move {
         let label = ListenLabel { protocol: "NBD", setting: "--nbd" };
@@ -69,7 +69,7 @@ pub(super) async fn serve(home: &Home<engine::Salvage>, socket: &Path) -> Result
         let server = Server::new(Offered { pool }, Limits::default());
         let listening = server.clone();
         Reactor::current().spawn(async move { listening.listen(listener).await }).detach();
-        Ok(NbdSocket { server: Home::settle(&Reactor::current(), server) })
+        Ok(NbdSocket { server: Handle::register(&Reactor::current(), server) })
     };
     call_resident(home, start).await?
 }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use format::limits::{BLOCK, NAME_MAX, VOLUMES_MAX};
 use format::{FormatError, LayerId, VolumeId, VolumeKind, VolumeRecord, VolumeState};
-use reactor::{Buffer, Home, Notify, Reactor, Semaphore, WaitList};
+use reactor::{Buffer, Handle, Notify, Reactor, Semaphore, WaitList};
 
 use super::Pool;
 use super::create::check_name;
@@ -59,7 +59,7 @@ pub(crate) struct VolumeShared {
 /// See the module.
 pub(crate) struct Catalogue {
     shard: Rc<Shard>,
-    shards: Arc<[Home<Shard>]>,
+    shards: Arc<[Handle<Shard>]>,
     events: Arc<Events>,
     entries: RefCell<VolumeTable>,
     /// Numbers of deleted volumes that handles may still name, and where the search for a free number goes on.
@@ -86,7 +86,7 @@ impl Catalogue {
     /// When a record cannot be read.
     pub(crate) async fn load(
         shard: Rc<Shard>,
-        shards: Arc<[Home<Shard>]>,
+        shards: Arc<[Handle<Shard>]>,
         events: Arc<Events>,
     ) -> Result<Rc<Self>> {
         let catalogue = Rc::new(Self {
