@@ -21,7 +21,7 @@ use super::disk::Disk;
 use super::session::Session;
 use crate::Stop;
 use crate::listen::accept_loop;
-use crate::race::{First, race};
+use crate::select::{Either, select};
 
 /// Time for which a new front end waits for the previous one to disconnect.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -116,8 +116,8 @@ impl<D: Disk> Server<D> {
     /// Serves a front end once the previous one is gone.
     async fn take(self: Rc<Self>, stream: Stream) {
         let free = self.changed.until(|| (!self.busy.get()).then_some(()));
-        let patience = race(self.stop.raised(), Reactor::current().sleep(PATIENCE));
-        if let First::Right(_) = race(free, patience).await {
+        let patience = select(self.stop.raised(), Reactor::current().sleep(PATIENCE));
+        if let Either::Right(_) = select(free, patience).await {
             if !self.stop.is_raised() {
                 tracing::warn!(device = %self.disk.name(), "refused a front end: another one uses the device");
             }

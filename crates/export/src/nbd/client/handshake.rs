@@ -72,7 +72,8 @@ impl<T: Transport> Client<T> {
         Err(ClientError::protocol("the server does not report the export's size"))
     }
 
-    /// Sends an option. Returns the parts of the answer before the acknowledgement: their types and data.
+    /// Sends an option. Returns the parts of the answer before the acknowledgement: their types and
+    /// data.
     pub(super) async fn option(
         &mut self,
         option: u32,

@@ -1,8 +1,8 @@
 //! An NBD client: for copies of images, loads and tests. The only one of the workspace.
 //!
-//! Owns the client's half of the protocol: fixed newstyle, structured replies, `base:allocation` (the NBD project's
-//! doc/proto.md; its names are given beside ours). Always true: a server's answers take bounded memory, and a read that
-//! succeeds has filled every byte of its buffer.
+//! Owns the client's half of the protocol: fixed newstyle, structured replies, `base:allocation`
+//! (the NBD project's doc/proto.md; its names are given beside ours). Always true: a server's
+//! answers take bounded memory, and a read that succeeds has filled every byte of its buffer.
 //!
 //! Must not know: the server, sockets ([`Transport`] has them), files.
 #![allow(clippy::big_endian_bytes, reason = "NBD is big-endian")]
@@ -45,11 +45,12 @@ const STRUCTURED_MAGIC: u32 = 0x668e_33ef;
 const DONE: u16 = 1;
 /// `NBD_STATE_ZERO`.
 const ZERO: u32 = 2;
-/// The most bytes of an answer to an option, or of the extents of a range, in all parts of the answer together.
+/// The most bytes of an answer to an option, or of the extents of a range, in all parts of the
+/// answer together.
 const ANSWER_MAX: u32 = 1 << 20;
 /// The cookie of requests that are in flight alone.
 const COOKIE: u64 = 0;
-/// The most bytes whose extents are requested at once; a multiple of every sector.
+/// The most bytes of one block status request; a multiple of every sector.
 const STATUS_MAX: u64 = 1 << 31;
 
 /// A connection's bytes.
@@ -72,8 +73,8 @@ pub trait Transport: Send {
 pub enum Replies {
     /// Simple replies: the data of a read in one piece. Requests may be pipelined.
     Simple,
-    /// Structured replies and the metadata context `base:allocation`: holes are not sent as zeros, and
-    /// [`Client::extents`] works. One request at a time.
+    /// Structured replies and the metadata context `base:allocation`: holes are not sent as zeros,
+    /// and [`Client::extents`] works. One request at a time.
     Structured,
 }
 
@@ -145,7 +146,8 @@ impl<T: Transport> Client<T> {
         self.reply(offset, &mut []).await.map(drop)
     }
 
-    /// Makes completed writes durable, those of other connections to the export as well (`NBD_FLAG_CAN_MULTI_CONN`).
+    /// Makes completed writes durable, those of other connections to the export as well
+    /// (`NBD_FLAG_CAN_MULTI_CONN`).
     ///
     /// # Errors
     /// The server's error, or that of the connection.
@@ -163,8 +165,8 @@ impl<T: Transport> Client<T> {
         self.reply(0, &mut []).await.map(drop)
     }
 
-    /// Returns the extents from `offset` on, in order; at least one, unless the export ends there. Needs
-    /// [`Replies::Structured`].
+    /// Returns the extents from `offset` on, in order; at least one, unless the export ends there.
+    /// Needs [`Replies::Structured`].
     ///
     /// # Errors
     /// The server's error, or that of the connection.
@@ -219,7 +221,8 @@ impl<T: Transport> Client<T> {
         Ok(())
     }
 
-    /// Returns the cookie of the next simple reply. The data of a read follows, see [`Client::receive`].
+    /// Returns the cookie of the next simple reply. The data of a read follows, see
+    /// [`Client::receive`].
     ///
     /// # Errors
     /// The server's error, or that of the connection.
@@ -273,7 +276,8 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Receives the reply to a request: data of the export from `offset` on goes `into` the buffer, extents are returned.
+    /// Receives the reply to a request: data of the export from `offset` on goes `into` the buffer,
+    /// extents are returned.
     async fn reply(&mut self, offset: u64, into: &mut [u8]) -> Result<Vec<Extent>, ClientError> {
         let mut coverage = Coverage::default();
         let mut extents = Vec::new();

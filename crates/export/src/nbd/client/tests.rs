@@ -1,11 +1,11 @@
-//! Answers of servers that are accepted, and those that are not.
+//! Valid and invalid answers of servers.
 
 use std::io::{Cursor, Read, Write};
 
 use super::handshake::{OPTION_REPLY_MAGIC, PARTS_MAX, answer, option};
 use super::*;
 
-/// A connection on which a server sends these bytes, whatever it receives.
+/// A connection on which a server sends these bytes for any input.
 struct Script(Cursor<Vec<u8>>);
 
 impl Read for Script {
