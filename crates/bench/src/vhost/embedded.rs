@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::{AttachedVolume, DriveSource, NewVolume};
-use export::vhost::{Disk, Server};
+use export::vhost::{VhostDisk, VhostServer};
 use export::{Extent, OpenError, VolumeError, VolumeErrorKind};
 use futures_channel::oneshot;
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Span, SystemClock};
@@ -183,7 +183,7 @@ async fn serve_here(
         let listener =
             Listener::bind_unix(&platform(), &place.socket, Access::OWNER).map_err(std::io::Error::other)?;
         let reactors = place.reactors.clone();
-        let server = Server::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
+        let server = VhostServer::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
         Reactor::current().spawn(server.listen(listener)).detach();
         places.push(place);
     }
@@ -203,7 +203,7 @@ struct MemoryDisk {
     poll: Duration,
 }
 
-impl Disk for MemoryDisk {
+impl VhostDisk for MemoryDisk {
     type Volume = Served;
 
     fn name(&self) -> String {

@@ -24,10 +24,10 @@ pub use source::MemorySource;
 /// A volume in memory, sparse in units of 4096 bytes. A clone is another handle to the same bytes.
 #[derive(Clone)]
 pub struct MemoryVolume {
-    shared: Rc<Shared>,
+    shared: Rc<MemoryVolumeState>,
 }
 
-struct Shared {
+struct MemoryVolumeState {
     size: Cell<u64>,
     sector: u32,
     read_only: Cell<bool>,
@@ -67,7 +67,7 @@ impl MemoryVolume {
             "invalid sector size of {sector} bytes"
         );
         check_size(size, sector);
-        let shared = Shared {
+        let shared = MemoryVolumeState {
             size: Cell::new(size),
             sector,
             read_only: Cell::new(false),

@@ -9,7 +9,7 @@ use reactor::Platform;
 
 use super::error::{DeviceError, DeviceErrorKind};
 use super::limits::QUEUES_MAX;
-use super::server::{Options, Server, Source, clear};
+use super::server::{UblkOptions, UblkServer, UblkSource, delete_orphaned_devices};
 use crate::context::{check_queue_count, run_blocking};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
@@ -63,7 +63,7 @@ impl UblkFrontend {
         let family = self.family;
         let known: Vec<u64> = names.iter().map(|name| self.mark(name)).collect();
         let is_stale = move |mark: u64| (mark >> 32) as u32 == family && !known.contains(&mark);
-        match run_blocking(move || clear(is_stale)).await {
+        match run_blocking(move || delete_orphaned_devices(is_stale)).await {
             Ok(Ok(())) => {}
             // Without ublk there are no devices.
             Ok(Err(error)) if names.is_empty() => tracing::debug!(%error, "no ublk devices to look for"),
@@ -80,7 +80,7 @@ struct DeviceSource<S> {
     platform: fn() -> Rc<Platform>,
 }
 
-impl<S: VolumeSource> Source for DeviceSource<S> {
+impl<S: VolumeSource> UblkSource for DeviceSource<S> {
     type Volume = ExportedVolume<S::Volume>;
 
     fn open(&self) -> Self::Volume {
@@ -130,7 +130,7 @@ impl<S: VolumeSource> Frontend<S> for UblkFrontend {
             Frontend::<S>::check(self, name, config)?;
             let reactors = self.context.reactors.place(config, &*source)?;
             let one_each = u16::try_from(reactors.len()).unwrap_or(QUEUES_MAX).min(QUEUES_MAX);
-            let options = Options {
+            let options = UblkOptions {
                 mark: self.mark(name),
                 link: self.link(name),
                 access: self.context.access,
@@ -142,7 +142,7 @@ impl<S: VolumeSource> Frontend<S> for UblkFrontend {
             };
             let platform = self.context.reactors.platform_of_thread();
             let opened = DeviceSource { source: source.clone(), read_only: config.read_only, platform };
-            let start = move || Server::start(&Arc::new(opened), &reactors, &options);
+            let start = move || UblkServer::start(&Arc::new(opened), &reactors, &options);
             let server = run_blocking(start).await?.map_err(|error| explain(&error))?;
             self.names().insert(name.clone());
             let (server, link) = (Arc::new(server), self.link(name));
@@ -160,7 +160,7 @@ impl<S: VolumeSource> Frontend<S> for UblkFrontend {
 struct UblkExport<S: VolumeSource> {
     name: ExportName,
     link: PathBuf,
-    server: Arc<Server<ExportedVolume<S::Volume>>>,
+    server: Arc<UblkServer<ExportedVolume<S::Volume>>>,
     source: Arc<S>,
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use reactor::{Handle, Platform, Reactor, Remote, Task};
 
-use super::disk::Disk;
+use super::disk::VhostDisk;
 use super::limits::QUEUES_MAX;
-use super::server::Server;
+use super::server::VhostServer;
 use crate::context::{call_object, check_queue_count};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
@@ -110,7 +110,7 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
                 let label = ListenLabel { protocol: "vhost-user", setting: "--vhost-directory" };
                 let listener = listen_unix(&disk.platform(), &bound, access, label).await?;
                 let reactor = Reactor::current();
-                let server = Server::new(Arc::new(disk));
+                let server = VhostServer::new(Arc::new(disk));
                 let listening = reactor.spawn(server.clone().listen(listener));
                 Ok::<_, ExportError>(Handle::register(
                     &reactor,
@@ -130,7 +130,7 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
 
 /// The server of a disk, on the reactor that accepts its connections.
 struct ListeningServer<S: VolumeSource> {
-    server: Rc<Server<ExportedDisk<S>>>,
+    server: Rc<VhostServer<ExportedDisk<S>>>,
     listening: Task<()>,
 }
 
@@ -146,7 +146,7 @@ struct ExportedDisk<S> {
     platform: fn() -> Rc<Platform>,
 }
 
-impl<S: VolumeSource> Disk for ExportedDisk<S> {
+impl<S: VolumeSource> VhostDisk for ExportedDisk<S> {
     type Volume = ExportedVolume<S::Volume>;
 
     fn name(&self) -> String {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A range of addresses, in a list that only grows. Later ranges reuse the entries of ended ones.
-struct Entry {
+struct GuardedRange {
     /// Odd while the fields below change.
     version: AtomicU64,
     /// Address of the first byte; 0 if the entry is free.
@@ -24,25 +24,25 @@ struct Entry {
     page: AtomicUsize,
     /// Pages of the range have been replaced.
     lost: AtomicBool,
-    next: AtomicPtr<Entry>,
+    next: AtomicPtr<GuardedRange>,
 }
 
 /// The first entry.
-static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+static GUARDED_RANGES: AtomicPtr<GuardedRange> = AtomicPtr::new(ptr::null_mut());
 /// Held while entries are allocated and freed.
-static CHANGES: Mutex<()> = Mutex::new(());
+static CHANGE_LOCK: Mutex<()> = Mutex::new(());
 /// A range has been lost since the process began. While this is false, the ranges need not be
 /// checked.
 static LOST: AtomicBool = AtomicBool::new(false);
 /// The earlier action of SIGBUS.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+static EARLIER_ACTION: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// A range of addresses in which faults are survived. Must be dropped before the range is unmapped.
-pub(super) struct Guard {
-    entry: &'static Entry,
+pub(super) struct SigbusGuard {
+    entry: &'static GuardedRange,
 }
 
-impl Guard {
+impl SigbusGuard {
     /// Guards a mapping of `len` bytes at `start`, with pages of `page` bytes.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Guard {
     /// The range is a mapping of whole pages of that size. It belongs to the caller until the guard
     /// is dropped, and any of its pages may become private zeros at any time.
     pub(super) unsafe fn new(start: usize, len: usize, page: usize) -> io::Result<Self> {
-        let _changing = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         install()?;
         let entry = take_entry();
         entry.change(start, len, page);
@@ -63,23 +63,23 @@ impl Guard {
     /// Returns true if pages of the range were missing when they were accessed. Reads returned
     /// zeros there, and writes were not visible to the front end.
     pub(super) fn is_lost(&self) -> bool {
-        has_happened() && self.entry.lost.load(Ordering::Acquire)
+        any_lost() && self.entry.lost.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Guard {
+impl Drop for SigbusGuard {
     fn drop(&mut self) {
-        let _changing = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         self.entry.change(0, 0, 0);
     }
 }
 
 /// Returns true if any range has been lost since the process began.
-pub(super) fn has_happened() -> bool {
+pub(super) fn any_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
-impl Entry {
+impl GuardedRange {
     fn change(&self, start: usize, len: usize, page: usize) {
         self.version.fetch_add(1, Ordering::AcqRel);
         self.start.store(start, Ordering::Release);
@@ -103,31 +103,31 @@ impl Entry {
 }
 
 /// Returns a free entry, or allocates one. The caller holds the lock.
-fn take_entry() -> &'static Entry {
+fn take_entry() -> &'static GuardedRange {
     if let Some(free) = entries().find(|entry| entry.start.load(Ordering::Acquire) == 0) {
         return free;
     }
-    let entry = Box::leak(Box::new(Entry {
+    let entry = Box::leak(Box::new(GuardedRange {
         version: AtomicU64::new(0),
         start: AtomicUsize::new(0),
         len: AtomicUsize::new(0),
         page: AtomicUsize::new(0),
         lost: AtomicBool::new(false),
-        next: AtomicPtr::new(ENTRIES.load(Ordering::Acquire)),
+        next: AtomicPtr::new(GUARDED_RANGES.load(Ordering::Acquire)),
     }));
-    ENTRIES.store(entry, Ordering::Release);
+    GUARDED_RANGES.store(entry, Ordering::Release);
     entry
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static GuardedRange> {
     // SAFETY: null, or an entry that was leaked and is never freed.
-    let at = |entry: &AtomicPtr<Entry>| unsafe { entry.load(Ordering::Acquire).as_ref() };
-    std::iter::successors(at(&ENTRIES), move |entry| at(&entry.next))
+    let at = |entry: &AtomicPtr<GuardedRange>| unsafe { entry.load(Ordering::Acquire).as_ref() };
+    std::iter::successors(at(&GUARDED_RANGES), move |entry| at(&entry.next))
 }
 
 /// Installs the handler, once for the process. The caller holds the lock.
 fn install() -> io::Result<()> {
-    if BEFORE.get().is_some() {
+    if EARLIER_ACTION.get().is_some() {
         return Ok(());
     }
     // SAFETY: all zeros is a valid value: the default action, no flags, no signals blocked.
@@ -138,11 +138,11 @@ fn install() -> io::Result<()> {
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // Must be known before the handler can run.
-    // SAFETY: asks what SIGBUS does; `before` is valid for writing.
+    // SAFETY: reads the action of SIGBUS; `before` is valid for writing.
     if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let _ = BEFORE.set(before);
+    let _ = EARLIER_ACTION.set(before);
     // SAFETY: the handler is async-signal-safe; `action` is complete.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
@@ -159,7 +159,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     }
     // The earlier action takes place when the instruction is retried, or immediately if there is
     // none.
-    if let Some(before) = BEFORE.get() {
+    if let Some(before) = EARLIER_ACTION.get() {
         // SAFETY: restores the action that sigaction returned.
         unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
     }
@@ -180,7 +180,7 @@ fn replace_page(address: usize) -> bool {
     // SAFETY: as above.
     let before = unsafe { *errno };
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: the page belongs to a guarded range, whose owner allows this; the faulting thread
+    // SAFETY: the page belongs to a guarded range, and its owner allows this; the faulting thread
     // keeps the range alive.
     let mapped = unsafe {
         libc::mmap(start as *mut libc::c_void, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)

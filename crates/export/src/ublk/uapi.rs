@@ -30,7 +30,7 @@ pub(super) const UPDATE_SIZE: u64 = 1 << 10;
 /// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Control {
+pub(super) enum ControlCommand {
     GetInfo = 0x8020_7502,
     Add = 0xC020_7504,
     Delete = 0xC020_7505,
@@ -56,7 +56,7 @@ pub(super) const NEW: u32 = u32::MAX;
 const NO_QUEUE: u16 = u16::MAX;
 
 /// Encodes `struct ublksrv_ctrl_cmd`: `address` is the location of `length` more bytes.
-pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8; LONG_COMMAND_BYTES] {
+pub(super) fn control_command(device: u32, length: u16, address: u64, data: u64) -> [u8; LONG_COMMAND_BYTES] {
     let mut bytes = [0; LONG_COMMAND_BYTES];
     put(&mut bytes, 0, &device.to_ne_bytes());
     put(&mut bytes, 4, &NO_QUEUE.to_ne_bytes());
@@ -67,7 +67,7 @@ pub(super) fn control(device: u32, length: u16, address: u64, data: u64) -> [u8;
 }
 
 /// Encodes `struct ublksrv_io_cmd`: `address` is the data buffer of the next request.
-pub(super) fn exchange(queue: u16, tag: u16, result: i32, address: u64) -> [u8; 16] {
+pub(super) fn io_command(queue: u16, tag: u16, result: i32, address: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     put(&mut bytes, 0, &queue.to_ne_bytes());
     put(&mut bytes, 2, &tag.to_ne_bytes());
@@ -78,7 +78,7 @@ pub(super) fn exchange(queue: u16, tag: u16, result: i32, address: u64) -> [u8; 
 
 /// `struct ublksrv_ctrl_dev_info`, limited to the fields that we use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Info {
+pub(super) struct DeviceInfo {
     pub(super) queues: u16,
     pub(super) depth: u16,
     pub(super) state: u16,
@@ -92,7 +92,7 @@ pub(super) struct Info {
 /// The device has no server yet, or no longer.
 pub(super) const STATE_DEAD: u16 = 0;
 
-impl Info {
+impl DeviceInfo {
     pub(super) fn encode(&self) -> [u8; INFO_BYTES] {
         let mut bytes = [0; INFO_BYTES];
         put(&mut bytes, 0, &self.queues.to_ne_bytes());
@@ -120,7 +120,7 @@ impl Info {
 
 /// The parameters of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parameters {
+pub(super) struct DiskParameters {
     /// Size in bytes.
     pub(super) size: u64,
     /// Logical sector size in bytes.
@@ -140,10 +140,10 @@ const FUA: u32 = 1 << 3;
 /// Preferred I/O size and discard granularity in bytes: a block of the engine.
 const BLOCK: u32 = 4096;
 
-impl Parameters {
+impl DiskParameters {
     /// Encodes `struct ublk_params`.
     pub(super) fn encode(&self) -> [u8; PARAMETERS_BYTES] {
-        let mut bytes = Self::question();
+        let mut bytes = Self::query();
         let shift = |bytes: u32| [bytes.max(1).ilog2() as u8];
         let read_only = if self.read_only { READ_ONLY } else { 0 };
         let sectors = |bytes: u32| (bytes / SECTOR as u32).to_ne_bytes();
@@ -164,7 +164,7 @@ impl Parameters {
     }
 
     /// Returns the bytes of a query: the structure without its values.
-    pub(super) fn question() -> [u8; PARAMETERS_BYTES] {
+    pub(super) fn query() -> [u8; PARAMETERS_BYTES] {
         let mut bytes = [0; PARAMETERS_BYTES];
         put(&mut bytes, 0, &(PARAMETERS_BYTES as u32).to_ne_bytes());
         bytes
@@ -185,7 +185,7 @@ impl Parameters {
 
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum UblkOperation {
     Read,
     Write,
     Flush,
@@ -197,8 +197,8 @@ pub(super) enum Operation {
 
 /// A request of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) operation: Operation,
+pub(super) struct UblkRequest {
+    pub(super) operation: UblkOperation,
     /// The request must be durable before it is completed (FUA).
     pub(super) durable: bool,
     /// Offset in bytes.
@@ -207,17 +207,17 @@ pub(super) struct Request {
     pub(super) length: u64,
 }
 
-impl Request {
+impl UblkRequest {
     /// Decodes `struct ublksrv_io_desc`.
     pub(super) fn decode(bytes: &[u8; REQUEST_BYTES]) -> Self {
         let word = u32::from_ne_bytes(take(bytes, 0));
         let operation = match word as u8 {
-            0 => Operation::Read,
-            1 => Operation::Write,
-            2 => Operation::Flush,
-            3 => Operation::Discard,
-            5 => Operation::WriteZeroes,
-            other => Operation::Other(other),
+            0 => UblkOperation::Read,
+            1 => UblkOperation::Write,
+            2 => UblkOperation::Flush,
+            3 => UblkOperation::Discard,
+            5 => UblkOperation::WriteZeroes,
+            other => UblkOperation::Other(other),
         };
         Self {
             operation,
@@ -231,17 +231,17 @@ impl Request {
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     match bytes.get_mut(at..at + value.len()) {
         Some(place) => place.copy_from_slice(value),
-        None => unreachable!("the places are constants within the structure"),
+        None => unreachable!("offsets are constants within the structure"),
     }
 }
 
 fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         Some(value) => *value,
-        None => unreachable!("the places are constants within the structure"),
+        None => unreachable!("offsets are constants within the structure"),
     }
 }
 
 #[cfg(test)]
-#[path = "words_tests.rs"]
+#[path = "uapi_tests.rs"]
 mod tests;

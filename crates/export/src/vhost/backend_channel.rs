@@ -24,7 +24,7 @@ const NEED_REPLY: u32 = 8;
 ///
 /// # Errors
 /// Fails if the connection has failed or the message is malformed.
-pub(super) fn take_channel(
+pub(super) fn receive_channel(
     stream: &UnixStream,
     acknowledge: bool,
     keep: impl FnOnce(OwnedFd),
@@ -61,7 +61,7 @@ pub(super) fn take_channel(
 ///
 /// # Errors
 /// Fails if the front end has not read earlier notifications, or is gone.
-pub(super) fn tell_config_changed(channel: &OwnedFd) -> io::Result<()> {
+pub(super) fn notify_config_changed(channel: &OwnedFd) -> io::Result<()> {
     let message = message(CONFIG_CHANGE, VERSION_1, 0);
     rustix::net::send(channel, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())

@@ -16,14 +16,14 @@ use std::time::Duration;
 use reactor::{AdaptivePoll, Coalescer, Instant, IoError, Notify, Platform, Reactor};
 use rustix::io::Errno;
 
-use super::queue::{Queue, Works};
+use super::queue::{Dispatcher, VirtQueue};
 use crate::Volume;
 
 /// Interval of checks for a queue without a notification descriptor.
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
+const RECHECK_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Waits for the guest's notifications.
-pub(super) struct Kick {
+pub(super) struct KickEvent {
     platform: Rc<Platform>,
     descriptor: RefCell<Option<Arc<OwnedFd>>>,
     /// The descriptor was replaced.
@@ -32,7 +32,7 @@ pub(super) struct Kick {
 
 type Waiting = Pin<Box<dyn Future<Output = Result<(), IoError>>>>;
 
-impl Kick {
+impl KickEvent {
     pub(super) fn new(platform: Rc<Platform>, descriptor: Option<OwnedFd>) -> Self {
         let descriptor = RefCell::new(descriptor.map(Arc::new));
         Self { platform, descriptor, replaced: Notify::default() }
@@ -50,7 +50,7 @@ impl Kick {
         match descriptor {
             Some(descriptor) => Box::pin(async move { platform.readable(&descriptor).await }),
             None => Box::pin(async {
-                Reactor::current().sleep(LOOK_AGAIN).await;
+                Reactor::current().sleep(RECHECK_INTERVAL).await;
                 Ok(())
             }),
         }
@@ -72,21 +72,21 @@ impl Kick {
 
 /// Serves a queue until it is stopped and all its requests are completed.
 pub(super) async fn run<V: Volume + 'static>(
-    queue: Rc<Queue<V>>,
-    kick: Rc<Kick>,
+    queue: Rc<VirtQueue<V>>,
+    kick: Rc<KickEvent>,
     poll: Duration,
     gather: Duration,
 ) {
     let reactor = Reactor::current();
-    let works = Works::new(Queue::carry_out);
-    let mut patience = AdaptivePoll::new(poll);
-    let mut thrift = Coalescer::new(gather.min(poll), reactor.now());
-    let mut idle: Option<Idle> = None;
+    let dispatcher = Dispatcher::new(VirtQueue::execute_request);
+    let mut adaptive_poll = AdaptivePoll::new(poll);
+    let mut coalescer = Coalescer::new(gather.min(poll), reactor.now());
+    let mut idle: Option<IdleTime> = None;
     let mut waiting: Option<Waiting> = None;
     loop {
-        if queue.turn(&works) {
+        if queue.process(&dispatcher) {
             if let Some(idle) = idle.take() {
-                thrift.record_idle(idle.length());
+                coalescer.record_idle(idle.length());
             }
             reactor.yield_now().await;
             continue;
@@ -94,15 +94,15 @@ pub(super) async fn run<V: Volume + 'static>(
         if queue.has_stopped() {
             return;
         }
-        if !patience.is_disabled() {
+        if !adaptive_poll.is_disabled() {
             let now = reactor.now();
-            let idle = idle.get_or_insert(Idle { since: now, until: now });
+            let idle = idle.get_or_insert(IdleTime { since: now, until: now });
             idle.until = now;
-            if idle.length() < patience.poll_time() {
-                match thrift.delay(now, queue.taken()) {
+            if idle.length() < adaptive_poll.poll_time() {
+                match coalescer.delay(now, queue.taken()) {
                     None => reactor.yield_now().await,
                     Some(length) => {
-                        rest(&queue, &reactor, length).await;
+                        wait_coalescing(&queue, &reactor, length).await;
                         idle.until = reactor.now();
                     }
                 }
@@ -114,38 +114,42 @@ pub(super) async fn run<V: Volume + 'static>(
         queue.disarm();
         if slept && let Some(mut idle) = idle.take() {
             idle.until = reactor.now();
-            patience.record_pause(idle.length());
-            thrift.record_idle(idle.length());
+            adaptive_poll.record_pause(idle.length());
+            coalescer.record_idle(idle.length());
         }
     }
 }
 
 /// A period without work.
-struct Idle {
+struct IdleTime {
     since: Instant,
     /// The last time at which there was no work.
     until: Instant,
 }
 
-impl Idle {
+impl IdleTime {
     fn length(&self) -> Duration {
         self.until.since(self.since)
     }
 }
 
 /// Lets requests accumulate for a while. Requests that complete meanwhile end the wait.
-async fn rest<V: Volume + 'static>(queue: &Queue<V>, reactor: &Reactor, length: Duration) {
+async fn wait_coalescing<V: Volume + 'static>(queue: &VirtQueue<V>, reactor: &Reactor, length: Duration) {
     let mut changed = pin!(queue.changed.notified());
-    let mut rest = pin!(reactor.sleep_unpolled(length));
+    let mut pause = pin!(reactor.sleep_unpolled(length));
     poll_fn(|context| {
-        if changed.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { rest.as_mut().poll(context) }
+        if changed.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { pause.as_mut().poll(context) }
     })
     .await;
 }
 
 /// Waits until there may be work. The wait for the guest is kept if another event ends the sleep.
 /// Returns false if there was an event immediately.
-async fn sleep<V: Volume + 'static>(queue: &Queue<V>, kick: &Kick, waiting: &mut Option<Waiting>) -> bool {
+async fn sleep<V: Volume + 'static>(
+    queue: &VirtQueue<V>,
+    kick: &KickEvent,
+    waiting: &mut Option<Waiting>,
+) -> bool {
     let mut slept = false;
     let mut changed = pin!(queue.changed.notified());
     let mut replaced = pin!(kick.replaced.notified());
