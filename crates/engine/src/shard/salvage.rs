@@ -10,7 +10,7 @@ mod read;
 mod replay;
 mod search;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
@@ -91,6 +91,8 @@ pub(crate) struct SalvageShard {
     pub(super) tables: StoredTables,
     /// Cells that a crash left unwritten and the next opening will write.
     pub(super) incomplete: BTreeSet<Address>,
+    /// A read of a row with an incomplete cell failed.
+    lost_torn_row: Cell<bool>,
     records: usize,
     /// Parts that cannot be read, map nodes left out.
     lost: Vec<LostPart>,
@@ -127,6 +129,7 @@ impl SalvageShard {
             rows: parts.rows,
             tables: parts.tables,
             incomplete: parts.incomplete,
+            lost_torn_row: Cell::new(false),
             records: parts.records.len(),
             lost: parts.lost,
             nodes: RefCell::default(),

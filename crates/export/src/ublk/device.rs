@@ -30,7 +30,7 @@ pub(super) trait RequestChannel {
     fn commit_and_fetch(
         &self,
         tag: u16,
-        answer: Option<i32>,
+        completion: Option<i32>,
     ) -> impl Future<Output = Result<UblkRequest, DeviceGone>> + use<Self>;
 
     /// Returns the data buffer of a tag.
@@ -146,11 +146,11 @@ impl RequestChannel for DeviceQueue {
     fn commit_and_fetch(
         &self,
         tag: u16,
-        answer: Option<i32>,
+        completion: Option<i32>,
     ) -> impl Future<Output = Result<UblkRequest, DeviceGone>> + use<> {
         let inner = self.inner.clone();
         let memory = self.memory(tag);
-        let (number, result) = match answer {
+        let (number, result) = match completion {
             None => (uapi::FETCH, 0),
             Some(result) => (uapi::COMMIT_AND_FETCH, result),
         };

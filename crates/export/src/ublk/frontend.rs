@@ -1,4 +1,4 @@
-//! ublk as a frontend: a block device of the kernel for each export, whose queues are on the reactors.
+//! ublk as a frontend: one block device of the kernel for each export, its queues on the reactors.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::{
 pub struct UblkConfig {
     /// Directory of the links to the devices.
     pub directory: PathBuf,
-    /// Tells the devices of this daemon apart from those of others: the path of its state directory.
+    /// Identifies the devices of this daemon: the path of its state directory.
     pub owner: PathBuf,
 }
 
@@ -53,12 +53,12 @@ impl UblkFrontend {
         name.path_below(&self.directory, "")
     }
 
-    /// The number that the kernel keeps with a device, by which the next daemon finds it.
+    /// Returns the number that the kernel stores with a device, by which the next daemon finds it.
     fn mark(&self, name: &ExportName) -> u64 {
         u64::from(self.family) << 32 | u64::from(fnv1a(name.as_str().as_bytes()))
     }
 
-    /// Deletes devices of an earlier daemon whose exports no longer exist.
+    /// Deletes devices of an earlier daemon without an existing export.
     async fn delete_stale_devices(&self, names: &[ExportName]) {
         let family = self.family;
         let known: Vec<u64> = names.iter().map(|name| self.mark(name)).collect();
@@ -184,7 +184,7 @@ impl<S: VolumeSource> RunningExport for UblkExport<S> {
     }
 
     fn status(&self) -> ExportStatus {
-        // The kernel does not tell who has a device open.
+        // The kernel does not report the users of a device.
         ExportStatus::default()
     }
 

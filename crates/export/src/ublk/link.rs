@@ -13,7 +13,7 @@ use super::error::{DeviceError, DeviceErrorKind};
 /// Prefix of the targets of our links.
 const TARGETS: &str = "/dev/ublkb";
 
-/// Creates a link, or replaces one that points to another device. A missing directory is created
+/// Creates a link, or replaces a link to another device. A missing directory is created
 /// with the rights of `access`.
 ///
 /// # Errors

@@ -45,16 +45,16 @@ impl<V: Volume + 'static, E: RequestChannel + 'static> UblkQueue<V, E> {
 
     async fn serve(self: Rc<Self>, tag: u16) {
         let memory = self.channel.memory(tag);
-        let mut answer = None;
+        let mut completion = None;
         loop {
-            let next = self.channel.commit_and_fetch(tag, answer);
-            if answer.is_some() {
+            let next = self.channel.commit_and_fetch(tag, completion);
+            if completion.is_some() {
                 self.change(&self.in_flight, |in_flight| in_flight - 1);
             }
             let Ok(request) = next.await else { break };
             let Some(volume) = self.volume.borrow().clone() else { break };
             self.change(&self.in_flight, |in_flight| in_flight + 1);
-            answer = Some(execute(&*volume, &request, &memory).await);
+            completion = Some(execute(&*volume, &request, &memory).await);
         }
         self.change(&self.open, |open| open - 1);
     }

@@ -16,7 +16,7 @@ const BYTES: usize = 64 << 10;
 #[derive(Default)]
 struct Slot {
     next: VecDeque<Result<UblkRequest, DeviceGone>>,
-    answers: Vec<i32>,
+    results: Vec<i32>,
 }
 
 /// The kernel's side.
@@ -43,8 +43,8 @@ impl SimulatedKernel {
         self.changed.wake_all();
     }
 
-    fn answers(&self, tag: u16) -> Vec<i32> {
-        self.slots.borrow()[usize::from(tag)].answers.clone()
+    fn results(&self, tag: u16) -> Vec<i32> {
+        self.slots.borrow()[usize::from(tag)].results.clone()
     }
 }
 
@@ -52,11 +52,11 @@ impl RequestChannel for SimulatedKernel {
     fn commit_and_fetch(
         &self,
         tag: u16,
-        answer: Option<i32>,
+        completion: Option<i32>,
     ) -> impl Future<Output = Result<UblkRequest, DeviceGone>> + use<> {
         let it = self.clone();
-        if let Some(answer) = answer {
-            it.slots.borrow_mut()[usize::from(tag)].answers.push(answer);
+        if let Some(completion) = completion {
+            it.slots.borrow_mut()[usize::from(tag)].results.push(completion);
         }
         async move { it.changed.until(|| it.slots.borrow_mut()[usize::from(tag)].next.pop_front()).await }
     }
@@ -98,8 +98,8 @@ fn requests_are_executed_and_completed() {
         settle().await;
         kernel.memory(1).copy_to(0, &mut read[..512]);
         assert_eq!(read[..512], [0; 512]);
-        assert_eq!(kernel.answers(1), [1024, 0, 0, 512]);
-        assert_eq!((kernel.answers(2), kernel.answers(3)), (vec![1024], vec![0]));
+        assert_eq!(kernel.results(1), [1024, 0, 0, 512]);
+        assert_eq!((kernel.results(2), kernel.results(3)), (vec![1024], vec![0]));
         let done = volume.counters();
         assert_eq!((done.reads, done.writes, done.flushes, done.discards, done.zeroes), (2, 1, 1, 1, 1));
         // A durable write (FUA) is flushed before it is completed.
@@ -108,7 +108,7 @@ fn requests_are_executed_and_completed() {
             Ok(UblkRequest { operation: UblkOperation::Write, durable: true, offset: 0, length: 512 }),
         );
         settle().await;
-        assert_eq!((kernel.answers(0), volume.counters().flushes), (vec![512], 2));
+        assert_eq!((kernel.results(0), volume.counters().flushes), (vec![512], 2));
         drop(queue);
     });
 }
@@ -129,7 +129,7 @@ fn failed_requests_return_an_error_number() {
         settle().await;
         let expected =
             [Errno::OPNOTSUPP, Errno::INVAL, Errno::INVAL, Errno::INVAL, Errno::INVAL, Errno::ROFS];
-        assert_eq!(kernel.answers(0), expected.map(|errno| -errno.raw_os_error()));
+        assert_eq!(kernel.results(0), expected.map(|errno| -errno.raw_os_error()));
     });
 }
 
@@ -149,14 +149,14 @@ fn a_queue_that_is_left_only_completes_begun_requests() {
         });
         kernel.ask(1, UblkOperation::Write, 512, 512);
         settle().await;
-        assert!(!left.get() && kernel.answers(0).is_empty());
+        assert!(!left.get() && kernel.results(0).is_empty());
         volume.faults().release_writes();
         task.await;
-        assert_eq!((kernel.answers(0), kernel.answers(1)), (vec![512], vec![]));
+        assert_eq!((kernel.results(0), kernel.results(1)), (vec![512], vec![]));
         // The next request of that tag stays with the kernel as well.
         kernel.ask(0, UblkOperation::Write, 0, 512);
         settle().await;
-        assert_eq!((kernel.answers(0), volume.counters().writes), (vec![512], 1));
+        assert_eq!((kernel.results(0), volume.counters().writes), (vec![512], 1));
     });
 }
 
@@ -170,7 +170,7 @@ fn a_deleted_device_ends_its_queues() {
             kernel.give(tag, Err(DeviceGone));
         }
         queue.ended().await;
-        assert_eq!(kernel.answers(0), [512]);
+        assert_eq!(kernel.results(0), [512]);
         queue.leave().await;
     });
 }

@@ -183,18 +183,18 @@ impl<V: Volume + 'static> UblkServer<V> {
             let (source, device, info) = (source.clone(), device.clone(), *info);
             let job = move || {
                 let channel = DeviceQueue::open(source.platform(), device, queue, &info);
-                let home = channel.map(|channel| {
+                let handle = channel.map(|channel| {
                     let served = UblkQueue::start(source.open(), channel, info.depth);
                     Handle::register(&Reactor::current(), served)
                 });
                 // Fails only if the receiver is gone.
-                let _ = sender.send(home);
+                let _ = sender.send(handle);
             };
             let gone = || DeviceError::new(DeviceErrorKind::Failed, "a reactor of the daemon has shut down");
             remote.post(job).map_err(|_| gone())?;
             let opened = opened.recv().map_err(|_| gone())?;
-            let home = opened.map_err(|error| DeviceError::system("open a queue of a device", &error))?;
-            self.lock().push(home);
+            let handle = opened.map_err(|error| DeviceError::system("open a queue of a device", &error))?;
+            self.lock().push(handle);
         }
         Ok(())
     }
@@ -287,19 +287,19 @@ fn finish<V: Volume + 'static>(
     last: impl AsyncFn(Rc<UblkQueue<V, DeviceQueue>>) + Copy + Send + 'static,
 ) {
     let (sender, done) = mpsc::channel::<()>();
-    for home in queues {
-        let (there, sender) = (home.clone(), sender.clone());
+    for handle in queues {
+        let (queue_handle, sender) = (handle.clone(), sender.clone());
         let job = move || {
-            let Some(queue) = there.local() else { return };
+            let Some(queue) = queue_handle.local() else { return };
             let task = async move {
                 last(queue).await;
-                there.unregister();
+                queue_handle.unregister();
                 drop(sender);
             };
             Reactor::current().spawn(task).detach();
         };
         // A reactor that has shut down serves no queue.
-        let _ = home.remote().post(job);
+        let _ = handle.remote().post(job);
     }
     drop(sender);
     if done.recv_timeout(END_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {

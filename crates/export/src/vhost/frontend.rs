@@ -218,7 +218,7 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
     fn resize(&self) -> ControlFuture<'_, ()> {
         Box::pin(async move {
             let announce = |running: Rc<ListeningServer<S>>| async move { running.server.resized() };
-            // A reactor that has shut down serves nobody.
+            // A reactor that has shut down serves no guest.
             let _ = call_object(&self.home, announce).await;
         })
     }
@@ -242,7 +242,7 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
                 reactor.spawn(finish).detach();
                 matches!(select(stopped, reactor.sleep(STOP_TIMEOUT)).await, crate::select::Either::Left(_))
             };
-            // A reactor that has shut down serves nobody, and neither does an export that is stopped.
+            // A reactor that has shut down serves no guest, and neither does a stopped export.
             if let Ok(false) = call_object(&self.home, stop).await {
                 tracing::warn!(export = %self.name, "a vhost-user device was removed with requests in flight");
             }
@@ -251,7 +251,8 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
     }
 }
 
-/// The serial number of a disk, up to 20 bytes: the export's name, or its beginning and a hash where the name is longer.
+/// Returns the serial number of a disk, up to 20 bytes: the export's name, or the beginning of a
+/// longer name and a hash.
 fn serial(name: &ExportName) -> String {
     let whole = name.as_str().replace('/', "-");
     if whole.len() <= SERIAL_MAX {

@@ -105,7 +105,7 @@ pub(super) struct InflightRecovery {
     /// The next available entry; `None` if the region was empty.
     pub(super) next: Option<u16>,
     /// Requests that were taken but not completed, in the order in which they were taken.
-    pub(super) unanswered: Vec<u16>,
+    pub(super) incomplete: Vec<u16>,
 }
 
 impl Inflight {
@@ -136,14 +136,14 @@ impl Inflight {
             self.window.store_16(ENTRIES, self.size);
             self.window.store_16(USED_INDEX, used_index);
             self.window.store_16(VERSION, LAYOUT);
-            return InflightRecovery { next: None, unanswered: Vec::new() };
+            return InflightRecovery { next: None, incomplete: Vec::new() };
         }
         self.finish_batch(used_index);
-        let mut unanswered: Vec<u16> = (0..self.size).filter(|head| self.is_in_flight(*head)).collect();
-        unanswered.sort_by_key(|head| self.counter_of(*head));
-        self.counter = unanswered.last().map_or(0, |head| self.counter_of(*head).wrapping_add(1));
-        let taken = u16::try_from(unanswered.len()).unwrap_or(u16::MAX);
-        InflightRecovery { next: Some(used_index.wrapping_add(taken)), unanswered }
+        let mut incomplete: Vec<u16> = (0..self.size).filter(|head| self.is_in_flight(*head)).collect();
+        incomplete.sort_by_key(|head| self.counter_of(*head));
+        self.counter = incomplete.last().map_or(0, |head| self.counter_of(*head).wrapping_add(1));
+        let taken = u16::try_from(incomplete.len()).unwrap_or(u16::MAX);
+        InflightRecovery { next: Some(used_index.wrapping_add(taken)), incomplete }
     }
 
     /// Finishes a batch that was published without being recorded here: its requests were

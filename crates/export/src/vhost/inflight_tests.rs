@@ -33,9 +33,9 @@ fn invalid_region_sizes_are_refused() {
 fn an_empty_region_has_no_requests() {
     let (_, region) = region();
     let mut queue = region.queue(1, SIZE).unwrap();
-    assert_eq!(queue.resume(77), InflightRecovery { next: None, unanswered: vec![] });
+    assert_eq!(queue.resume(77), InflightRecovery { next: None, incomplete: vec![] });
     let mut again = region.queue(1, SIZE).unwrap();
-    assert_eq!(again.resume(77), InflightRecovery { next: Some(77), unanswered: vec![] });
+    assert_eq!(again.resume(77), InflightRecovery { next: Some(77), incomplete: vec![] });
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_published_batch_counts_as_completed() {
     [1, 4, 2].into_iter().for_each(|head| queue.end(head));
     // The used index was stored as 65537 = 1, and then the process died.
     let mut next = region.queue(0, SIZE).unwrap();
-    assert_eq!(next.resume(1), InflightRecovery { next: Some(2), unanswered: vec![7] });
+    assert_eq!(next.resume(1), InflightRecovery { next: Some(2), incomplete: vec![7] });
     // Before it was stored, no request was completed.
     let (_, region) = self::region();
     let mut queue = region.queue(0, SIZE).unwrap();
@@ -84,7 +84,7 @@ fn a_published_batch_counts_as_completed() {
     [4, 1, 7, 2].into_iter().for_each(|head| queue.begin(head));
     [1, 4, 2].into_iter().for_each(|head| queue.end(head));
     let mut next = region.queue(0, SIZE).unwrap();
-    assert_eq!(next.resume(65534), InflightRecovery { next: Some(2), unanswered: vec![4, 1, 7, 2] });
+    assert_eq!(next.resume(65534), InflightRecovery { next: Some(2), incomplete: vec![4, 1, 7, 2] });
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn a_corrupt_region_is_tolerated() {
         file.write_all_at(&bytes, at).unwrap();
         let mut queue = region.queue(0, SIZE).unwrap();
         let recovery = queue.resume(3);
-        assert!(recovery.unanswered.len() <= usize::from(SIZE));
+        assert!(recovery.incomplete.len() <= usize::from(SIZE));
     }
     let mut bytes = vec![0xFF; part as usize];
     bytes[8..10].copy_from_slice(&[1, 0]);
     file.write_all_at(&bytes, 0).unwrap();
-    assert_eq!(region.queue(0, SIZE).unwrap().resume(3).unanswered, Vec::<u16>::new());
+    assert_eq!(region.queue(0, SIZE).unwrap().resume(3).incomplete, Vec::<u16>::new());
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,14 +126,14 @@ proptest! {
         let mut free: Vec<u16> = (0..SIZE).collect();
         let (mut in_flight, mut ended): (Vec<u16>, Vec<u16>) = (Vec::new(), Vec::new());
         let mut used = start;
-        let check = |used: u16, unanswered: &[u16]| {
+        let check = |used: u16, incomplete: &[u16]| {
             // A copy, as another process would see it.
             let mut other = region.queue(0, SIZE).unwrap();
             let other_used = other.window.load_16(USED_INDEX);
             let recovery = other.resume(used);
             other.window.store_16(USED_INDEX, other_used);
-            assert_eq!(recovery.unanswered, unanswered);
-            assert_eq!(recovery.next, Some(used.wrapping_add(unanswered.len() as u16)));
+            assert_eq!(recovery.incomplete, incomplete);
+            assert_eq!(recovery.next, Some(used.wrapping_add(incomplete.len() as u16)));
         };
         // The order in which requests were begun.
         let mut order: Vec<u16> = Vec::new();

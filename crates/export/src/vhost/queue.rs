@@ -78,7 +78,7 @@ struct State {
     memory: Rc<GuestMemory>,
     inflight: Option<Inflight>,
     /// Requests that an earlier process left, to be executed before new ones.
-    unanswered: std::vec::IntoIter<u16>,
+    incomplete: std::vec::IntoIter<u16>,
     log: Option<Arc<DirtyLog>>,
     call: Option<Arc<OwnedFd>>,
     err: Option<Arc<OwnedFd>>,
@@ -134,42 +134,42 @@ impl<V: Volume + 'static> VirtQueue<V> {
     ///
     /// # Errors
     /// Fails if the rings are not in the guest's memory.
-    pub(super) fn new(start: QueueSetup, volume: V) -> Result<Rc<Self>, RingError> {
-        let memory = start.memory.independent();
-        let mut ring = Ring::new(&start.addresses, start.size, start.next, start.event_index, &memory)?;
-        let mut inflight = start.inflight;
-        let mut unanswered = Vec::new();
+    pub(super) fn new(setup: QueueSetup, volume: V) -> Result<Rc<Self>, RingError> {
+        let memory = setup.memory.independent();
+        let mut ring = Ring::new(&setup.addresses, setup.size, setup.next, setup.event_index, &memory)?;
+        let mut inflight = setup.inflight;
+        let mut incomplete = Vec::new();
         if let Some(inflight) = &mut inflight {
             let recovery = inflight.resume(ring.used_index());
             if let Some(next) = recovery.next {
                 ring.set_next(next);
             }
-            unanswered = recovery.unanswered;
+            incomplete = recovery.incomplete;
         }
         ring.disarm();
-        if !unanswered.is_empty() {
-            tracing::info!(device = %start.name, queue = start.index, requests = unanswered.len(),
+        if !incomplete.is_empty() {
+            tracing::info!(device = %setup.name, queue = setup.index, requests = incomplete.len(),
                 "executing requests again that an earlier daemon did not complete");
         }
         let state = State {
             ring,
-            addresses: start.addresses,
+            addresses: setup.addresses,
             memory: Rc::new(memory),
             inflight,
-            unanswered: unanswered.into_iter(),
-            log: start.log,
-            call: start.call,
-            err: start.err,
-            enabled: start.enabled,
+            incomplete: incomplete.into_iter(),
+            log: setup.log,
+            call: setup.call,
+            err: setup.err,
+            enabled: setup.enabled,
             broken: false,
             chain: Chain::default(),
         };
         let queue = Self {
             volume,
-            options: start.options,
-            name: start.name,
-            index: start.index,
-            front_end: start.front_end,
+            options: setup.options,
+            name: setup.name,
+            index: setup.index,
+            front_end: setup.front_end,
             reactor: Reactor::current(),
             bounce_buffers: Reserve::new(BOUNCE_BYTES_MAX),
             state: RefCell::new(state),
@@ -189,10 +189,10 @@ impl<V: Volume + 'static> VirtQueue<V> {
         dispatcher: &Dispatcher<V, F>,
     ) -> bool {
         let mut worked = self.publish();
-        let terms = self.terms();
+        let limits = self.device_limits();
         for _ in 0..REQUESTS_PER_PASS / BATCH {
             let mut batch = SmallVec::new();
-            let more = self.take(&terms, &mut batch);
+            let more = self.take(&limits, &mut batch);
             if batch.is_empty() {
                 break;
             }
@@ -219,13 +219,13 @@ impl<V: Volume + 'static> VirtQueue<V> {
             batch.iter().filter_map(PendingRequest::start).for_each(|place| self.volume.expect(place.offset));
         }
         let mut tickets = batch.into_iter().peekable();
-        while let Some(ticket) = tickets.next() {
+        while let Some(pending) = tickets.next() {
             if let Some(place) = tickets.peek().and_then(PendingRequest::start)
                 && place.reads
             {
                 self.volume.prefetch_hint(place.offset);
             }
-            self.begin(ticket, dispatcher);
+            self.begin(pending, dispatcher);
         }
     }
 
@@ -237,7 +237,7 @@ impl<V: Volume + 'static> VirtQueue<V> {
             return true;
         }
         match state.ring.arm().and_then(|armed| state.check_mapped().map(|()| armed)) {
-            Ok(armed) => armed && state.unanswered.as_slice().is_empty(),
+            Ok(armed) => armed && state.incomplete.as_slice().is_empty(),
             Err(error) => {
                 self.mark_broken(&mut state, error);
                 true
@@ -251,7 +251,7 @@ impl<V: Volume + 'static> VirtQueue<V> {
     }
 
     /// Takes requests, up to a batch. Returns true if there may be more.
-    fn take(&self, terms: &DeviceLimits, batch: &mut Batch) -> bool {
+    fn take(&self, limits: &DeviceLimits, batch: &mut Batch) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         while batch.len() < usize::from(BATCH) {
@@ -263,7 +263,7 @@ impl<V: Volume + 'static> VirtQueue<V> {
                     return false;
                 }
             };
-            let ticket = state.read_request(head, terms, || self.log_invalid(head));
+            let pending = state.read_request(head, limits, || self.log_invalid(head));
             // The values read may be zeros that the guest did not write. The request stays marked
             // as in flight.
             if let Err(error) = state.check_mapped() {
@@ -271,12 +271,12 @@ impl<V: Volume + 'static> VirtQueue<V> {
                 return false;
             }
             self.in_flight.set(self.in_flight.get() + 1);
-            batch.push(ticket);
+            batch.push(pending);
         }
         true
     }
 
-    fn terms(&self) -> DeviceLimits {
+    fn device_limits(&self) -> DeviceLimits {
         DeviceLimits {
             size: self.volume.size(),
             sector: self.volume.sector(),
@@ -305,45 +305,45 @@ impl<V: Volume + 'static> VirtQueue<V> {
     /// Begins a request. Work that need not wait is done immediately.
     fn begin<F: Future<Output = ()> + 'static>(
         self: &Rc<Self>,
-        ticket: PendingRequest,
+        pending: PendingRequest,
         dispatcher: &Dispatcher<V, F>,
     ) {
-        if let Err(status) = ticket.operation {
-            return self.complete(&ticket, status, 0);
+        if let Err(status) = pending.operation {
+            return self.complete(&pending, status, 0);
         }
-        if let Some(rest) = dispatcher.pool.poll_once((dispatcher.execute_request)(self.clone(), ticket)) {
+        if let Some(rest) = dispatcher.pool.poll_once((dispatcher.execute_request)(self.clone(), pending)) {
             self.reactor.spawn(rest).detach();
         }
     }
 
     /// Executes a request and completes it.
-    pub(super) async fn execute_request(self: Rc<Self>, ticket: PendingRequest) {
-        let Ok(operation) = &ticket.operation else { return };
+    pub(super) async fn execute_request(self: Rc<Self>, pending: PendingRequest) {
+        let Ok(operation) = &pending.operation else { return };
         let (volume, options, bounce_buffers) = (&self.volume, &self.options, &self.bounce_buffers);
-        let context = RequestContext { volume, memory: &ticket.memory, options, bounce_buffers };
+        let context = RequestContext { volume, memory: &pending.memory, options, bounce_buffers };
         match context.execute(operation).await {
-            Ok(written) => self.complete(&ticket, BlkStatus::Ok, written),
-            Err(status) => self.complete(&ticket, status, 0),
+            Ok(written) => self.complete(&pending, BlkStatus::Ok, written),
+            Err(status) => self.complete(&pending, status, 0),
         }
     }
 
     /// Completes a request that has written `written` bytes of data. The next
     /// [`VirtQueue::process`] publishes it. A request with lost memory is not completed: zeros may
     /// have been written in place of the guest's data.
-    fn complete(&self, ticket: &PendingRequest, status: BlkStatus, written: u32) {
+    fn complete(&self, pending: &PendingRequest, status: BlkStatus, written: u32) {
         let mut state = self.state.borrow_mut();
         let mut len = 0;
-        let mut lost = ticket.memory.is_lost() || state.is_lost();
-        if let (Some(segment), false) = (&ticket.status, lost) {
-            ticket.memory.write_byte(segment, status as u8);
+        let mut lost = pending.memory.is_lost() || state.is_lost();
+        if let (Some(segment), false) = (&pending.status, lost) {
+            pending.memory.write_byte(segment, status as u8);
             len = written.saturating_add(1);
         }
-        state.log_changes(ticket);
-        lost |= ticket.memory.is_lost() || state.is_lost();
+        state.log_changes(pending);
+        lost |= pending.memory.is_lost() || state.is_lost();
         if !lost {
-            state.ring.push(ticket.head, len);
+            state.ring.push(pending.head, len);
             if let Some(inflight) = &mut state.inflight {
-                inflight.end(ticket.head);
+                inflight.end(pending.head);
             }
         } else if !state.broken {
             self.mark_broken(&mut state, RingError::Lost);
@@ -383,7 +383,7 @@ impl<V: Volume + 'static> VirtQueue<V> {
     /// published.
     pub(super) fn has_stopped(&self) -> bool {
         let state = self.state.borrow();
-        let done = state.unanswered.as_slice().is_empty() || !state.is_active();
+        let done = state.incomplete.as_slice().is_empty() || !state.is_active();
         self.stopping.get() && done && self.in_flight.get() == 0 && !state.ring.has_unpublished()
     }
 
@@ -460,7 +460,7 @@ impl State {
         if !self.is_active() {
             return Ok(None);
         }
-        if let Some(head) = self.unanswered.next() {
+        if let Some(head) = self.incomplete.next() {
             return Ok(Some(head));
         }
         if stopping {
@@ -474,9 +474,9 @@ impl State {
     }
 
     /// Reads the request with the chain that begins at `head`.
-    fn read_request(&mut self, head: u16, terms: &DeviceLimits, on_invalid: impl Fn()) -> PendingRequest {
+    fn read_request(&mut self, head: u16, limits: &DeviceLimits, on_invalid: impl Fn()) -> PendingRequest {
         let walked = self.chain.walk(self.ring.descriptors(), head, &self.memory);
-        let request = BlkRequest::parse(&mut self.chain, &self.memory, terms);
+        let request = BlkRequest::parse(&mut self.chain, &self.memory, limits);
         if walked.is_err() || request.is_none() {
             on_invalid();
         }
@@ -492,14 +492,14 @@ impl State {
     }
 
     /// Marks the memory that a request has changed, successful or not.
-    fn log_changes(&self, ticket: &PendingRequest) {
+    fn log_changes(&self, pending: &PendingRequest) {
         let Some(log) = &self.log else { return };
-        let data = match &ticket.operation {
+        let data = match &pending.operation {
             Ok(BlkOperation::Read { into, .. } | BlkOperation::Id { into, .. }) => into.as_slice(),
             _ => &[],
         };
-        for segment in data.iter().chain(&ticket.status) {
-            log.mark(ticket.memory.guest_address(segment), segment.len.into());
+        for segment in data.iter().chain(&pending.status) {
+            log.mark(pending.memory.guest_address(segment), segment.len.into());
         }
     }
 

@@ -367,8 +367,8 @@ fn a_queue_with_removed_memory_completes_no_request() {
         let mut end = [0];
         assert_eq!(theirs.read(&mut end).unwrap(), 0, "the front end was not cut off");
         // Requests without a reply are still marked as in flight, for the next connection.
-        let unanswered = setup.region.queue(0, SIZE).unwrap().resume(0).unanswered;
-        assert!(unanswered.contains(&0), "{pages_left}: {unanswered:?}");
+        let incomplete = setup.region.queue(0, SIZE).unwrap().resume(0).incomplete;
+        assert!(incomplete.contains(&0), "{pages_left}: {incomplete:?}");
         if pages_left > 8 {
             setup.driver.guest.file.set_len(LEN).unwrap();
             assert_eq!(setup.driver.ended(), [], "{pages_left}");

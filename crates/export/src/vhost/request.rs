@@ -75,24 +75,24 @@ pub(super) struct BlkRequest {
 impl BlkRequest {
     /// Parses a request. Returns `None` if there is no place for a status, so that nothing can be
     /// reported.
-    pub(super) fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &DeviceLimits) -> Option<Self> {
+    pub(super) fn parse(chain: &mut Chain, memory: &GuestMemory, limits: &DeviceLimits) -> Option<Self> {
         let status = take_last_byte(&mut chain.writable)?;
-        let operation = parse(chain, memory, terms);
+        let operation = parse(chain, memory, limits);
         Some(Self { operation, status })
     }
 }
 
-fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &DeviceLimits) -> Result<BlkOperation, BlkStatus> {
+fn parse(chain: &mut Chain, memory: &GuestMemory, limits: &DeviceLimits) -> Result<BlkOperation, BlkStatus> {
     let header: [u8; HEADER as usize] = take_bytes(&mut chain.readable, memory).ok_or(BlkStatus::IoError)?;
     let (kind, _, sector) = split_16(header);
     match kind {
         KIND_IN => {
-            let (offset, len) = terms.span(sector, &chain.writable)?;
+            let (offset, len) = limits.span(sector, &chain.writable)?;
             Ok(BlkOperation::Read { offset, into: std::mem::take(&mut chain.writable), len })
         }
         KIND_OUT => {
-            terms.check_writable()?;
-            let (offset, len) = terms.span(sector, &chain.readable)?;
+            limits.check_writable()?;
+            let (offset, len) = limits.span(sector, &chain.readable)?;
             Ok(BlkOperation::Write { offset, from: std::mem::take(&mut chain.readable), len })
         }
         KIND_FLUSH => Ok(BlkOperation::Flush),
@@ -102,8 +102,8 @@ fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &DeviceLimits) -> Resul
             if len == 0 { Err(BlkStatus::IoError) } else { Ok(BlkOperation::Id { into, len }) }
         }
         // Discarded ranges may keep their bytes or not, so the unmap flag has no meaning there.
-        KIND_DISCARD => Ok(BlkOperation::Discard(ranges(chain, memory, terms, 0)?)),
-        KIND_WRITE_ZEROES => Ok(BlkOperation::WriteZeroes(ranges(chain, memory, terms, UNMAP)?)),
+        KIND_DISCARD => Ok(BlkOperation::Discard(ranges(chain, memory, limits, 0)?)),
+        KIND_WRITE_ZEROES => Ok(BlkOperation::WriteZeroes(ranges(chain, memory, limits, UNMAP)?)),
         _ => Err(BlkStatus::Unsupported),
     }
 }
@@ -140,10 +140,10 @@ impl DeviceLimits {
 fn ranges(
     chain: &mut Chain,
     memory: &GuestMemory,
-    terms: &DeviceLimits,
+    limits: &DeviceLimits,
     flags_known: u32,
 ) -> Result<Vec<BlkRange>, BlkStatus> {
-    terms.check_writable()?;
+    limits.check_writable()?;
     let bytes = total(&chain.readable);
     if !bytes.is_multiple_of(RANGE.into()) || !(1..=RANGES_MAX.into()).contains(&(bytes / u64::from(RANGE))) {
         return Err(BlkStatus::IoError);
@@ -157,7 +157,7 @@ fn ranges(
         if sectors > RANGE_SECTORS_MAX {
             return Err(BlkStatus::IoError);
         }
-        ranges.push(terms.range(sector, u64::from(sectors) * SECTOR)?);
+        ranges.push(limits.range(sector, u64::from(sectors) * SECTOR)?);
     }
     Ok(ranges)
 }

@@ -138,10 +138,10 @@ impl<D: VhostDisk> VhostServer<D> {
         }
         self.busy.set(true);
         self.disk.note_front_end(true);
-        let home = Handle::register(&Reactor::current(), self.clone());
+        let handle = Handle::register(&Reactor::current(), self.clone());
         let (disk, connection_handle) = (self.disk.clone(), self.connection_handle.clone());
         let thread = std::thread::Builder::new().name("vhost-user".into());
-        let ended = DisconnectGuard { home, connection_handle: connection_handle.clone() };
+        let ended = DisconnectGuard { handle, connection_handle: connection_handle.clone() };
         let spawned = thread.spawn(move || {
             let _ended = ended;
             serve(stream, disk, &connection_handle);
@@ -161,18 +161,18 @@ impl<D: VhostDisk> VhostServer<D> {
 /// Reports the end of a connection to the front end and the server, for any way in which the thread
 /// ends.
 struct DisconnectGuard<D: VhostDisk> {
-    home: Handle<VhostServer<D>>,
+    handle: Handle<VhostServer<D>>,
     connection_handle: Arc<ConnectionHandle>,
 }
 
 impl<D: VhostDisk> Drop for DisconnectGuard<D> {
     fn drop(&mut self) {
         self.connection_handle.cut();
-        let home = self.home.clone();
+        let handle = self.handle.clone();
         // A reactor that has shut down has no waiters.
-        let _ = self.home.remote().post(move || {
-            if let Some(server) = home.local() {
-                home.unregister();
+        let _ = self.handle.remote().post(move || {
+            if let Some(server) = handle.local() {
+                handle.unregister();
                 server.busy.set(false);
                 server.disk.note_front_end(false);
                 server.changed.wake_all();

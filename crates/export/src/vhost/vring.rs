@@ -79,16 +79,16 @@ impl<V: crate::Volume + 'static> Vring<V> {
 
     /// Stops the queue if it was started, and waits for its requests.
     pub(super) fn stop(&mut self) {
-        let Some(home) = self.running.take() else { return };
-        let there = home.clone();
-        let stopped = run_on_reactor(home.remote(), move || async move {
-            let running = there.local()?;
+        let Some(handle) = self.running.take() else { return };
+        let queue_handle = handle.clone();
+        let stopped = run_on_reactor(handle.remote(), move || async move {
+            let running = queue_handle.local()?;
             let task = running.task.borrow_mut().take();
             running.queue.stop();
             if let Some(task) = task {
                 task.await;
             }
-            there.unregister();
+            queue_handle.unregister();
             Some(running.queue.next())
         });
         if let Some(Some(next)) = stopped {
@@ -101,10 +101,13 @@ impl<V: crate::Volume + 'static> Vring<V> {
         &self,
         work: impl FnOnce(&RunningQueue<V>) -> T + Send + 'static,
     ) -> Option<T> {
-        let home = self.running.as_ref()?;
-        let there = home.clone();
-        run_on_reactor(home.remote(), move || async move { there.local().map(|running| work(&running)) })
-            .flatten()
+        let handle = self.running.as_ref()?;
+        let queue_handle = handle.clone();
+        run_on_reactor(
+            handle.remote(),
+            move || async move { queue_handle.local().map(|running| work(&running)) },
+        )
+        .flatten()
     }
 }
 

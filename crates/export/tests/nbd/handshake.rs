@@ -164,7 +164,7 @@ fn an_export_that_cannot_be_had_is_told_why() {
             (OpenErrorKind::Unavailable, REP_ERR_SHUTDOWN),
         ] {
             server.with(move |fixture| fixture.exports.refuse_next(kind));
-            let refused = (expected, b"a test asked for this".to_vec());
+            let refused = (expected, b"injected by a test".to_vec());
             assert_eq!(client.option(OPT_GO, &info("disk", &[])), [refused]);
         }
         assert_eq!(client.option_result(OPT_GO, &info("disk", &[])), REP_ACK);

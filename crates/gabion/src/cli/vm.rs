@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use api::Size;
 use clap::{ArgGroup, Args, Subcommand};
-use server::Size;
 use vm::{Accelerator, Forward, Kind, Mac, Network, Pages, Pin, Shape};
 
-use super::VolumeName;
+use api::VolumeName;
 
 /// Run virtual machines whose disks are volumes
 ///
@@ -247,11 +247,11 @@ impl FromStr for DiskWords {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, more) = text.split_once(':').map_or((text, None), |(name, more)| (name, Some(more)));
-        let volume = name.parse()?;
+        let volume = name.parse().map_err(|error: api::NameError| error.to_string())?;
         let (size, read_only) = match more {
             None => (None, false),
             Some("ro") => (None, true),
-            Some(size) => (Some(size.parse().map_err(|error: server::SizeError| error.to_string())?), false),
+            Some(size) => (Some(size.parse().map_err(|error: api::SizeError| error.to_string())?), false),
         };
         Ok(Self { volume, size, read_only })
     }

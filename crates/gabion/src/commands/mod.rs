@@ -12,6 +12,7 @@ mod check;
 mod drive;
 mod events;
 mod export;
+mod identify;
 pub(crate) mod image;
 pub(crate) mod lab;
 mod measuring;
@@ -29,11 +30,11 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use api::client::Client;
 use clap::CommandFactory;
 use serde::Serialize;
 
 use crate::cli::{Cli, Command, Global};
-use crate::client::Client;
 use crate::failure::{Outcome, Usage};
 
 /// What every command works with.
@@ -82,7 +83,7 @@ fn with_daemon<F: Future<Output = Result<Outcome>>>(
     work: impl FnOnce(Setting) -> F,
 ) -> Result<Outcome> {
     let socket = serve::socket(global);
-    let setting = Setting { client: Client::new(socket), json: global.json, quiet: global.quiet };
+    let setting = Setting { client: Client::unix(socket), json: global.json, quiet: global.quiet };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     runtime.block_on(work(setting))

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use server::{Error, ErrorKind};
+use api::{Error, ErrorKind};
 use tokio::sync::Mutex;
 use tokio::task::{JoinSet, spawn_blocking};
 

@@ -20,7 +20,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use server::{Error, ErrorKind, Size};
+use api::{Error, ErrorKind, Size};
 
 pub(crate) use beside::Beside;
 pub(crate) use copy::{Copied, can_write, export, fill};

@@ -4,12 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::paths::encode_segment;
 use export::Extent;
 use export::nbd::client::{Client, ClientError, Replies, Transport};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::client::segment;
 
 /// Longest time without an answer.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -52,10 +52,11 @@ impl Place {
 
     /// The URI of the export, for other programs.
     pub(super) fn uri(&self) -> String {
-        let export = self.export().split('/').map(segment).collect::<Vec<_>>().join("/");
+        let export = self.export().split('/').map(encode_segment).collect::<Vec<_>>().join("/");
         match self {
             Self::Socket { path, .. } => {
-                let path = path.to_string_lossy().split('/').map(segment).collect::<Vec<_>>().join("/");
+                let path =
+                    path.to_string_lossy().split('/').map(encode_segment).collect::<Vec<_>>().join("/");
                 format!("nbd+unix:///{export}?socket={path}")
             }
             Self::Address { address, .. } => format!("nbd://{address}/{export}"),

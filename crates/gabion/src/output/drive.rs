@@ -1,7 +1,7 @@
 //! Drives, and what was found on them.
 
-use server::Size;
-use server::wire::{CheckReport, Damage, IdentifiedDrive, PoolDrive};
+use api::Size;
+use api::types::{CheckReport, Damage, IdentifiedDrive, PoolDrive};
 
 use super::table::table;
 use super::time::{length, utc};
@@ -43,7 +43,7 @@ fn columns(drive: &PoolDrive) -> Vec<String> {
 
 /// Reads that it did not answer as it should.
 fn errors(drive: &PoolDrive) -> String {
-    match (drive.read_errors, drive.wrong_reads, drive.last_error) {
+    match (drive.read_errors, drive.checksum_errors, drive.last_error) {
         (None, ..) => "-".into(),
         (Some(all), Some(wrong), Some(last)) if all > 0 => {
             format!("{} unreadable, {wrong} wrong, last {}", all.saturating_sub(wrong), utc(last))
@@ -77,12 +77,12 @@ fn identified_one(drive: &IdentifiedDrive) -> String {
         ));
         lines.push(format!("           id {}", pool.id));
     }
-    lines.extend(drive.users.iter().map(|user| format!("  in use   {user}")));
-    lines.extend(drive.holds.iter().map(|found| match found.offset {
-        Some(offset) => format!("  holds    {} at byte {offset}", found.what),
-        None => format!("  holds    {}", found.what),
+    lines.extend(drive.used_by.iter().map(|user| format!("  in use   {user}")));
+    lines.extend(drive.contents.iter().map(|found| match found.offset {
+        Some(offset) => format!("  holds    {} at byte {offset}", found.description),
+        None => format!("  holds    {}", found.description),
     }));
-    if drive.users.is_empty() && drive.holds.is_empty() {
+    if drive.used_by.is_empty() && drive.contents.is_empty() {
         lines.push("  holds    nothing: zeros wherever it was looked at, so that a pool may take it".into());
     }
     lines.join("\n") + "\n"

@@ -34,7 +34,7 @@ fn a_pool_lives_from_create_to_destroy() {
     let drive = home.arg("drives/fast-0.drive");
     let ran = run(&mut command(&["drive", "identify", &drive, "--json"]));
     let identified: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    let holds = identified[0]["holds"].to_string();
+    let holds = identified[0]["contents"].to_string();
     assert_eq!(identified[0]["pool"], json!(null));
     assert!(!holds.contains("Gabion") && holds.contains("data"), "{holds}");
     daemon.stop();

@@ -32,7 +32,7 @@ fn a_volume_is_snapshotted_cloned_compared_and_rolled_back() {
     for (index, (shown, alone)) in [(4, 1), (4, 1)].into_iter().enumerate() {
         let usage = &usage[index];
         assert_eq!(
-            (&usage["shown"], &usage["alone"]),
+            (&usage["referenced"], &usage["exclusive"]),
             (&(shown * MIB).into(), &(alone * MIB).into()),
             "{usage}"
         );

@@ -5,8 +5,8 @@ use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
 use super::watch::percent_taken;
-use crate::sizes::Size;
-use crate::wire::{OpenReport, Problem, Space};
+use api::Size;
+use api::types::{OpenReport, PoolSpace, Problem};
 
 /// Seconds for which a drive's errors are shown after the last: a week.
 const SHOWN_FOR: u64 = 7 * 86_400;
@@ -15,7 +15,7 @@ const SHOWN_FOR: u64 = 7 * 86_400;
 pub(super) fn problems_of(
     status: &PoolStatus,
     opened: &OpenReport,
-    space: &Space,
+    space: &PoolSpace,
     warn_at: &[u8],
     now: u64,
 ) -> Vec<Problem> {
@@ -46,8 +46,8 @@ pub(super) fn problems_of(
             ),
         });
     } else if let Some(threshold) = warn_at.iter().filter(|at| percent_taken(space) >= **at).max() {
-        let kept = if space.promised > 0 {
-            format!(", {} of that kept for thick volumes", Size(space.promised))
+        let kept = if space.reserved > 0 {
+            format!(", {} of that kept for thick volumes", Size(space.reserved))
         } else {
             String::new()
         };
@@ -256,9 +256,7 @@ fn repair_of(status: &PoolStatus, lost: &[u16]) -> String {
             format!("wait: it is being written to other drives, {left} of {all} are left")
         }
         RepairState::Paused => {
-            format!(
-                "'gabion pool repair {name} --resume': repair is paused with {left} to be written to other drives"
-            )
+            format!("'gabion pool rebuild {name} --resume': the rebuild is paused with {left} remaining")
         }
         RepairState::NeedsSpace => format!(
             "delete or trim data, or add a drive ('gabion drive add {name} DRIVE'): the others have no room for {left}"

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use engine::{NewVolume, QosLimits, VolumeInfo};
+use engine::{NewVolume, VolumeInfo};
 
 use super::{OpenPool, Pools};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::Progress;
 use crate::request::shown;
-use crate::sizes::Size;
-use crate::wire::{CreateVolume, ResizeVolume, Service, Volume};
+use api::Size;
+use api::types::{CreateVolume, QosLimits, ResizeVolume, Volume};
 
 /// Sectors of a volume if nothing is said: every system boots from them.
 const SECTOR: u32 = 512;
@@ -90,17 +90,21 @@ impl Pools {
         self.volume(pool, name).await
     }
 
-    /// Changes what a volume may take, and what it gets beside others.
+    /// Sets the quality of service of a volume.
     ///
     /// # Errors
-    /// For limits that make no sense, and when there is no such volume.
-    pub(crate) async fn set_service(&self, pool: &str, name: &str, service: Service) -> Result<Volume> {
+    /// For limits out of range, and when there is no such volume.
+    pub(crate) async fn set_qos(&self, pool: &str, name: &str, qos: QosLimits) -> Result<Volume> {
         let open = self.get(pool)?;
         self.volume(pool, name).await?;
-        check_service(&service)?;
-        let Service { iops, bandwidth, burst_ms, weight, thick } = service;
-        let service =
-            QosLimits { weight, burst_ms, operations: iops.unwrap_or(0), bytes: bandwidth.unwrap_or(0) };
+        check_qos(&qos)?;
+        let QosLimits { iops, bandwidth, burst_ms, weight, thick } = qos;
+        let service = engine::QosLimits {
+            weight,
+            burst_ms,
+            operations: iops.unwrap_or(0),
+            bytes: bandwidth.unwrap_or(0),
+        };
         let wanted = name.to_owned();
         let set = move |pool: engine::Pool| async move {
             // First what may be refused.
@@ -109,7 +113,7 @@ impl Pools {
         };
         let set = open.call(set).await;
         set.map_err(|error| explain(error, pool, name))?;
-        tracing::info!(pool, volume = name, ?service, thick, "limits changed");
+        tracing::info!(pool, volume = name, ?service, thick, "quality of service changed");
         self.volume(pool, name).await
     }
 
@@ -158,19 +162,22 @@ impl Pools {
     }
 }
 
-/// Refuses limits with which a volume could not be used, and weights that make no difference.
-fn check_service(service: &Service) -> Result<()> {
+/// Refuses limits too low for a usable volume, and weights out of range.
+fn check_qos(qos: &QosLimits) -> Result<()> {
     let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
-    if service.iops.is_some_and(|iops| iops < IOPS_MIN) {
-        return invalid(format!("a limit below {IOPS_MIN} operations a second stops what uses the volume"));
+    if qos.iops.is_some_and(|iops| iops < IOPS_MIN) {
+        return invalid(format!("an IOPS limit below {IOPS_MIN} makes the volume unusable"));
     }
-    if service.bandwidth.is_some_and(|bandwidth| bandwidth < BANDWIDTH_MIN) {
-        return invalid(format!("a limit below {} a second stops what uses the volume", Size(BANDWIDTH_MIN)));
-    }
-    if !(1..=WEIGHT_MAX).contains(&service.weight) {
+    if qos.bandwidth.is_some_and(|bandwidth| bandwidth < BANDWIDTH_MIN) {
         return invalid(format!(
-            "a weight of {}: 1 to {WEIGHT_MAX} are possible, 100 is the usual one",
-            service.weight
+            "a bandwidth limit below {} per second makes the volume unusable",
+            Size(BANDWIDTH_MIN)
+        ));
+    }
+    if !(1..=WEIGHT_MAX).contains(&qos.weight) {
+        return invalid(format!(
+            "a weight of {} is out of range: 1 to {WEIGHT_MAX}, default 100",
+            qos.weight
         ));
     }
     Ok(())
@@ -198,12 +205,12 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
         sector: info.sector,
         created: info.created,
         deleting: info.deleting,
-        kept_by: info.kept_by,
-        service: Service {
+        retained_by: info.kept_by,
+        qos: QosLimits {
             iops: Some(info.qos.operations).filter(|limit| *limit > 0),
             bandwidth: Some(info.qos.bytes).filter(|limit| *limit > 0),
             burst_ms: info.qos.burst_ms,
-            weight: if info.qos.weight == 0 { Service::default().weight } else { info.qos.weight },
+            weight: if info.qos.weight == 0 { QosLimits::default().weight } else { info.qos.weight },
             thick: info.thick,
         },
         shards: info.spread.shards,

@@ -162,10 +162,26 @@ impl SalvageShard {
             let read = self.rows.read_run(run, crcs, into).await;
             self.settle_reads();
             if read.is_ok() || tries == READ_TRIES {
+                if read.is_err() && self.is_torn(run) {
+                    self.lost_torn_row.set(true);
+                }
                 return read.map(|_| ());
             }
             tries += 1;
         }
+    }
+
+    /// Returns true if a crash left a row of the run incomplete.
+    fn is_torn(&self, run: BlockRun) -> bool {
+        let rows = run.address.row().get()..run.address.row().get() + run.count;
+        let is_in =
+            |cell: &Address| cell.segment() == run.address.segment() && rows.contains(&cell.row().get());
+        self.incomplete.iter().any(is_in)
+    }
+
+    /// Returns true if a row that a crash left incomplete could not be read.
+    pub(crate) fn has_lost_torn_row(&self) -> bool {
+        self.lost_torn_row.get()
     }
 
     /// Takes drives that are gone out of use, so that no read waits for them again. The verifier tries every block.

@@ -1,25 +1,25 @@
-//! Sizes as people write them: `500G`, `1.5TiB`, `4096`; and as they read them.
+//! Parses sizes such as `500G`, `1.5TiB` and `4096`, and formats them.
 //!
-//! `K`, `M`, `G`, `T`, `P` (with or without `iB`) are powers of 1024, as everywhere in storage; `KB`, `MB`, `GB`, `TB`,
-//! `PB` are the powers of 1000 that drives are sold by. What is shown is always in powers of 1024 and says so.
+//! `K`, `M`, `G`, `T`, `P` (with or without `iB`) are powers of 1024; `KB`, `MB`, `GB`, `TB`, `PB` are
+//! powers of 1000, as drive vendors use them. Formatted sizes always use IEC units (`GiB`).
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes, written and shown as people do.
+/// A number of bytes that is parsed and formatted with a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
-/// Why a text is no size.
+/// Reason why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// It does not read as a number and a unit.
+    /// The text is not a number with an optional unit.
     #[error("'{0}' is not a size: write for example 500G, 1.5TiB or a number of bytes")]
     Syntax(String),
-    /// It does not fit 64 bits.
+    /// The number of bytes exceeds 64 bits.
     #[error("'{0}' is more bytes than a 64-bit number holds")]
     TooLarge(String),
-    /// It is no whole number of bytes.
+    /// The size is not a whole number of bytes.
     #[error("'{0}' is not a whole number of bytes")]
     Fraction(String),
 }
@@ -28,13 +28,13 @@ const UNITS: [(&str, u64); 5] =
     [("P", 1 << 50), ("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
 
 impl Size {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
 }
 
-/// Bytes that one of a unit is; `None` if there is no such unit.
+/// Returns the number of bytes in one `unit`; `None` if the unit is unknown.
 fn unit_bytes(unit: &str) -> Option<u64> {
     let unit = unit.to_ascii_uppercase();
     if unit.is_empty() || unit == "B" {
@@ -50,7 +50,7 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     base.checked_pow(u32::try_from(power).ok()?)
 }
 
-/// Digits with at most one point, as a numerator and the power of ten below it.
+/// Parses digits with up to one point as a numerator and a power of ten as the denominator.
 fn decimal(number: &str) -> Option<(u128, u128)> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
@@ -76,7 +76,7 @@ impl FromStr for Size {
         if unit == 1 && bytes % below != 0 {
             return Err(SizeError::Fraction(text.to_owned()));
         }
-        // 1.1G is no whole number of bytes: up to the next one that sectors divide.
+        // 1.1G is not a whole number of bytes: round up to a multiple of the sector size.
         let bytes =
             if bytes % below == 0 { bytes / below } else { (bytes / below + 1).next_multiple_of(4096) };
         u64::try_from(bytes).map(Self).map_err(|_| too_large())
@@ -89,7 +89,7 @@ impl fmt::Display for Size {
             return f.pad(&format!("{} B", self.0));
         };
         let whole = self.0 / unit;
-        // Rounded down: what is shown as there is there.
+        // Round down, so that the shown amount is really available.
         let hundredths = (u128::from(self.0 % unit) * 100 / u128::from(*unit)) as u64;
         let shown = match (self.0.is_multiple_of(*unit), whole) {
             (true, _) => format!("{whole} {name}iB"),
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_in_every_way_that_people_write_them() {
+    fn sizes_are_parsed_with_all_units() {
         for (text, bytes) in [
             ("0", 0),
             ("4096", 4096),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_refused() {
         for text in
             ["", "G", "-1", "+1", "1X", "1GiBB", "1.2.3", ".5G", "1,5G", "ten", "1e3", "0x10", "1 G B", "½G"]
         {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_shown_in_powers_of_1024_and_never_too_large() {
+    fn sizes_are_formatted_in_powers_of_1024_and_rounded_down() {
         for (bytes, shown) in [
             (0, "0 B"),
             (1023, "1023 B"),
