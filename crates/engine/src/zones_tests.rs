@@ -80,7 +80,7 @@ fn a_returned_incomplete_drive_counts_as_failed() {
         others += 1;
     }
     assert_eq!(others, 8);
-    assert_eq!((zones.available(scheme("1+1")), zones.room(0)), (0, 2));
+    assert_eq!((zones.available(scheme("1+1")), zones.free_zones(0)), (0, 2));
 }
 
 /// The number of available segments with holes equals the number of successful allocations.

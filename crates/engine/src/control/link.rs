@@ -111,7 +111,7 @@ impl ControlLink {
 
     /// Reports that repair in this shard has finished or cannot continue; see
     /// [`Control::finish_drive_changes`].
-    pub(crate) async fn repair_finished(&self, whole: bool) {
-        let _ = self.control.call(move |control| async move { control.finish_drive_changes(whole) }).await;
+    pub(crate) async fn repair_finished(&self, complete: bool) {
+        let _ = self.control.call(move |control| async move { control.finish_drive_changes(complete) }).await;
     }
 }

@@ -30,10 +30,10 @@ impl Control {
         if !unbacked.iter().any(|(index, _)| is_sparse(index)) {
             return Ok(());
         }
-        self.to_reserve.set(self.to_reserve.get() + 1);
+        self.waiting_reservations.set(self.waiting_reservations.get() + 1);
         // One at a time: a failed reservation may undo an overlapping concurrent reservation.
         self.idle.until(|| (!self.reserving.get() && !self.discarding.get()).then_some(())).await;
-        self.to_reserve.set(self.to_reserve.get() - 1);
+        self.waiting_reservations.set(self.waiting_reservations.get() - 1);
         self.reserving.set(true);
         let mut result = Ok(());
         for (index, zone) in unbacked {
@@ -99,7 +99,7 @@ impl Control {
     fn next_discards(&self) -> Option<Vec<ZoneRun>> {
         let mut state = self.state.borrow_mut();
         let space_is_low = self.space.free_for_users() < self.space.high_water() + self.step_zones();
-        let reservation_waits = self.reserving.get() || self.to_reserve.get() > 0;
+        let reservation_waits = self.reserving.get() || self.waiting_reservations.get() > 0;
         if state.stopping || reservation_waits || space_is_low {
             return None;
         }

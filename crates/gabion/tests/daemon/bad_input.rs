@@ -11,11 +11,11 @@ fn volume_sizes_that_make_no_sense_are_refused() {
     let daemon = home.start();
     daemon.make_pool();
     for (size, says) in [
-        ("0", "a volume of 0 bytes"),
+        ("0", "the volume size must not be 0"),
         ("2P", "more than"),
         ("16383P", "more than"),
-        ("1000", "no multiple of the sector size"),
-        ("1", "no multiple of the sector size"),
+        ("1000", "is not a multiple of the sector size"),
+        ("1", "is not a multiple of the sector size"),
     ] {
         let refusal = daemon.refused(&["volume", "create", "fast/new", "--size", size]);
         assert!(refusal.contains(says), "{size}: {refusal}");

@@ -86,7 +86,7 @@ const RANGES_NAMED: usize = 8;
 /// Data that nothing gives back: named first, because nothing but a person can do something about it.
 fn lost_data(status: &PoolStatus) -> Option<Problem> {
     let bytes: u64 =
-        status.lost.iter().map(|range| range.length).sum::<u64>() + status.lost_more * BLOCK_BYTES;
+        status.lost.iter().map(|range| range.length).sum::<u64>() + status.lost_unlisted * BLOCK_BYTES;
     if bytes == 0 {
         return None;
     }
@@ -97,7 +97,7 @@ fn lost_data(status: &PoolStatus) -> Option<Problem> {
     });
     let mut named: Vec<String> = named.collect();
     let more = status.lost.len().saturating_sub(named.len());
-    if more > 0 || status.lost_more > 0 {
+    if more > 0 || status.lost_unlisted > 0 {
         named.push(format!("and more: 'gabion pool status {name} --json' lists all that are known"));
     }
     Some(Problem {
