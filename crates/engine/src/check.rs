@@ -7,7 +7,9 @@ use std::sync::Arc;
 use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 
 use crate::error::Result;
-use crate::pool::{DriveFindings, DriveSource, LostRange, Shared, Tuning, Wanted, gather, plan_shard};
+use crate::pool::{
+    DriveFilter, DriveFindings, DriveSource, LostRange, ShardShared, Tuning, assemble_unchecked, plan_shard,
+};
 use crate::salvage::{SalvageCatalogue, describe, describe_catalogue, survey};
 use crate::shard::{Candidate, LostCells, Probe, SalvageShard, verify_shard};
 use crate::space::Space;
@@ -128,25 +130,25 @@ struct Verified {
 
 /// Verifies the pool without the drives known to have missed writes.
 async fn check_without(drives: &[Arc<dyn DriveSource>], behind: &BTreeSet<DriveIndex>) -> Result<Checked> {
-    let assembled = gather(drives, Wanted::InUse(behind)).await?;
+    let assembled = assemble_unchecked(drives, DriveFilter::InUse(behind)).await?;
     let superblock = &assembled.superblock;
     let mut report = CheckReport {
         pool: superblock.pool,
         name: superblock.name.clone(),
         clean: superblock.clean,
         missing: missing(superblock, &assembled.sources),
-        damaged_superblocks: assembled.found.damaged_superblocks.clone(),
-        findings: assembled.found.findings(),
+        damaged_superblocks: assembled.findings.damaged_superblocks.clone(),
+        findings: assembled.findings.findings(),
         ..CheckReport::default()
     };
-    if let Err(error) = assembled.check_enough() {
+    if let Err(error) = assembled.check_redundancy() {
         report.findings.push(Finding::new(FindingKind::Lost, None, error.to_string()));
     }
     let mut zones = BTreeMap::new();
     let mut verified = Verified::default();
     // Unused, because nothing is written.
     let space = Arc::new(Space::new(superblock.shards.len(), 0));
-    let shared = Shared { space, repair: Arc::default(), scrub: Arc::default() };
+    let shared = ShardShared { space, repair: Arc::default(), scrub: Arc::default() };
     for index in 0..superblock.shards.len() {
         let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default(), &shared);
         let (candidate, examination) = Candidate::examine(plan, true).await?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::FoundOnDrive;
+use engine::DriveContents;
 use reactor::{DriveOptions, Remote};
 
 use crate::blocking::blocking;
@@ -83,10 +83,10 @@ fn unreadable(path: PathBuf, error: Error) -> IdentifiedDrive {
     }
 }
 
-fn pool_of(found: FoundOnDrive, holds: &mut [DetectedContent]) -> Option<DetectedPool> {
+fn pool_of(found: DriveContents, holds: &mut [DetectedContent]) -> Option<DetectedPool> {
     let marks = holds.iter_mut().filter(|finding| finding.description.starts_with("Gabion"));
     match found {
-        FoundOnDrive::Pool(pool) => {
+        DriveContents::Pool(pool) => {
             let index = pool.members.iter().position(|member| member.id == pool.drive);
             marks.for_each(|mark| mark.description = format!("Gabion pool '{}'", pool.name));
             Some(DetectedPool {
@@ -98,14 +98,14 @@ fn pool_of(found: FoundOnDrive, holds: &mut [DetectedContent]) -> Option<Detecte
                 name: pool.name,
             })
         }
-        FoundOnDrive::Damaged => {
+        DriveContents::Damaged => {
             marks.for_each(|mark| mark.description = "damaged superblock of a Gabion pool".into());
             None
         }
-        FoundOnDrive::OtherVersion(version) => {
+        DriveContents::OtherVersion(version) => {
             marks.for_each(|mark| mark.description = format!("Gabion pool of format version {version}"));
             None
         }
-        FoundOnDrive::Nothing | FoundOnDrive::Unreadable(_) => None,
+        DriveContents::NoPool | DriveContents::Unreadable(_) => None,
     }
 }

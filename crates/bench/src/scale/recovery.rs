@@ -74,7 +74,7 @@ pub fn measure_recovery(options: &RecoveryOptions, tell: impl FnMut(f64)) -> Res
             reactors: Vec::new(),
             nonce: 2,
             now: Arc::new(|| 0),
-            memory: None,
+            state_store: None,
             accept_stale: false,
         };
         let (pool, report) = engine::open(&drives, &opening).await?;

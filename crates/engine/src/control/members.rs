@@ -18,7 +18,7 @@ use crate::geometry::{SuperblockSlot, drive_bytes_min};
 use crate::in_flight::InFlight;
 use crate::latched::latched;
 use crate::pool::{
-    DriveSource, DriveSuperblock, OnDrive, check_zones, prepare_drive, read_superblocks, short_path,
+    DriveSource, DriveSuperblock, SuperblockRead, check_zones, prepare_drive, read_superblocks, short_path,
 };
 use crate::shard::Shard;
 use crate::space::Reserve;
@@ -148,7 +148,7 @@ impl Control {
         let found = read_superblocks(drive).await;
         let state = self.state.borrow();
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
-        let OnDrive::Superblock(found) = found else {
+        let SuperblockRead::Superblock(found) = found else {
             return invalid(format!("{path} holds no superblock of a pool: it can only join as a new drive"));
         };
         let DriveSuperblock { superblock: found, drive: id, slot, .. } = *found;
@@ -300,7 +300,7 @@ impl Control {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         check_zones(superblock, self.geometry.zones(size))?;
-        if let OnDrive::Superblock(found) = found
+        if let SuperblockRead::Superblock(found) = found
             && found.superblock.pool == superblock.pool
             && superblock
                 .drives

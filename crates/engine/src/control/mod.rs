@@ -33,7 +33,7 @@ use reactor::{Drive, Handle, Notify, Semaphore, WaitList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::geometry::{Geometry, SuperblockSlot};
-use crate::pool::StateMemory;
+use crate::pool::PoolStateStore;
 use crate::scrub::Scrub;
 use crate::segments::AllocPriority;
 use crate::shard::Shard;
@@ -60,7 +60,7 @@ pub(crate) struct Control {
     /// Event log.
     events: Arc<Events>,
     /// Storage outside of the pool that remembers the newest state.
-    memory: Option<Arc<dyn StateMemory>>,
+    memory: Option<Arc<dyn PoolStateStore>>,
     changed: Notify,
     published: WaitList,
     /// This opening has started to write superblocks.
@@ -95,7 +95,7 @@ struct State {
     completed: u64,
     /// Newest state of this opening that is on every online drive.
     published: Option<StateStamp>,
-    /// Clean flag and drive states last passed to the [`StateMemory`].
+    /// Clean flag and drive states last passed to the [`PoolStateStore`].
     memory_state: Option<(bool, Vec<DriveState>)>,
     failure: Option<Error>,
     /// Lost drives that are not yet marked lost in the superblocks, or still in use by a shard.
@@ -132,7 +132,7 @@ impl Control {
         drives: Vec<Option<Rc<dyn Drive>>>,
         slots: Vec<SuperblockSlot>,
         reserve: Reserve,
-        (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn StateMemory>>),
+        (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn PoolStateStore>>),
         (retire_after, scrub): (u32, Arc<Scrub>),
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);

@@ -97,7 +97,7 @@ fn no_drive_is_added_that_tables_cannot_describe() {
 #[test]
 fn drives_that_were_removed_do_not_count() {
     let drives = [("a".into(), data_start_for(ZONE) + (most() - 8) * ZONE), ("b".into(), 8 << 20)];
-    let mut superblock = first_superblock(&options(), ZONE, &drives);
+    let mut superblock = initial_superblock(&options(), ZONE, &drives);
     superblock.drives[1].zones = 8;
     assert!(check_zones(&superblock, 0).is_ok());
     assert!(check_zones(&superblock, 1).is_err());

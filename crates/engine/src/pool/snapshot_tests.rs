@@ -1,8 +1,9 @@
-//! Snapshots and clones without faults: what they show, what they hold, where they differ. Faults are the simulator's.
+//! Snapshots and clones without faults: what they show, what they hold, where they differ. Faults
+//! are the simulator's.
 
 use super::tests::{create_options, drives, open_options, pattern, read, run};
 use super::*;
-use crate::{AttachedVolume, Change, ErrorKind, VolumeUsage};
+use crate::{AttachedVolume, ChangedRange, ErrorKind, VolumeUsage};
 
 const BLOCK: u64 = 4096;
 const SIZE: u64 = 64 << 20;
@@ -17,20 +18,23 @@ async fn write(pool: &Pool, name: &str, block: u64, count: u64, seed: u64) {
 }
 
 async fn usage(pool: &Pool, name: &str) -> (u64, u64) {
-    let VolumeUsage { shown, alone } = pool.volume_usage(name, 0, SIZE).await.unwrap();
-    (shown / BLOCK, alone / BLOCK)
+    let VolumeUsage { referenced, exclusive } = pool.volume_usage(name, 0, SIZE).await.unwrap();
+    (referenced / BLOCK, exclusive / BLOCK)
 }
 
 async fn changes(pool: &Pool, name: &str, base: &str) -> Vec<(u64, u64, bool)> {
     let changes = pool.volume_changes(name, base, 0, u64::MAX).await.unwrap();
-    changes.iter().map(|Change { offset, length, data }| (offset / BLOCK, length / BLOCK, *data)).collect()
+    changes
+        .iter()
+        .map(|ChangedRange { offset, length, data }| (offset / BLOCK, length / BLOCK, *data))
+        .collect()
 }
 
 /// Blocks of users' data that live, once what was deleted is freed.
 async fn stored(pool: &Pool) -> u64 {
     loop {
         let volumes = pool.volumes().await.unwrap();
-        if !volumes.iter().any(|volume| volume.deleting && volume.kept_by == 0) {
+        if !volumes.iter().any(|volume| volume.deleting && volume.retained_by == 0) {
             return volumes.iter().map(|volume| volume.stored / BLOCK).sum();
         }
         reactor::Reactor::current().yield_now().await;
@@ -66,7 +70,7 @@ fn what_is_held_and_what_changed_is_told_truly() {
         let error = pool.volume_changes("a", "other", 0, SIZE).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let window = pool.volume_changes("a", "a@one", 1020 * BLOCK, 15 * BLOCK).await.unwrap();
-        assert_eq!(window, [Change { offset: 1020 * BLOCK, length: 15 * BLOCK, data: true }]);
+        assert_eq!(window, [ChangedRange { offset: 1020 * BLOCK, length: 15 * BLOCK, data: true }]);
 
         pool.snapshot_volume("a@two", 0).await.unwrap();
         pool.clone_volume("a@one", "clone", 0).await.unwrap();
@@ -107,7 +111,8 @@ fn deleting_frees_what_was_held_alone_whatever_the_order() {
                 let name = names[index];
                 let (_, alone) = usage(&pool, name).await;
                 pool.delete_volume(name).await.unwrap();
-                // One with clones stays until it has one heir: what is not shown is freed nevertheless.
+                // One with clones stays until it has one heir: what is not shown is freed
+                // nevertheless.
                 let left = stored(&pool).await;
                 assert_eq!(left, before - alone, "{name} of {order:?}");
                 before = left;
@@ -166,7 +171,8 @@ fn a_chain_of_250_is_read_with_little_memory_for_the_map() {
     });
 }
 
-/// A pool that fails while a snapshot holds a volume's writes back refuses them. Writers would try again for ever otherwise.
+/// A pool that fails while a snapshot holds a volume's writes back refuses them. Writers would try
+/// again for ever otherwise.
 #[test]
 fn writes_that_are_held_back_fail_with_the_pool() {
     let drives = drives(5, 64 << 20);

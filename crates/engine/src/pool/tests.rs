@@ -55,7 +55,7 @@ pub(super) fn open_options() -> OpenOptions {
         reactors: Vec::new(),
         nonce: 5,
         now: Arc::new(|| 1_700_000_000),
-        memory: None,
+        state_store: None,
         accept_stale: false,
     }
 }
@@ -171,7 +171,8 @@ fn a_full_pool_says_so_and_recovers_by_deleting() {
             pool.checkpoint().await.unwrap();
             pool.checkpoint().await.unwrap();
         }
-        // Each of the two shards keeps an open segment of each class, spares, and what the last checkpoints lie in.
+        // Each of the two shards keeps an open segment of each class, spares, and what the last
+        // checkpoints lie in.
         let mut tries = 0;
         while pool.status().await.unwrap().space.free_segments + 10 < empty.free_segments {
             tries += 1;
@@ -307,8 +308,9 @@ fn watched((index, watch): (usize, &Arc<Watch>), bytes: usize) -> Arc<dyn DriveS
     Arc::new(WatchedSource(Source(Memory::new(bytes).unwrap(), index), watch.clone()))
 }
 
-/// A drive of a pool that is lost costs long reads nothing: of each row the parity is read in its place. Records begin with a
-/// header and end anywhere, so the columns of a request hardly ever lie beside one another row for row.
+/// A drive of a pool that is lost costs long reads nothing: of each row the parity is read in its
+/// place. Records begin with a header and end anywhere, so the columns of a request hardly ever lie
+/// beside one another row for row.
 #[test]
 fn a_long_read_without_a_drive_reads_each_row_once() {
     let watches: Vec<_> = (0..5).map(|_| Arc::new(Watch::default())).collect();
@@ -339,7 +341,8 @@ fn a_long_read_without_a_drive_reads_each_row_once() {
     });
 }
 
-/// Where no checkpoint can be made, writers are told so instead of waiting for one; and go on when that has changed.
+/// Where no checkpoint can be made, writers are told so instead of waiting for one; and go on when
+/// that has changed.
 #[test]
 fn writers_are_refused_while_no_checkpoint_can_be_made() {
     let watch = Arc::new(Watch { sparse: true, ..Watch::default() });
@@ -384,7 +387,7 @@ fn a_drive_tells_of_its_pool_until_it_is_erased() {
         pool.close().await.unwrap();
         let mut told = Vec::new();
         for source in &drives {
-            let FoundOnDrive::Pool(found) = identify(&**source).await else { panic!("no pool") };
+            let DriveContents::Pool(found) = identify(&**source).await else { panic!("no pool") };
             told.push(*found);
         }
         let newest = told.iter().max_by_key(|found| found.written).unwrap();
@@ -398,7 +401,7 @@ fn a_drive_tells_of_its_pool_until_it_is_erased() {
         // The drive that was taken out of use still tells of the time before.
         assert!(told[5].written < newest.written && told[5].members[5].state == DriveState::Online);
         erase(&*drives[0]).await.unwrap();
-        assert_eq!(identify(&*drives[0]).await, FoundOnDrive::Nothing);
+        assert_eq!(identify(&*drives[0]).await, DriveContents::NoPool);
         assert_eq!(open(&drives, &open_options()).await.err().unwrap().kind(), ErrorKind::NotAPool);
     });
 }
@@ -426,7 +429,8 @@ fn a_closed_pool_holds_no_drive_whatever_it_was_doing() {
         for name in ["kept", "deleted"] {
             pool.create_volume(name, 1 << 30, 4096, 0).await.unwrap();
         }
-        // So full of data and garbage that the cleaner works; then nobody writes, and it waits for its turn. A deletion has much to do.
+        // So full of data and garbage that the cleaner works; then nobody writes, and it waits for
+        // its turn. A deletion has much to do.
         let kept = pool.open_volume("kept").await.unwrap().attach();
         let deleted = pool.open_volume("deleted").await.unwrap().attach();
         let data = pattern(3, 256 << 10);
@@ -470,7 +474,8 @@ fn a_pool_that_cannot_be_opened_holds_no_drive() {
         volume.flush().await.unwrap();
         drop(volume);
         pool.close().await.unwrap();
-        // The catalogue's block is the first that shard 0 wrote: with it gone, the last step of opening fails.
+        // The catalogue's block is the first that shard 0 wrote: with it gone, the last step of
+        // opening fails.
         let magic = b"GVOL";
         for memory in &memories {
             let drive = memory.open();
@@ -501,8 +506,9 @@ fn a_replay_changes_what_landing_changed() {
         pool.create_volume("a", 64 << 20, 4096, 0).await.unwrap();
         let volume = Rc::new(pool.open_volume("a").await.unwrap().attach());
         volume.write(0, &data.span()).await.unwrap();
-        // A discard over what is there and what is not, and a write within it, at once: either may come first, but the same one
-        // before a crash and after it. Requests take turns: after a discard the write does.
+        // A discard over what is there and what is not, and a write within it, at once: either may
+        // come first, but the same one before a crash and after it. Requests take turns: after a
+        // discard the write does.
         volume.write(3 << 20, &data.span()).await.unwrap();
         volume.discard(3 << 20, 4096).await.unwrap();
         let reactor = reactor::Reactor::current();
@@ -524,7 +530,8 @@ fn a_replay_changes_what_landing_changed() {
     });
 }
 
-/// Drives in memory are verified while they are copied: what does not verify is given back by the others all the same.
+/// Drives in memory are verified while they are copied: what does not verify is given back by the
+/// others all the same.
 #[test]
 fn what_a_memory_drive_lost_is_given_back() {
     let (memories, drives) = memories(5, 24 << 20);

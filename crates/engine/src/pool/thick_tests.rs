@@ -15,7 +15,8 @@ async fn attach(pool: &Pool, name: &str) -> AttachedVolume {
     pool.open_volume(name).await.unwrap().attach()
 }
 
-/// Writes to a volume from its start until it is written or there is no room; gives how far that went.
+/// Writes to a volume from its start until it is written or there is no room; gives how far that
+/// went.
 async fn fill(pool: &Pool, name: &str, bytes: u64) -> u64 {
     let volume = attach(pool, name).await;
     let data = pattern(bytes ^ 77, PIECE as usize);
@@ -48,10 +49,10 @@ fn what_is_kept_for_a_thick_volume_others_do_not_get() {
         create(&drives, &create_options("4+1")).await.unwrap();
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
         pool.create_volume("thin", 1 << 30, 4096, 0).await.unwrap();
-        pool.create_volume_as("thick", thick(THICK)).await.unwrap();
+        pool.create_volume_with("thick", thick(THICK)).await.unwrap();
         let filled = fill(&pool, "thin", 1 << 30).await;
         assert!(filled < capacity(&pool).await - THICK, "{filled}");
-        let error = pool.create_volume_as("more", thick(1 << 20)).await.unwrap_err();
+        let error = pool.create_volume_with("more", thick(1 << 20)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         let error = pool.resize_volume("thick", THICK + (1 << 20), false).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);

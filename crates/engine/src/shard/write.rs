@@ -148,7 +148,7 @@ impl Shard {
             };
             let pins = match mode {
                 UnmapMode::Absent => self.prepare_unmap(layer, found, until - found).await?,
-                // What lies below must be covered everywhere.
+                // Blocks of the layers below must be hidden everywhere.
                 UnmapMode::Zero => match self.prepare_in(volume, layer, found, until - found).await? {
                     Some(pins) => pins,
                     None => continue,

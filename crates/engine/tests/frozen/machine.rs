@@ -66,7 +66,7 @@ impl Machine {
             reactors: Vec::new(),
             nonce,
             now: Arc::new(|| 1_700_000_000),
-            memory: None,
+            state_store: None,
             accept_stale: false,
         };
         engine::open(&self.sources(), &options).await

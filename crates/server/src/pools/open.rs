@@ -185,7 +185,7 @@ impl Pools {
             reactors,
             nonce: request::random()?,
             now: Arc::new(now),
-            memory: Some(Arc::new(NewestStates(self.state.clone()))),
+            state_store: Some(Arc::new(NewestStates(self.state.clone()))),
             accept_stale,
         };
         let sources = as_sources(&drives);

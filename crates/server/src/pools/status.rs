@@ -135,7 +135,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
     let problems = problems_of(&status, &open.report, &space, warn_at, super::volumes::now());
     let health = if status.failure.is_some() {
         Health::Failed
-    } else if !status.lost.is_empty() || status.lost_more > 0 {
+    } else if !status.lost.is_empty() || status.lost_unlisted > 0 {
         Health::DataLost
     } else if !misses_something(&status) {
         if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
@@ -157,7 +157,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         space: Some(space),
         rebuild: Some(rebuild_of(&status.repair, limits)),
         scrub: Some(scrub::shown(&status.scrub, scrub_limits)),
-        latency: status.users.map(latency_of),
+        latency: status.client_latency.map(latency_of),
         drives: drives_of(&status),
         lost: status.lost.iter().map(lost_shown).collect(),
         opened: Some(open.report.clone()),
