@@ -124,7 +124,7 @@ fn a_file_where_the_socket_should_be_is_left_alone() {
     std::fs::write(home.path("gabion.sock"), "precious").unwrap();
     let ran = run(&mut home.serve(&[]));
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.err.contains("is no socket"), "{ran:?}");
+    assert!(ran.err.contains("is not a socket"), "{ran:?}");
     assert_eq!(std::fs::read(home.path("gabion.sock")).unwrap(), b"precious");
 }
 

@@ -13,6 +13,7 @@ use super::{Catalogue, Pool, SEPARATOR, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::RateLimits;
 use crate::shard::Shard;
+use crate::volume::VolumeUid;
 
 /// Properties of a new volume.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,8 @@ pub struct NewVolume {
 /// Properties of a volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
+    /// The stable identity within the pool.
+    pub uid: VolumeUid,
     /// The number. It is not reused while a handle on the volume exists.
     pub id: VolumeId,
     /// Name; of a snapshot, `volume@snapshot`.
@@ -131,6 +134,7 @@ impl Catalogue {
             parent.state == VolumeState::Ready && record.kind == VolumeKind::Volume && !own
         };
         VolumeInfo {
+            uid: VolumeUid::new(record.created, record.id),
             id: record.id,
             name: record.name.clone(),
             snapshot: record.kind == VolumeKind::Snapshot,
