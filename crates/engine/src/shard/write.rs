@@ -1,6 +1,8 @@
 //! Writing, zeroing and trimming blocks: prepare the fallible steps, queue, wait until the record
 //! is applied.
 
+mod compare;
+
 use std::ops::Range;
 use std::rc::Rc;
 

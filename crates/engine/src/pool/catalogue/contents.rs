@@ -176,7 +176,7 @@ impl Catalogue {
         children.collect()
     }
 
-    /// Returns the ancestors of a layer under deletion, up to the first one that is not.
+    /// Returns the nearest ancestors of a layer, as long as they are under deletion.
     fn deleted_ancestors(&self, record: &VolumeRecord) -> Vec<Ancestor> {
         let mut all = Vec::new();
         let entries = self.entries.borrow();
