@@ -445,8 +445,8 @@ impl Log {
             if self.rows.drives.all_durable() {
                 segments.flushed(&[(record.segment, record.layout.end())]);
             }
-            let promised = self.ledger.map.borrow().unused_reservations();
-            self.pacer.space.set_usage(self.identity.shard.index(), segments.live_blocks(), promised);
+            let reserved = self.ledger.map.borrow().unused_reservations();
+            self.pacer.space.set_usage(self.identity.shard.index(), segments.live_blocks(), reserved);
         }
         self.answer(record.write_class, batch, entries);
     }

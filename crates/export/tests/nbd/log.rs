@@ -33,7 +33,13 @@ fn each_connection_is_logged_with_one_reason() {
                 "reason=the client disconnected",
             ],
             ["INFO", "connection opened", "peer=local", "export=\"disk\"", ""],
-            ["WARN", "connection closed", "peer=local", "export=\"disk\"", "a message has the magic number 0x0"],
+            [
+                "WARN",
+                "connection closed",
+                "peer=local",
+                "export=\"disk\"",
+                "a message has the magic number 0x0",
+            ],
             [
                 "WARN",
                 "connection closed",
