@@ -241,6 +241,7 @@ impl Shard {
     /// The segments that miss columns; those of them that are open are ended if that helps. `None` if the log has failed.
     async fn find_incomplete(&self) -> Option<RepairQueue> {
         // A segment whose zones were chosen before a drive was lost may be on its way.
+        self.wait_for_service().await.ok()?;
         self.log.wait_for_opening().await;
         self.log.seal_incomplete();
         self.rows.segments.borrow_mut().free_emptied();
@@ -286,7 +287,7 @@ impl Shard {
         let look = || (self.rows.segments.borrow().version(), self.completeness());
         let (version, before) = look();
         let worth = before.is_whole() || !only_whole;
-        let confirmed = worth && self.checkpoint(None).await.is_ok() && look() == (version, before);
+        let confirmed = worth && self.checkpoint().await.is_ok() && look() == (version, before);
         if !confirmed {
             // A segment that came meanwhile is there to be found; without a checkpoint there is nothing to do before the next one.
             self.repair.unconfirmed.set(true);

@@ -86,9 +86,7 @@ impl Shard {
             if self.has_scrub_ended(run) {
                 return false;
             }
-            if healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES)
-                && self.checkpoint(None).await.is_ok()
-            {
+            if healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES) && self.checkpoint().await.is_ok() {
                 healed = None;
             }
             let next = self.rows.segments.borrow().next_to_scrub(at, until);
@@ -115,7 +113,7 @@ impl Shard {
             }
         }
         if healed.is_some()
-            && let Err(error) = self.checkpoint(None).await
+            && let Err(error) = self.checkpoint().await
         {
             tracing::warn!(shard = %self.identity.shard, %error, "what was healed is not durable yet");
         }
