@@ -51,7 +51,7 @@ async fn replay_item(ledger: &Ledger, rows: &RowReader, item: &Item, payload: &P
                     walk_map(ledger, rows, |map| map.prepare_unmap(layer, block.get(), count, &mut pins))
                         .await?;
                 }
-                // What lies below must be covered everywhere.
+                // Blocks of the layers below must be hidden everywhere.
                 UnmapMode::Zero => {
                     pins = pin_leaves(ledger, rows, layer, block.get(), count).await?;
                 }

@@ -1,6 +1,8 @@
 //! Writing, zeroing and trimming blocks: prepare the fallible steps, queue, wait until the record
 //! is applied.
 
+mod compare;
+
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -148,7 +150,7 @@ impl Shard {
             };
             let pins = match mode {
                 UnmapMode::Absent => self.prepare_unmap(layer, found, until - found).await?,
-                // What lies below must be covered everywhere.
+                // Blocks of the layers below must be hidden everywhere.
                 UnmapMode::Zero => match self.prepare_in(volume, layer, found, until - found).await? {
                     Some(pins) => pins,
                     None => continue,

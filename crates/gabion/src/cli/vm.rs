@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use api::Size;
 use clap::{ArgGroup, Args, Subcommand};
-use vm::{Accelerator, Forward, Kind, Mac, Network, Pages, Pin, Shape};
+use vm::{Accelerator, Forward, Mac, Network, Pages, Pin, TemplateKind, VcpuTopology};
 
 use api::VolumeName;
 
@@ -113,7 +113,7 @@ Examples:
   gabion vm create web --boot fast/web --image debian-12.qcow2 --user-data ops --network-data dhcp")]
     Set {
         /// What it is for: user-data, network-data or meta-data
-        kind: Kind,
+        kind: TemplateKind,
         /// Its name
         name: String,
         /// The file
@@ -124,14 +124,14 @@ Examples:
     /// Print a template
     Show {
         /// What it is for: user-data, network-data or meta-data
-        kind: Kind,
+        kind: TemplateKind,
         /// Its name
         name: String,
     },
     /// Delete a template
     Delete {
         /// What it is for: user-data, network-data or meta-data
-        kind: Kind,
+        kind: TemplateKind,
         /// Its name
         name: String,
     },
@@ -183,7 +183,7 @@ pub(crate) struct CreateVmArgs {
     pub(crate) disk: Vec<DiskWords>,
     /// Processors: a number of cores, or SOCKETSxCORESxTHREADS as in 1x4x2
     #[arg(long, value_name = "N", default_value = "2")]
-    pub(crate) cpus: Shape,
+    pub(crate) cpus: VcpuTopology,
     /// Memory
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     pub(crate) memory: Size,

@@ -42,7 +42,7 @@ impl Work<'_> {
         let mut machine = machine(arguments)?;
         machine.check()?;
         // A template that misses something is found out about now, not at the start.
-        Seed::of(&machine, &self.store.templates())?;
+        Seed::for_machine(&machine, &self.store.templates())?;
         machine.disks = self.plan(&wanted).await?;
         let lock = self.store.create(&machine)?;
         let mut made = Made::default();
@@ -188,7 +188,7 @@ fn machine(arguments: CreateVmArgs) -> Result<Machine> {
     let uuid = uuid()?;
     let mac = match arguments.mac {
         Some(mac) => mac,
-        None => Mac::of_qemu(tail(&uuid)?),
+        None => Mac::with_qemu_prefix(tail(&uuid)?),
     };
     let boot = match arguments.kernel {
         Some(kernel) => Boot::Kernel {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use api::types;
 use api::{Error, ErrorKind};
-use vm::{Ended, Machine, Pin, Start};
+use vm::{ConsoleExit, Machine, Pin, StartOptions};
 
 use super::super::confirm;
 use super::Work;
@@ -26,7 +26,7 @@ impl Work<'_> {
         let daemon = self.setting.client.get_daemon().await?;
         let asked = Machine { pin: pin.unwrap_or_else(|| kept.pin.clone()), ..kept.clone() };
         let placement = self.placement(&asked, &daemon)?;
-        vm::start(&self.store, Start { machine: &kept, disks, placement, environment: Vec::new() })?;
+        vm::start(&self.store, StartOptions { machine: &kept, disks, placement, environment: Vec::new() })?;
         drop(lock);
         self.setting.done(&self.shown(kept)?, output::machine_started)
     }
@@ -72,8 +72,8 @@ impl Work<'_> {
             eprintln!("console of '{name}'; Ctrl-] leaves it");
         }
         match vm::attach(&self.store.console(name), std::io::stdin(), std::io::stdout())? {
-            Ended::User => eprintln!("\r\nthe machine goes on"),
-            Ended::Machine => eprintln!("\r\nthe machine has ended"),
+            ConsoleExit::Detached => eprintln!("\r\nthe machine goes on"),
+            ConsoleExit::MachineStopped => eprintln!("\r\nthe machine has ended"),
         }
         Ok(())
     }

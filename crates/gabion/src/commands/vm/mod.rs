@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 use api::types;
 use serde::Serialize;
-use vm::{Machine, Placement, Request, Running, Store, Topology, place};
+use vm::{Machine, Placement, PlacementRequest, Running, Store, Topology, choose_placement};
 
 use super::{Setting, print};
 use crate::cli::{Global, VmCommand};
@@ -121,8 +121,9 @@ impl Work<'_> {
                 *taken.entry(*cpu).or_default() += 1;
             }
         }
-        let request = Request { cpus: machine.cpus.count(), pin: machine.pin.clone(), reactors, taken };
-        Ok(place(&Topology::of_this_host()?, &request))
+        let request =
+            PlacementRequest { cpus: machine.cpus.count(), pin: machine.pin.clone(), reactors, taken };
+        Ok(choose_placement(&Topology::detect()?, &request))
     }
 
     async fn topology(&self) -> Result<()> {
@@ -142,7 +143,7 @@ impl Work<'_> {
             let machines = here.map(|(name, _)| name.clone()).collect();
             HostCpu { reactors, machines, cpu }
         };
-        let cpus = Topology::of_this_host()?.cpus.into_iter().map(cpu).collect();
+        let cpus = Topology::detect()?.cpus.into_iter().map(cpu).collect();
         self.setting.print(&Host { cpus, daemon: daemon.is_some() }, output::host)
     }
 }
