@@ -100,6 +100,8 @@ pub(crate) struct Shard {
     emptied_by_checkpoint: Cell<usize>,
     /// Segments gained by cleaning for which no checkpoint was requested yet; a fraction.
     gained: Cell<f32>,
+    /// Recovery has replayed all records into the map.
+    in_service: Cell<bool>,
     stopping: Cell<bool>,
     /// Number of running tasks, the log's not included.
     tasks: Cell<usize>,
@@ -232,7 +234,7 @@ impl Shard {
     /// If it cannot be written; the previous one remains valid.
     pub(crate) async fn checkpoint_now(self: &Rc<Self>) -> Result<()> {
         self.check_stopping()?;
-        self.checkpoint(None).await
+        self.checkpoint().await
     }
 
     /// Returns the first block from `from` on, below `end`, that a layer stores.

@@ -290,12 +290,13 @@ impl Shard {
         }
         // A stop of the shard waits for the end of this.
         let _task = self.begin_task();
+        self.wait_for_service().await.ok()?;
         self.log.wait_for_opening().await;
         // Freed segments do not count: a checkpoint that begins now does not contain them.
         let check = || (self.rows.segments.borrow().version(), self.completeness());
         let (version, before) = check();
         let is_useful = before.is_whole() || !only_whole;
-        let confirmed = is_useful && self.checkpoint(None).await.is_ok() && check() == (version, before);
+        let confirmed = is_useful && self.checkpoint().await.is_ok() && check() == (version, before);
         if !confirmed {
             // Repair finds a segment that changed meanwhile; after a failed checkpoint there is
             // nothing to do before the next one.

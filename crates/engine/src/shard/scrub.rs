@@ -88,9 +88,7 @@ impl Shard {
             if self.has_scrub_ended(run) {
                 return false;
             }
-            if healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES)
-                && self.checkpoint(None).await.is_ok()
-            {
+            if healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES) && self.checkpoint().await.is_ok() {
                 healed = None;
             }
             let next = self.rows.segments.borrow().next_to_scrub(at, until);
@@ -117,7 +115,7 @@ impl Shard {
             }
         }
         if healed.is_some()
-            && let Err(error) = self.checkpoint(None).await
+            && let Err(error) = self.checkpoint().await
         {
             tracing::warn!(shard = %self.identity.shard, %error, "repairs of the scrub are not durable yet");
         }

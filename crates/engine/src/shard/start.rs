@@ -210,6 +210,8 @@ impl Candidate {
             // The catalogue sets the reservations later.
             self.plan.space.set_usage(self.plan.identity.shard.index(), segments.live_blocks(), 0);
         }
+        shard.in_service.set(true);
+        shard.checkpointed.wake_all();
         // Only now, because these tasks need a complete map: a checkpoint must not cover records
         // that are not replayed yet.
         shard.spawn_task(shard.clone().run_checkpoints());
@@ -278,6 +280,7 @@ impl Candidate {
             active_layers: active_layers::ActiveLayers::default(),
             emptied_by_checkpoint: Cell::default(),
             gained: Cell::default(),
+            in_service: Cell::new(false),
             stopping: Cell::new(false),
             tasks: Cell::new(0),
             tasks_ended: WaitList::default(),
@@ -301,7 +304,7 @@ impl Shard {
     async fn replay(self: &Rc<Self>, record: &ScannedRecord) -> Result<()> {
         replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
-            self.checkpoint(Some(record.header.location.sequence)).await?;
+            self.checkpoint_in_replay(record.header.location.sequence).await?;
         }
         Ok(())
     }
@@ -345,7 +348,7 @@ impl Shard {
         self.tasks_ended.until(|| (self.tasks.get() == 0).then_some(())).await;
         let result = match (self.log.failure(), checkpoint) {
             (Some(failure), _) => Err(failure),
-            (None, true) => self.checkpoint(None).await,
+            (None, true) => self.checkpoint().await,
             (None, false) => Ok(()),
         };
         self.log.stop().await;
