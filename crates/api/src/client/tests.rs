@@ -1,3 +1,5 @@
+//! The client against a scripted server.
+
 use std::os::unix::net::UnixListener;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -160,6 +160,9 @@ fn an_identity_stays_and_is_not_given_again() {
         pool.create_volume("b", 1 << 20, 512, 400).await.unwrap();
         let deleted = uid("b").await;
         pool.delete_volume("b").await.unwrap();
+        while pool.volume_info("b").await.unwrap().is_some() {
+            reactor::Reactor::current().yield_now().await;
+        }
         pool.create_volume("b", 1 << 20, 512, 400).await.unwrap();
         assert_ne!(uid("b").await, deleted);
         assert_eq!(first.to_string().len(), 16);

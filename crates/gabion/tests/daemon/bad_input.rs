@@ -12,8 +12,8 @@ fn volume_sizes_that_make_no_sense_are_refused() {
     daemon.make_pool();
     for (size, says) in [
         ("0", "the volume size must not be 0"),
-        ("2P", "more than"),
-        ("16383P", "more than"),
+        ("2P", "too large"),
+        ("16383P", "too large"),
         ("1000", "is not a multiple of the sector size"),
         ("1", "is not a multiple of the sector size"),
     ] {
@@ -68,7 +68,7 @@ fn pools_that_make_no_sense_are_refused() {
     for (how, count, says) in [
         (&["--scheme", "4+2"][..], "5", "scheme 4+2 needs 6 drives, 5 are given"),
         (&["--scheme", "0+2"], "2", "at least one data column"),
-        (&["--scheme", "40+2"], "50", "more than the 32"),
+        (&["--scheme", "40+2"], "50", "the maximum is 32"),
         (&["--scheme", "four"], "5", "'four' is not a scheme"),
         (&["--level", "7"], "5", "there is no level '7'"),
         (&["--level", "1"], "5", "may mean two things"),
