@@ -1,8 +1,8 @@
 //! The endpoints of the API: one table that the daemon routes by, the client calls by, and the
 //! OpenAPI document is made from.
 //!
-//! Each endpoint has a method, a path, and the types of its query, request body and response. To add
-//! an endpoint, add a row to the table, a handler in `server` and a method to the client.
+//! Each endpoint has a method, a path, and the types of its query, request body and response. To
+//! add an endpoint, add a row to the table, a handler in `server` and a method to the client.
 
 use std::marker::PhantomData;
 
@@ -333,7 +333,8 @@ endpoints! {
     /// Reads the map of the volume, which takes time for a large volume.
     GET_VOLUME_USAGE = snapshots get_volume_usage: Get "/v1/pools/{pool}/volumes/{volume}/usage" ((), ()) -> 200 VolumeUsage;
 
-    /// Returns the ranges in which a volume or snapshot differs from another one of the same origin.
+    /// Returns the ranges in which a volume or snapshot differs from another one of the same
+    /// origin.
     ///
     /// Ranges are whole blocks. Long results come in parts.
     GET_VOLUME_DIFF = snapshots get_volume_diff: Get "/v1/pools/{pool}/volumes/{volume}/diff" (DiffQuery, ()) -> 200 VolumeDiff;

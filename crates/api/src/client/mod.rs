@@ -1,4 +1,5 @@
-//! The client of the API: HTTP over the daemon's Unix socket, with a typed method for each endpoint.
+//! The client of the API: HTTP over the daemon's Unix socket, with a typed method for each
+//! endpoint.
 //!
 //! Invariant: every failure is an [`Error`] with a kind, a message that names the daemon or the
 //! object, and a hint where one is known; the daemon's own errors are returned unchanged.
@@ -29,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::paths::{Endpoint, Method, Query, percent_encode};
 use crate::types::{ErrorResponse, Operation, OperationQuery, OperationState};
 
-/// Longest time for a response. Long-running work is an operation, whose start is answered at once.
+/// Longest time for a response. Long-running work is an operation: the response comes at its start.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for which the client waits for a daemon that is starting.
 const START_WAIT: Duration = Duration::from_secs(2);

@@ -28,8 +28,9 @@ pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 impl Transport {
-    /// Connects. Waits up to `start_wait` for a daemon that does not listen yet, and without a limit
-    /// while its queue of connections is full, because the kernel does not signal free places.
+    /// Connects. Waits up to `start_wait` for a daemon that does not listen yet, and without a
+    /// limit while its queue of connections is full, because the kernel does not signal free
+    /// places.
     ///
     /// # Errors
     /// `Unreachable` or `Denied`.

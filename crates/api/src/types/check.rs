@@ -53,7 +53,7 @@ pub struct CheckReport {
     pub meta_bytes: u64,
     /// Segments in use.
     pub segments: u64,
-    /// Rows whose parity was verified.
+    /// Rows with verified parity.
     pub rows: u64,
     /// Log records after the last checkpoints, which the next open replays.
     pub records: u64,

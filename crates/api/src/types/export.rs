@@ -63,8 +63,8 @@ pub struct Export {
     pub state: ExportState,
     /// Reason why it is not active.
     pub reason: Option<String>,
-    /// Addresses for clients: NBD URIs; `unix:` and the socket's path for vhost-user; the file's path
-    /// for FUSE; the paths of the link and of the device for ublk.
+    /// Addresses for clients: NBD URIs; `unix:` and the socket's path for vhost-user; the file's
+    /// path for FUSE; the paths of the link and of the device for ublk.
     pub uris: Vec<String>,
     /// Number of queues: the most that a virtual machine can use (vhost-user), or those of the
     /// device (ublk).
@@ -90,8 +90,8 @@ pub struct CreateExport {
     /// Refuse writes.
     #[serde(default)]
     pub read_only: bool,
-    /// Permit several exports of the volume of which at least one writes. All of them must be shared,
-    /// and their clients must coordinate their writes, as a cluster file system does.
+    /// Permit several exports of the volume of which at least one writes. All of them must be
+    /// shared, and their clients must coordinate their writes, as a cluster file system does.
     #[serde(default)]
     pub shared: bool,
     /// Number of queues. vhost-user: the most that a virtual machine can use, 64 (the maximum) if

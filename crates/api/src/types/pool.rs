@@ -106,7 +106,8 @@ pub struct OpenReport {
     /// Drives with an outdated copy of their contents. Their data was not used and is rebuilt.
     #[serde(default)]
     pub stale: Vec<String>,
-    /// Drives that are smaller than when they joined the pool, with both sizes. They count as missing.
+    /// Drives that are smaller than when they joined the pool, with both sizes. They count as
+    /// missing.
     #[serde(default)]
     pub shrunk: Vec<String>,
     /// Copies of other drives of the pool. They are not used.
@@ -115,8 +116,8 @@ pub struct OpenReport {
     /// Drives with one damaged copy of the superblock, which was rewritten.
     #[serde(default)]
     pub damaged_superblocks: Vec<String>,
-    /// True if every drive had a damaged superblock copy: a newer state than the one that was opened
-    /// may be lost.
+    /// True if every drive had a damaged superblock copy: a state newer than the opened one may be
+    /// lost.
     #[serde(default)]
     pub uncertain: bool,
 }
@@ -181,8 +182,8 @@ pub struct ChangeRebuild {
     /// Pause or resume; unchanged if absent.
     #[serde(default)]
     pub paused: Option<bool>,
-    /// Limit in bytes per second, 0 for no limit; unchanged if absent. Under load the rebuild yields
-    /// to client I/O, but keeps at least 25 % of drive time within this limit.
+    /// Limit in bytes per second, 0 for no limit; unchanged if absent. Under load the rebuild
+    /// yields to client I/O, but keeps at least 25 % of drive time within this limit.
     #[serde(default)]
     pub rate_limit: Option<u64>,
 }
@@ -215,7 +216,8 @@ pub struct PoolCounters {
     pub map_bytes: u64,
     /// Bytes of the map in memory that are not yet written to the drives.
     pub map_dirty_bytes: u64,
-    /// Blocks of the catalogue, of the event log, of zeroed ranges, and blocks rewritten after damage.
+    /// Blocks of the catalogue, of the event log, of zeroed ranges, and blocks rewritten after
+    /// damage.
     #[serde(default)]
     pub freeing_blocks: u64,
     /// Blocks written to the drives, of all kinds above, for each block that volumes wrote; absent
@@ -255,8 +257,8 @@ pub struct Pool {
     /// Progress of scrubbing.
     #[serde(default)]
     pub scrub: Option<Scrub>,
-    /// Latency of client I/O while a rebuild or scrub runs; absent if there was no I/O in the last 10
-    /// to 20 seconds.
+    /// Latency of client I/O while a rebuild or scrub runs; absent if there was no I/O in the last
+    /// 10 to 20 seconds.
     #[serde(default)]
     pub latency: Option<RecentLatency>,
     /// Drives of the pool.
@@ -319,7 +321,8 @@ pub struct OpenPool {
     /// drives of the host. Drives that are not listed are searched for unless `degraded` is set.
     #[serde(default)]
     pub drives: Vec<String>,
-    /// Open the pool although drives are missing. Writes that they miss are rebuilt when they return.
+    /// Open the pool although drives are missing. Writes that they miss are rebuilt when they
+    /// return.
     #[serde(default)]
     pub degraded: bool,
     /// Open the pool although this host has used a newer state, which is on drives that are absent.

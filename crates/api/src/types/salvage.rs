@@ -74,7 +74,7 @@ pub struct SalvageReport {
     pub problems: Vec<CheckFinding>,
     /// Log records that were replayed in memory.
     pub records: u64,
-    /// Layers of volumes whose record is unreadable.
+    /// Layers of volumes with an unreadable record.
     pub unowned_layers: u64,
     /// True if log records are lost: every block may be older than its newest write.
     pub stale: bool,

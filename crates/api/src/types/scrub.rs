@@ -52,12 +52,12 @@ pub struct ChangeScrub {
     /// Pause or resume; unchanged if absent.
     #[serde(default)]
     pub paused: Option<bool>,
-    /// Limit in bytes per second, 0 for no limit; unchanged if absent. Under load the scrub yields to
-    /// client I/O, but keeps at least 25 % of drive time within this limit.
+    /// Limit in bytes per second, 0 for no limit; unchanged if absent. Under load the scrub yields
+    /// to client I/O, but keeps at least 25 % of drive time within this limit.
     #[serde(default)]
     pub rate_limit: Option<u64>,
-    /// Interval between the starts of two scrubs in seconds, 0 for scrubs on request only; unchanged
-    /// if absent.
+    /// Interval between the starts of two scrubs in seconds, 0 for scrubs on request only;
+    /// unchanged if absent.
     #[serde(default)]
     pub every: Option<u64>,
 }

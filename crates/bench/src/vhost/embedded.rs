@@ -177,7 +177,7 @@ async fn serve_here(
         let name = format!("disk{number}");
         let wanted =
             NewVolume { size: shape.volume_bytes, sector: 4096, thick: false, shards: shape.shards, now: 0 };
-        pool.create_volume_as(&name, wanted).await?;
+        pool.create_volume_with(&name, wanted).await?;
         let volume = pool.open_volume(&name).await?;
         let place = Place { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
         let listener =

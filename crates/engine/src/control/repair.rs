@@ -89,8 +89,8 @@ impl Control {
     }
 
     /// Removes lost and draining drives that nothing refers to, and sets returned drives that lack
-    /// nothing to online. Runs in the background. If a shard is not `complete`, only returned drives
-    /// are considered.
+    /// nothing to online. Runs in the background. If a shard is not `complete`, only returned
+    /// drives are considered.
     pub(super) fn finish_drive_changes(self: Rc<Self>, complete: bool) {
         if !complete && self.pending_drives().returning.is_empty() {
             return;

@@ -20,7 +20,7 @@ use format::{DriveErrors, DriveState, PoolId, Scheme};
 use reactor::{Drive, Handle, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
-pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
+pub use catalogue::{ChangedRange, LostRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{check_zones, prepare_drive, short_path};
 pub use drives::{DriveContents, MemberDrive, PoolLabel, erase, identify};
@@ -331,6 +331,8 @@ impl Pool {
     }
 }
 
+#[cfg(test)]
+mod atomic_tests;
 #[cfg(test)]
 mod extents_tests;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What layers hold: counted, and compared. Reads the map only; blocks may come and go meanwhile.
+//! Counts the blocks of layers, and compares layers. Reads the map only; blocks may change
+//! meanwhile.
 
 use format::{LayerId, MapEntry, NODE_ENTRIES};
 use reactor::Reactor;
@@ -7,46 +8,48 @@ use smallvec::SmallVec;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::Result;
 
-/// Blocks that a layer holds in a shard.
+/// The number of blocks of a layer in a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LayerUsage {
-    /// It shows them: its own, and what shines through from below.
-    pub(crate) shown: u64,
-    /// Nobody else shows them.
-    pub(crate) alone: u64,
+    /// Visible blocks: its own, and those of parent layers that it does not hide.
+    pub(crate) referenced: u64,
+    /// Exclusive blocks: visible through no other layer.
+    pub(crate) exclusive: u64,
 }
 
-/// A layer that lies directly above another one.
+/// A layer directly above another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Child {
     pub(crate) layer: LayerId,
-    /// It is being deleted: what it has counts only as far as one of these layers above it shows it.
+    /// The children of a child that is being deleted: its blocks count only if one of them shows
+    /// them.
     pub(crate) deleting: Option<Vec<Child>>,
 }
 
-/// A layer that is being deleted below another one: what only that one shows of it, that one holds.
+/// An ancestor that is being deleted. Its blocks that are visible only through the counted layer
+/// are charged to that layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Ancestor {
     pub(crate) layer: LayerId,
     /// The other layers directly above it.
-    pub(crate) beside: Vec<Child>,
+    pub(crate) siblings: Vec<Child>,
 }
 
-/// The layers around one that is counted.
+/// The layers above and below a layer that is counted.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerNeighbours {
-    /// All directly above it.
-    pub(crate) above: Vec<Child>,
-    /// Those right below it that are being deleted, from the top down.
-    pub(crate) below: Vec<Ancestor>,
+    /// All layers directly above it.
+    pub(crate) children: Vec<Child>,
+    /// The ancestors directly below it that are being deleted, from the top down.
+    pub(crate) ancestors: Vec<Ancestor>,
 }
 
-/// Blocks in a row that one layer shows otherwise than another one.
+/// A run of blocks that differ between two layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChangedRun {
     pub(crate) block: u64,
     pub(crate) count: u64,
-    /// They hold data now; otherwise they read as zeros.
+    /// True if the blocks hold data in the compared layer; otherwise they read as zeros.
     pub(crate) data: bool,
 }
 
@@ -55,7 +58,7 @@ impl Shard {
     ///
     /// # Errors
     /// Those of reading the map.
-    pub(crate) async fn held(
+    pub(crate) async fn layer_usage(
         &self,
         layer: LayerId,
         around: &LayerNeighbours,
@@ -72,66 +75,85 @@ impl Shard {
                 map.lookup_through(layer, found, count, &mut shown)
             })
             .await?;
-            held.shown += shown.iter().filter(|entry| entry.address().is_some()).count() as u64;
-            held.alone += self.alone(layer, around, found, count).await?;
+            held.referenced += shown.iter().filter(|entry| entry.address().is_some()).count() as u64;
+            held.exclusive += self.exclusive_blocks(layer, around, found, count).await?;
             next = until;
             Reactor::current().yield_now().await;
         }
         Ok(held)
     }
 
-    /// How many of these blocks a layer holds alone.
-    async fn alone(&self, layer: LayerId, around: &LayerNeighbours, block: u64, count: usize) -> Result<u64> {
-        // Seen by nobody above: what is found on the way down is the layer's alone, until something else shows it too.
-        let mut open = self.hidden(&around.above, block, count).await?;
-        let mut alone = 0;
+    /// Returns how many of these blocks are exclusive to a layer.
+    async fn exclusive_blocks(
+        &self,
+        layer: LayerId,
+        around: &LayerNeighbours,
+        block: u64,
+        count: usize,
+    ) -> Result<u64> {
+        // A block hidden by every child is exclusive to the layer on the way down, until another
+        // layer shows it too.
+        let mut open = self.hidden(&around.children, block, count).await?;
+        let mut exclusive = 0;
         let none = Vec::new();
-        let below = around.below.iter().map(|below| (below.layer, &below.beside));
-        for (layer, beside) in std::iter::once((layer, &none)).chain(below) {
-            let beside = self.hidden(beside, block, count).await?;
-            let stored = self.has(&[layer], block, count, |entry| entry.address().is_some()).await?;
-            let has = self.has(&[layer], block, count, |entry| !entry.is_absent()).await?;
-            for (open, ((beside, stored), has)) in open.iter_mut().zip(beside.iter().zip(&stored).zip(&has)) {
-                *open &= *beside;
-                alone += u64::from(*open && *stored);
+        let below = around.ancestors.iter().map(|ancestor| (ancestor.layer, &ancestor.siblings));
+        for (layer, siblings) in std::iter::once((layer, &none)).chain(below) {
+            let siblings = self.hidden(siblings, block, count).await?;
+            let stored = self.has_entries(&[layer], block, count, |entry| entry.address().is_some()).await?;
+            let has = self.has_entries(&[layer], block, count, |entry| !entry.is_absent()).await?;
+            for (open, ((siblings, stored), has)) in
+                open.iter_mut().zip(siblings.iter().zip(&stored).zip(&has))
+            {
+                *open &= *siblings;
+                exclusive += u64::from(*open && *stored);
                 *open &= !has;
             }
         }
-        Ok(alone)
+        Ok(exclusive)
     }
 
-    /// Which blocks nobody sees through these layers, the ones directly above another.
+    /// Returns which blocks are hidden by each of these layers, the ones directly above another.
     async fn hidden(&self, above: &[Child], block: u64, count: usize) -> Result<Vec<bool>> {
         let mut hidden = vec![true; count];
         for above in above {
-            let mut by_it = self.has(&[above.layer], block, count, |entry| !entry.is_absent()).await?;
+            let mut by_child =
+                self.has_entries(&[above.layer], block, count, |entry| !entry.is_absent()).await?;
             if let Some(further) = &above.deleting {
-                let by_those = Box::pin(self.hidden(further, block, count)).await?;
-                by_it.iter_mut().zip(&by_those).for_each(|(by_it, by_those)| *by_it |= by_those);
+                let by_descendants = Box::pin(self.hidden(further, block, count)).await?;
+                by_child
+                    .iter_mut()
+                    .zip(&by_descendants)
+                    .for_each(|(by_child, by_descendants)| *by_child |= by_descendants);
             }
-            hidden.iter_mut().zip(&by_it).for_each(|(hidden, by_it)| *hidden &= by_it);
+            hidden.iter_mut().zip(&by_child).for_each(|(hidden, by_child)| *hidden &= by_child);
         }
         Ok(hidden)
     }
 
-    /// Which blocks a layer stores that no layer above it shows; `above` are all layers directly above it.
-    pub(super) async fn covered(
+    /// Returns which blocks a layer stores that no layer above it shows; `above` are all layers
+    /// directly above it.
+    pub(super) async fn stored_and_hidden(
         &self,
         layer: LayerId,
         above: &[LayerId],
         block: u64,
         count: usize,
     ) -> Result<Vec<bool>> {
-        let mut covered = self.has(&[layer], block, count, |entry| entry.address().is_some()).await?;
+        let mut stored_and_hidden =
+            self.has_entries(&[layer], block, count, |entry| entry.address().is_some()).await?;
         for above in above {
-            let by_it = self.has(&[*above], block, count, |entry| !entry.is_absent()).await?;
-            covered.iter_mut().zip(&by_it).for_each(|(covered, by_it)| *covered &= by_it);
+            let by_child = self.has_entries(&[*above], block, count, |entry| !entry.is_absent()).await?;
+            stored_and_hidden
+                .iter_mut()
+                .zip(&by_child)
+                .for_each(|(stored_and_hidden, by_child)| *stored_and_hidden &= by_child);
         }
-        Ok(covered)
+        Ok(stored_and_hidden)
     }
 
-    /// Where blocks `from..end` of a layer differ from those of another one, in order: where one of `between` has something, the
-    /// layers that one of the two is or lies above and the other is not.
+    /// Returns the runs in `from..end` in which a layer differs from another one: where one of
+    /// `between` has an entry. These are the layers that are in the chain of exactly one of the
+    /// two.
     ///
     /// # Errors
     /// Those of reading the map.
@@ -146,7 +168,7 @@ impl Shard {
         let mut next = from;
         while let Some(found) = self.next_leaf_of(between, next, end).await? {
             let (count, until) = within_leaf(found, end);
-            let changed = self.has(between, found, count, |entry| !entry.is_absent()).await?;
+            let changed = self.has_entries(between, found, count, |entry| !entry.is_absent()).await?;
             let mut shown = SmallVec::new();
             self.walk_chain((layer, found, count), |map| {
                 shown.clear();
@@ -168,7 +190,7 @@ impl Shard {
         Ok(all)
     }
 
-    /// The first block from `from` on, below `end`, whose leaf exists in one of these layers.
+    /// Returns the first block from `from` on, below `end`, that has a leaf in one of these layers.
     async fn next_leaf_of(&self, layers: &[LayerId], from: u64, end: u64) -> Result<Option<u64>> {
         loop {
             let changes = self.ledger.map.borrow().tree_version();
@@ -183,8 +205,8 @@ impl Shard {
         }
     }
 
-    /// Of which blocks one of these layers has an entry that `counts`.
-    async fn has(
+    /// Returns for which blocks one of these layers has an entry that `counts`.
+    async fn has_entries(
         &self,
         layers: &[LayerId],
         block: u64,
@@ -206,7 +228,7 @@ impl Shard {
     }
 }
 
-/// Blocks from `block` to the end of its leaf or of the range, and where that is.
+/// Returns the number of blocks from `block` to the end of its leaf or of the range, and that end.
 fn within_leaf(block: u64, end: u64) -> (usize, u64) {
     let until = ((block / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(end);
     (usize::try_from(until - block).unwrap_or(NODE_ENTRIES), until)

@@ -13,7 +13,7 @@ use super::word;
 /// A list of pools.
 pub(crate) fn pools(pools: &[Pool]) -> String {
     if pools.is_empty() {
-        return "no pools; 'gabion pool create' makes one, 'gabion pool open NAME --drives ...' opens one from its drives"
+        return "no pools; 'gabion pool create' creates one, 'gabion pool open NAME --drives ...' opens one from its drives"
             .into();
     }
     let row = |pool: &Pool| {
@@ -34,7 +34,7 @@ pub(crate) fn pools(pools: &[Pool]) -> String {
     table(&["POOL", "STATE", "SCHEME", ">DRIVES", ">CAPACITY", ">FREE", ">VOLUMES"], pools.iter().map(row))
 }
 
-/// Health where there is any, else why there is none.
+/// Returns the health of an open pool, or the state of another one.
 fn state(pool: &Pool) -> String {
     match (pool.state, &pool.activity) {
         (PoolState::Open, _) => word(&pool.health),
@@ -43,7 +43,7 @@ fn state(pool: &Pool) -> String {
     }
 }
 
-/// Pools in full.
+/// Formats the full status of pools.
 pub(crate) fn pool_statuses(list: &[Pool]) -> String {
     if list.is_empty() {
         return pools(list);
@@ -54,7 +54,7 @@ pub(crate) fn pool_statuses(list: &[Pool]) -> String {
 fn pool_status(pool: &Pool) -> String {
     let mut text = format!("pool '{}': {}\n", pool.name, state(pool));
     for problem in &pool.problems {
-        text.push_str(&format!("  ! {}\n    to do: {}\n", problem.message, problem.action));
+        text.push_str(&format!("  ! {}\n    action: {}\n", problem.message, problem.action));
     }
     text.push('\n');
     let mut line = |title: &str, value: String| text.push_str(&format!("{title:<12}{value}\n"));
@@ -74,7 +74,7 @@ fn pool_status(pool: &Pool) -> String {
         line(
             "volumes",
             format!(
-                "{}, {} in size altogether, {} stored",
+                "{}, {} provisioned, {} stored",
                 space.volumes,
                 Size(space.provisioned),
                 Size(space.stored)
@@ -167,9 +167,9 @@ pub(crate) fn rebuild_settings(rebuild: &Rebuild) -> String {
 /// Formats the failures that a scheme tolerates.
 fn protection(scheme: &str) -> String {
     match scheme.split_once('+') {
-        Some((_, "0")) => format!("{scheme}, none: the loss of any drive loses data"),
-        Some((_, "1")) => format!("{scheme}, bears the loss of any one drive"),
-        Some((_, parity)) => format!("{scheme}, bears the loss of any {parity} drives"),
+        Some((_, "0")) => format!("{scheme}, none: the failure of any drive loses data"),
+        Some((_, "1")) => format!("{scheme}, tolerates the failure of any one drive"),
+        Some((_, parity)) => format!("{scheme}, tolerates the failure of any {parity} drives"),
         None => scheme.to_owned(),
     }
 }
@@ -177,22 +177,22 @@ fn protection(scheme: &str) -> String {
 fn fill(space: &PoolSpace) -> String {
     let used = space.capacity.saturating_sub(space.free);
     let percent = (used * 100).checked_div(space.capacity).unwrap_or(100);
-    format!("{percent} % taken")
+    format!("{percent} % used")
 }
 
-/// What an opening found, in words.
+/// Formats the findings of an open.
 pub(crate) fn opening(report: &OpenReport) -> String {
     let mut words = Vec::new();
     if report.clean {
-        words.push("it had been closed in order".to_owned());
+        words.push("after a clean close".to_owned());
     } else {
         words.push(format!(
-            "recovered: it had not been closed in order; {} record{} replayed",
+            "recovered after a crash: {} log record{} replayed",
             report.replayed,
             plural(report.replayed)
         ));
         if report.discarded > 0 {
-            words.push(format!("{} cut off by the crash and never acknowledged", report.discarded));
+            words.push(format!("{} incomplete and never acknowledged discarded", report.discarded));
         }
         if report.completed > 0 {
             words.push(format!("{} block{} completed", report.completed, plural(report.completed)));
@@ -202,10 +202,10 @@ pub(crate) fn opening(report: &OpenReport) -> String {
         words.push(format!("without {}", report.missing.join(", ")));
     }
     if !report.returned.is_empty() {
-        words.push(format!("{} back again", report.returned.join(", ")));
+        words.push(format!("{} returned", report.returned.join(", ")));
     }
     if !report.stale.is_empty() {
-        words.push(format!("{} held an old copy of itself and is rebuilt", report.stale.join(", ")));
+        words.push(format!("{} outdated and rebuilt", report.stale.join(", ")));
     }
     if !report.shrunk.is_empty() {
         words.push(format!("without {}, smaller than before", report.shrunk.join(", ")));

@@ -45,7 +45,7 @@ pub(crate) fn salvaged(found: &SalvageReport) -> String {
 }
 
 fn headline(found: &SalvageReport) -> String {
-    let closed = if found.clean { "closed in order" } else { "not closed in order" };
+    let closed = if found.clean { "closed cleanly" } else { "not closed cleanly" };
     format!(
         "pool '{}' ({}, {}), {closed}, as of opening {}",
         found.pool, found.id, found.scheme, found.opening

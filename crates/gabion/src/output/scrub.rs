@@ -1,11 +1,11 @@
-//! Scrubbing, in words.
+//! Formatting of scrubs.
 
 use api::Size;
 use api::types::{Scrub, ScrubResult};
 
 use super::time::{length, utc};
 
-/// How far it is, or what the last one found, and when the next one is due.
+/// Formats the progress or the last result of scrubbing, and its settings.
 pub(crate) fn scrub(scrub: &Scrub) -> String {
     let mut words = Vec::new();
     if let Some(current) = &scrub.current {
@@ -42,7 +42,7 @@ pub(crate) fn scrub(scrub: &Scrub) -> String {
     words.join(", ")
 }
 
-/// What one found that came to its end.
+/// Formats the result of a complete scrub.
 fn result(last: &ScrubResult) -> String {
     let ended = last.finished.unwrap_or(last.started);
     // Whole seconds are kept of when it began and ended.
@@ -67,7 +67,7 @@ fn found(result: &ScrubResult) -> String {
     }
 }
 
-/// How often, and how fast.
+/// Formats the settings of scrubbing.
 pub(crate) fn settings(scrub: &Scrub) -> String {
     let often = match scrub.every {
         0 => "on request only".to_owned(),

@@ -11,11 +11,11 @@ fn volume_sizes_that_make_no_sense_are_refused() {
     let daemon = home.start();
     daemon.make_pool();
     for (size, says) in [
-        ("0", "a volume of 0 bytes"),
+        ("0", "the volume size must not be 0"),
         ("2P", "more than"),
         ("16383P", "more than"),
-        ("1000", "no multiple of the sector size"),
-        ("1", "no multiple of the sector size"),
+        ("1000", "is not a multiple of the sector size"),
+        ("1", "is not a multiple of the sector size"),
     ] {
         let refusal = daemon.refused(&["volume", "create", "fast/new", "--size", size]);
         assert!(refusal.contains(says), "{size}: {refusal}");
@@ -124,7 +124,7 @@ fn a_file_where_the_socket_should_be_is_left_alone() {
     std::fs::write(home.path("gabion.sock"), "precious").unwrap();
     let ran = run(&mut home.serve(&[]));
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.err.contains("is no socket"), "{ran:?}");
+    assert!(ran.err.contains("is not a socket"), "{ran:?}");
     assert_eq!(std::fs::read(home.path("gabion.sock")).unwrap(), b"precious");
 }
 

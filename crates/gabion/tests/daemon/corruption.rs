@@ -140,7 +140,7 @@ fn a_drive_that_garbles_is_counted_shown_and_emptied_when_there_is_room() {
     let status = home.gabion(&["pool", "status", "fast"]);
     assert_eq!(status.code, Some(3), "{status:?}");
     assert!(status.out.contains("pool 'fast': drive failing"), "{}", status.out);
-    assert!(status.out.contains("answered wrongly in its life, the last just now"), "{}", status.out);
+    assert!(status.out.contains("returned wrong data, the last just now"), "{}", status.out);
     assert!(status.out.contains("'gabion drive replace fast 3 --with DRIVE'"), "{}", status.out);
     let list = daemon.ok(&["drive", "list", "fast"]);
     assert!(list.contains("online, failing") && list.contains("0 unreadable, "), "{list}");

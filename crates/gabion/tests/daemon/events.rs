@@ -64,9 +64,12 @@ fn a_pool_that_fills_up_says_so_and_keeps_room_for_thick_volumes() {
     assert!(shown.contains("thick"), "{shown}");
     assert!(space()["reserved"].as_u64().unwrap() >= capacity / 2);
     let refusal = daemon.refused(&["volume", "create", "fast/more", "--size", &half, "--thick"]);
-    assert!(refusal.contains("has none for it") && refusal.contains("drive add"), "{refusal}");
+    assert!(refusal.contains("has no space for it") && refusal.contains("drive add"), "{refusal}");
     let status = home.gabion(&["pool", "status", "fast"]).out;
-    assert!(status.contains("the pool fills up") && status.contains("kept for thick volumes"), "{status}");
+    assert!(
+        status.contains("% of the space is used") && status.contains("reserved for thick volumes"),
+        "{status}"
+    );
     until("the threshold is told of", || kinds(&daemon).contains(&"space_low".to_owned()));
 
     daemon.ok(&["volume", "set", "fast/db", "--thin"]);

@@ -183,6 +183,6 @@ fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
     until("the drives are free", free);
     // Four drives are out of use, and nothing else is wrong.
     let ran = home.gabion(&check);
-    assert!(ran.out.contains("drive missing or out of use") && ran.out.contains("verified"), "{ran:?}");
+    assert!(ran.out.contains("drive missing or failed") && ran.out.contains("verified"), "{ran:?}");
     assert!(!ran.out.contains("place") && !ran.out.contains("contradictions"), "{ran:?}");
 }

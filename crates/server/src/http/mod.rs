@@ -1,8 +1,8 @@
 //! The API: HTTP over a Unix socket with JSON bodies, under `/v1`.
 //!
 //! Owns the mapping of the endpoints in [`api::paths`] to handlers, and the form of requests and
-//! responses. Invariant: every response is JSON, and every error is an [`api::types::ErrorResponse`].
-//! Must not know the implementation of any operation.
+//! responses. Invariant: every response is JSON, and every error is an
+//! [`api::types::ErrorResponse`]. Must not know the implementation of any operation.
 
 mod daemon;
 mod drives;
@@ -113,7 +113,7 @@ async fn no_method(method: Method, uri: Uri) -> Error {
         .hint("GET /v1/openapi.json describes the API")
 }
 
-/// Logs requests: those that can change something at level INFO, all others at DEBUG.
+/// Logs requests: GET requests at level DEBUG, all others at INFO.
 async fn log(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let started = std::time::Instant::now();

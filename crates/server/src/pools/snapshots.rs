@@ -70,8 +70,8 @@ impl Pools {
                 .call(move |pool| async move { pool.volume_usage(&wanted, offset, COUNT_STEP).await })
                 .await;
             let counted = count.map_err(|error| explain(error, pool, name))?;
-            referenced += counted.shown;
-            exclusive += counted.alone;
+            referenced += counted.referenced;
+            exclusive += counted.exclusive;
             offset = offset.saturating_add(COUNT_STEP);
         }
         // Data of a parent layer under deletion is exclusive too, although it may be hidden.
@@ -95,7 +95,7 @@ impl Pools {
                 .call(move |pool| async move { pool.volume_changes(&of, &base, next, DIFF_STEP).await })
                 .await;
             for found in find.map_err(|error| explain(error, pool, name))? {
-                let engine::Change { offset, length, data } = found;
+                let engine::ChangedRange { offset, length, data } = found;
                 match ranges.last_mut() {
                     Some(last) if last.offset + last.length == offset && last.data == data => {
                         last.length += length;

@@ -52,7 +52,7 @@ impl Pools {
         let sector = sector.unwrap_or(SECTOR);
         let wanted = name.clone();
         let create = move |pool: engine::Pool| async move {
-            pool.create_volume_as(&wanted, NewVolume { size, sector, thick, shards, now }).await
+            pool.create_volume_with(&wanted, NewVolume { size, sector, thick, shards, now }).await
         };
         let created = open.call(create).await;
         created.map_err(|error| explain(error, pool, &name))?;
@@ -136,7 +136,7 @@ impl Pools {
             let id = before.id;
             let left = open.call(move |pool| async move { pool.volume_info_by_id(id).await }).await?;
             // A new volume may have the number. Blocks that clones share stay until those are deleted.
-            let is_left = |info: &VolumeInfo| info.name == name && info.deleting && info.kept_by == 0;
+            let is_left = |info: &VolumeInfo| info.name == name && info.deleting && info.retained_by == 0;
             let Some(left) = left.filter(is_left) else { return Ok(()) };
             if left.stuck {
                 let message = format!("{pool}/{name} is deleted, but not all that it held could be freed");
@@ -195,6 +195,7 @@ async fn info(pool: &Arc<OpenPool>, name: &str) -> Result<Option<VolumeInfo>> {
 
 fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
     Volume {
+        id: info.uid.to_string(),
         pool: pool.to_owned(),
         name: info.name,
         snapshot: info.snapshot,
@@ -204,7 +205,7 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
         sector: info.sector,
         created: info.created,
         deleting: info.deleting,
-        retained_by: info.kept_by,
+        retained_by: info.retained_by,
         qos: QosLimits {
             iops: Some(info.qos.operations).filter(|limit| *limit > 0),
             bandwidth: Some(info.qos.bytes).filter(|limit| *limit > 0),

@@ -123,7 +123,7 @@ impl SwarmRun {
             let least = holds.iter().filter(|holds| **holds).count() as u64 * 4096;
             // The last block may hold data after the end of the volume.
             let most = least + if bytes.len().is_multiple_of(4096) { 0 } else { 4096 };
-            let is_true = (least..=most).contains(&usage.shown) && usage.alone <= usage.shown;
+            let is_true = (least..=most).contains(&usage.referenced) && usage.exclusive <= usage.referenced;
             if !is_true && self.is_kept(name) {
                 self.fail(format!("snapshot {name} holds {least} bytes of data, but reports {usage:?}"));
             }
