@@ -51,4 +51,4 @@ pub use salvage::{
 pub use scrub::ScrubStatus;
 pub use segments::FillHistogram;
 pub use shard::ShardCounters;
-pub use volume::{AttachedVolume, Extent, Volume};
+pub use volume::{AttachedVolume, Comparison, Extent, Volume, VolumeUid};

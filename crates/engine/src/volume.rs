@@ -5,8 +5,11 @@
 //! up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
 //! alignment.
 
+mod compare;
+mod copy;
 mod extents;
 mod slices;
+mod uid;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,10 +26,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::REQUEST_BLOCKS_MAX;
 use crate::pool::{Pool, VolumeShared};
 use crate::shard::Shard;
+pub use compare::Comparison;
 pub use extents::Extent;
 pub(crate) use extents::ShardExtents;
 pub(crate) use slices::Slices;
 use slices::SubRequest;
+pub use uid::VolumeUid;
 
 /// The largest sub-request, in bytes.
 const PART_MAX: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
@@ -46,6 +51,11 @@ impl Volume {
     /// Returns the name.
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// Returns the stable identity within the pool.
+    pub fn uid(&self) -> VolumeUid {
+        self.shared.uid
     }
 
     /// Returns the current size in bytes.
@@ -88,7 +98,7 @@ impl Volume {
             Some(shard) => ShardAccess::Local(shard),
             None => ShardAccess::Remote(handle.clone()),
         });
-        AttachedVolume { shared: self.shared.clone(), shards: shards.collect(), _pool: self.pool.clone() }
+        AttachedVolume { shared: self.shared.clone(), shards: shards.collect(), pool: self.pool.clone() }
     }
 }
 
@@ -102,7 +112,7 @@ enum ShardAccess {
 pub struct AttachedVolume {
     shared: Arc<VolumeShared>,
     shards: Vec<ShardAccess>,
-    _pool: Pool,
+    pool: Pool,
 }
 
 impl AttachedVolume {

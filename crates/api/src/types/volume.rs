@@ -6,6 +6,10 @@ use utoipa::ToSchema;
 /// A volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
+    /// The stable identity within the pool: no other volume or snapshot gets it, even after it is
+    /// deleted.
+    #[serde(default)]
+    pub id: String,
     /// Name of the pool.
     pub pool: String,
     /// Name within the pool; `volume@snapshot` for a snapshot.

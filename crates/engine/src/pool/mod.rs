@@ -332,6 +332,8 @@ impl Pool {
 }
 
 #[cfg(test)]
+mod atomic_tests;
+#[cfg(test)]
 mod extents_tests;
 #[cfg(test)]
 mod journal_tests;

@@ -6,6 +6,7 @@
 mod chunks;
 mod exports;
 mod faults;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use crate::{Extent, Stop, Volume, VolumeError, VolumeErrorKind};
 use chunks::Chunks;
 pub use exports::MemoryExports;
 pub use faults::MemoryFaults;
+pub use source::MemorySource;
 
 /// A volume in memory, sparse in units of 4096 bytes. A clone is another handle to the same bytes.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use crate::context::{call_object, check_queue_count};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
 use crate::listen::{ListenLabel, listen_unix};
-use crate::race::race;
+use crate::select::select;
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
     FrontendContext, OpenError, RunningExport, StopMode, VolumeSource,
@@ -240,7 +240,7 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
                 };
                 // Continues after the timeout, until the guest's requests have ended.
                 reactor.spawn(finish).detach();
-                matches!(race(stopped, reactor.sleep(STOP_TIMEOUT)).await, crate::race::First::Left(_))
+                matches!(select(stopped, reactor.sleep(STOP_TIMEOUT)).await, crate::select::Either::Left(_))
             };
             // A reactor that has shut down serves no guest, and neither does a stopped export.
             if let Ok(false) = call_object(&self.home, stop).await {

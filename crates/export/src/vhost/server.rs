@@ -21,7 +21,7 @@ use super::disk::VhostDisk;
 use super::session::VhostSession;
 use crate::Stop;
 use crate::listen::accept_loop;
-use crate::race::{First, race};
+use crate::select::{Either, select};
 
 /// Time for which a new front end waits for the previous one to disconnect.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -116,8 +116,8 @@ impl<D: VhostDisk> VhostServer<D> {
     /// Serves a front end once the previous one is gone.
     async fn accept(self: Rc<Self>, stream: Stream) {
         let free = self.changed.until(|| (!self.busy.get()).then_some(()));
-        let timeout = race(self.stop.raised(), Reactor::current().sleep(HANDOVER_TIMEOUT));
-        if let First::Right(_) = race(free, timeout).await {
+        let timeout = select(self.stop.raised(), Reactor::current().sleep(HANDOVER_TIMEOUT));
+        if let Either::Right(_) = select(free, timeout).await {
             if !self.stop.is_raised() {
                 tracing::warn!(device = %self.disk.name(), "refused a front end: another one uses the device");
             }

@@ -251,13 +251,13 @@ impl Load {
     async fn fill(&self, talk: &Talk, said: &str) -> Result<()> {
         let (socket, bytes) = (self.socket.clone(), self.bench_bytes);
         let fill = move || -> std::io::Result<()> {
-            let mut client = nbd::Client::connect(&socket, &format!("{POOL}/bench"))?;
+            let mut client = nbd::connect(&socket, &format!("{POOL}/bench"))?;
             let mut data = vec![0u8; 1 << 20];
             for offset in (0..bytes).step_by(1 << 20) {
                 stamp(&mut data, offset);
                 client.write(offset, &data)?;
             }
-            client.flush()
+            Ok(client.flush()?)
         };
         let (filled, took) = talk.during("filling the volume", fill).await?;
         filled.context("filling the volume")?;

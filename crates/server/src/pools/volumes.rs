@@ -195,6 +195,7 @@ async fn info(pool: &Arc<OpenPool>, name: &str) -> Result<Option<VolumeInfo>> {
 
 fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
     Volume {
+        id: info.uid.to_string(),
         pool: pool.to_owned(),
         name: info.name,
         snapshot: info.snapshot,

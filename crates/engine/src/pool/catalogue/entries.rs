@@ -150,11 +150,12 @@ mod tests {
 
     use super::*;
     use crate::fair::{RateLimiter, RateLimits};
-    use crate::volume::Slices;
+    use crate::volume::{Slices, VolumeUid};
 
     fn shared(id: VolumeId) -> Arc<VolumeShared> {
         Arc::new(VolumeShared {
             id,
+            uid: VolumeUid::new(0, id),
             name: String::new(),
             sector: 512,
             is_snapshot: false,

@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::fair::RateLimiter;
 use crate::shard::Shard;
-use crate::volume::{Slices, join_all};
+use crate::volume::{Slices, VolumeUid, join_all};
 pub use contents::{ChangedRange, LostRange, VolumeUsage};
 use entries::VolumeTable;
 use retired::RetiredIds;
@@ -45,6 +45,7 @@ const SEPARATOR: char = '@';
 #[derive(Debug)]
 pub(crate) struct VolumeShared {
     pub(crate) id: VolumeId,
+    pub(crate) uid: VolumeUid,
     pub(crate) name: String,
     pub(crate) sector: u32,
     pub(crate) is_snapshot: bool,
@@ -171,6 +172,7 @@ impl Catalogue {
         self.next_layer.set(self.next_layer.get().max(record.layer.get() + 1));
         let shared = Arc::new(VolumeShared {
             id: record.id,
+            uid: VolumeUid::new(record.created, record.id),
             name: record.name.clone(),
             sector: record.sector,
             is_snapshot: record.kind == VolumeKind::Snapshot,

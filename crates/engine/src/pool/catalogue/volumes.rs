@@ -13,6 +13,7 @@ use super::{Catalogue, Pool, SEPARATOR, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::RateLimits;
 use crate::shard::Shard;
+use crate::volume::VolumeUid;
 
 /// Properties of a new volume.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,8 @@ pub struct NewVolume {
 /// Properties of a volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
+    /// The stable identity within the pool.
+    pub uid: VolumeUid,
     /// The number. It is not reused while a handle on the volume exists.
     pub id: VolumeId,
     /// Name; of a snapshot, `volume@snapshot`.
@@ -93,7 +96,8 @@ impl Catalogue {
         Ok(infos)
     }
 
-    /// Returns the volume or snapshot of a name, preferably one that is not under deletion.
+    /// Returns the volume or snapshot of a name. A live one takes precedence over
+    /// volumes under deletion.
     async fn named_info(&self, name: String) -> Result<Option<VolumeInfo>> {
         let id = {
             let entries = self.entries.borrow();
@@ -130,6 +134,7 @@ impl Catalogue {
             parent.state == VolumeState::Ready && record.kind == VolumeKind::Volume && !own
         };
         VolumeInfo {
+            uid: VolumeUid::new(record.created, record.id),
             id: record.id,
             name: record.name.clone(),
             snapshot: record.kind == VolumeKind::Snapshot,
@@ -355,7 +360,8 @@ impl Pool {
         self.catalogue().call(|catalogue| async move { catalogue.list().await }).await?
     }
 
-    /// Returns the volume or snapshot of a name, preferably one that is not under deletion.
+    /// Returns the volume or snapshot of a name. A live one takes precedence over
+    /// volumes under deletion.
     ///
     /// # Errors
     /// When the pool was closed.

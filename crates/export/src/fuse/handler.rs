@@ -1,7 +1,7 @@
-//! What the kernel asks of a file, and what it is told: taken on a thread of its own, carried out on the file's reactor.
+//! The requests of the kernel: received on a thread of their own, executed on the file's reactor.
 //!
-//! Always true: every request is answered exactly once; no more are under way than the limits say. Must not know where the
-//! file is mounted, how a volume stores.
+//! Always true: each request is answered exactly once; the requests in flight are within the
+//! limits. Must not know where the file is mounted, how a volume stores data.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,52 +18,52 @@ use fuser::{
 use reactor::{Buffer, Handle, Reactor};
 use rustix::fs::{FallocateFlags, OFlags};
 
-use super::credit::Credit;
-use super::file::{File, Sought};
+use super::file::{SeekTarget, VolumeFile};
 use super::limits::{ATTRIBUTES_SECONDS, BACKGROUND_MAX, REQUEST_BYTES_MAX};
-use super::opens::Opens;
-use crate::at_once::begin;
+use super::open_count::OpenCount;
+use super::request_limiter::RequestLimiter;
+use crate::poll_then_spawn::poll_then_spawn;
 use crate::{Volume, VolumeError, VolumeErrorKind};
 
 /// The only file.
 pub(super) const FILE: INodeNo = INodeNo::ROOT;
-/// Bytes of a unit in which the kernel counts space.
+/// Bytes of the kernel's unit of space.
 const UNIT: u64 = 512;
-/// Bytes that are read and written best.
+/// Preferred size of reads and writes in bytes.
 const PREFERRED: u32 = 4096;
-/// `lseek` for data, and for a hole.
+/// `SEEK_DATA` and `SEEK_HOLE` of lseek(2).
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// See the module.
-pub(super) struct Kernel<V: Volume + 'static> {
-    pub(super) file: Handle<File<V>>,
-    pub(super) credit: Arc<Credit>,
-    pub(super) opens: Arc<Opens>,
+/// The handler of one mount.
+pub(super) struct FuseHandler<V: Volume + 'static> {
+    pub(super) file: Handle<VolumeFile<V>>,
+    pub(super) credit: Arc<RequestLimiter>,
+    pub(super) opens: Arc<OpenCount>,
     pub(super) read_only: bool,
-    /// What its times say.
+    /// All timestamps of the file.
     pub(super) since: SystemTime,
 }
 
-impl<V: Volume + 'static> Kernel<V> {
-    /// Carries a request out on the file's reactor. One that cannot be is answered with an error by the reply itself, when
-    /// it is dropped.
+impl<V: Volume + 'static> FuseHandler<V> {
+    /// Executes a request on the file's reactor. If it cannot be executed, its reply is dropped,
+    /// which answers with an error.
     fn begin<F: Future<Output = ()> + 'static>(
         &self,
         bytes: usize,
-        work: impl FnOnce(Rc<File<V>>) -> F + Send + 'static,
+        work: impl FnOnce(Rc<VolumeFile<V>>) -> F + Send + 'static,
     ) {
         mark_thread();
-        let (charge, home) = (self.credit.take(bytes), self.file.clone());
+        let (charge, handle) = (self.credit.take(bytes), self.file.clone());
         let job = move || {
-            let Some(file) = home.local() else { return };
+            let Some(file) = handle.local() else { return };
             let work = work(file);
-            begin(&Reactor::current(), async move {
+            poll_then_spawn(&Reactor::current(), async move {
                 work.await;
                 drop(charge);
             });
         };
-        // A reactor that is gone drops the job.
+        // A reactor that has shut down drops the job.
         let _ = self.file.remote().post(job);
     }
 
@@ -88,7 +88,7 @@ impl<V: Volume + 'static> Kernel<V> {
         }
     }
 
-    fn tell_attributes(&self, reply: ReplyAttr) {
+    fn reply_attributes(&self, reply: ReplyAttr) {
         let attributes = self.attributes();
         self.begin(0, |file| async move {
             reply.attr(&Duration::from_secs(ATTRIBUTES_SECONDS), &attributes(file.size()));
@@ -96,9 +96,9 @@ impl<V: Volume + 'static> Kernel<V> {
     }
 }
 
-impl<V: Volume + 'static> Filesystem for Kernel<V> {
+impl<V: Volume + 'static> Filesystem for FuseHandler<V> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // The nearest is as good; all of them lie within what the protocol allows.
+        // An error suggests the nearest supported value, which is good enough.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
         let wanted = InitFlags::FUSE_ASYNC_DIO & config.capabilities();
@@ -106,7 +106,7 @@ impl<V: Volume + 'static> Filesystem for Kernel<V> {
     }
 
     fn getattr(&self, _: &Request, _: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.tell_attributes(reply);
+        self.reply_attributes(reply);
     }
 
     fn setattr(
@@ -127,18 +127,18 @@ impl<V: Volume + 'static> Filesystem for Kernel<V> {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // Its size is that of the volume. Times are nobody's concern.
+        // The size is that of the volume. Timestamps are ignored.
         if mode.is_some() || uid.is_some() || gid.is_some() || size.is_some() {
             return reply.error(Errno::EPERM);
         }
-        self.tell_attributes(reply);
+        self.reply_attributes(reply);
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         if !self.opens.add() {
             return reply.error(Errno::ENODEV);
         }
-        // Nothing is kept in the kernel: what was answered is the volume's, and seen by whoever reads.
+        // The kernel caches nothing: completed writes are visible to other users of the volume.
         let flags = FopenFlags::FOPEN_DIRECT_IO
             | FopenFlags::FOPEN_NOFLUSH
             | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
@@ -160,7 +160,7 @@ impl<V: Volume + 'static> Filesystem for Kernel<V> {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // A close promises nothing.
+        // A close gives no guarantee.
         reply.ok();
     }
 
@@ -227,7 +227,7 @@ impl<V: Volume + 'static> Filesystem for Kernel<V> {
         let zeroed = mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
         let known = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
         if !zeroed || !known.contains(mode) {
-            // Volumes are thin: nothing can be promised.
+            // Volumes are thin: space cannot be guaranteed.
             return reply.error(Errno::EOPNOTSUPP);
         }
         let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
@@ -241,8 +241,8 @@ impl<V: Volume + 'static> Filesystem for Kernel<V> {
 
     fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let sought = match whence {
-            SEEK_DATA => Sought::Data,
-            SEEK_HOLE => Sought::Hole,
+            SEEK_DATA => SeekTarget::Data,
+            SEEK_HOLE => SeekTarget::Hole,
             _ => return reply.error(Errno::EINVAL),
         };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
@@ -272,8 +272,9 @@ impl<V: Volume + 'static> Filesystem for Kernel<V> {
     }
 }
 
-/// Tells the kernel that it may be waiting for this thread to write pages back when it looks for memory: what the thread itself
-/// allocates must not wait for that. Needs a privilege that whoever may mount mostly has.
+/// Marks this thread as part of the kernel's writeback path (PR_SET_IO_FLUSHER): its own
+/// allocations must not wait for writeback to this file. Needs a privilege that processes which may
+/// mount usually have.
 fn mark_thread() {
     thread_local! {
         static MARKED: Cell<bool> = const { Cell::new(false) };
@@ -290,9 +291,9 @@ fn answer(done: Result<(), VolumeError>, reply: ReplyEmpty) {
     }
 }
 
-/// What whoever uses the file is told.
+/// Returns the error number for the user of the file.
 fn number(error: &VolumeError) -> Errno {
-    tracing::debug!(%error, "a request failed");
+    tracing::debug!(%error, "request failed");
     match error.kind() {
         VolumeErrorKind::NoSpace => Errno::ENOSPC,
         VolumeErrorKind::Invalid => Errno::EINVAL,

@@ -1,10 +1,10 @@
-//! What a connection sends: replies, each written whole, as many at a time as are ready.
+//! The sending half of a connection: replies, batched.
 //!
-//! Owns the queues of replies and the sending half of a connection's stream. Replies with much data have a queue of their
-//! own, from which each send takes something, so that they neither hold the others up nor are held up by them.
+//! Owns the queues of replies. Replies with much data have a queue of their own, from which each
+//! send takes at least one, so that small and large replies do not delay each other.
 //!
-//! Always true: one send is in flight at a time; the replies of a queue are sent in the order in which they were pushed;
-//! what a reply was charged for is given back when it has been sent or never will be.
+//! Always true: one send is in flight at a time; the replies of a queue are sent in order; the
+//! charge of a reply is released when it has been sent or is discarded.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use reactor::{Buffer, IoError, Notify, Span, Stream};
 
 use super::budget::Charge;
-use super::intake::Movement;
+use super::recv_buffer::Progress;
 use super::wire::{HEAD_MAX, Head};
 
 /// The most replies of one send. Their heads fill a page.
@@ -21,61 +21,61 @@ const REPLIES_MAX: usize = 4096 / HEAD_MAX;
 /// A send takes no more replies once it has this many bytes of data.
 const BYTES_MAX: usize = 256 << 10;
 
-/// A reply, or a part of one that may be sent by itself.
-pub(super) struct Reply {
+/// A reply, or a part of one that may be sent alone.
+pub(super) struct QueuedReply {
     head: Head,
-    /// What follows the head.
+    /// The data after the head.
     payload: Option<Span>,
-    /// Given back once the reply has been sent.
+    /// Released once the reply has been sent.
     charge: Option<Charge>,
 }
 
-impl Reply {
-    /// A part of a reply, with others to follow.
+impl QueuedReply {
+    /// Creates a part of a reply that is not the last one.
     pub(super) fn part(head: Head) -> Self {
         Self { head, payload: None, charge: None }
     }
 
-    /// A reply, or the last part of one: with it, the request is done.
+    /// Creates a reply, or the last part of one, which completes the request.
     pub(super) fn last(head: Head, charge: Charge) -> Self {
         Self { head, payload: None, charge: Some(charge) }
     }
 
-    /// The same with `payload` behind it.
+    /// Adds a payload.
     pub(super) fn with(self, payload: Span) -> Self {
         Self { payload: Some(payload), ..self }
     }
 }
 
-/// Replies on their way to the client.
+/// The replies of a connection.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(super) struct SendQueue {
     queues: RefCell<Queues>,
-    /// Nobody will send what is pushed.
+    /// Replies are discarded.
     closed: Cell<bool>,
-    /// The sender has nothing to do.
+    /// The sender waits for replies.
     idle: Cell<bool>,
     pushed: Notify,
-    movement: Movement,
+    progress: Progress,
 }
 
-impl Outbox {
-    /// For a watchdog.
-    pub(super) fn movement(&self) -> &Movement {
-        &self.movement
+impl SendQueue {
+    /// Returns the progress, for the watchdog.
+    pub(super) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
-    /// Queues a reply that is sent soon.
-    pub(super) fn push(&self, reply: Reply) {
+    /// Queues a small reply.
+    pub(super) fn push(&self, reply: QueuedReply) {
         self.push_to(reply, |queues| &mut queues.small);
     }
 
-    /// Queues a reply with much data, or any part of a reply whose parts must keep their order.
-    pub(super) fn push_bulk(&self, reply: Reply) {
+    /// Queues a reply with much data, or a part of a reply whose parts must keep their order.
+    pub(super) fn push_bulk(&self, reply: QueuedReply) {
         self.push_to(reply, |queues| &mut queues.bulk);
     }
 
-    fn push_to(&self, reply: Reply, queue: impl FnOnce(&mut Queues) -> &mut VecDeque<Reply>) {
+    fn push_to(&self, reply: QueuedReply, queue: impl FnOnce(&mut Queues) -> &mut VecDeque<QueuedReply>) {
         if self.closed.get() {
             return;
         }
@@ -85,14 +85,14 @@ impl Outbox {
         }
     }
 
-    /// Forgets every reply that is queued and will be.
+    /// Discards all queued and later replies.
     pub(super) fn close(&self) {
         self.closed.set(true);
         let forgotten = self.queues.take();
         drop(forgotten);
     }
 
-    /// Sends replies as they come.
+    /// Sends replies until the connection fails.
     pub(super) async fn send_all(&self, stream: &Stream) -> Result<Infallible, IoError> {
         let mut batch = Batch::default();
         loop {
@@ -104,10 +104,10 @@ impl Outbox {
 
     async fn send_queued(&self, stream: &Stream, batch: &mut Batch) -> Result<(), IoError> {
         while batch.fill(&mut self.queues.borrow_mut()) {
-            self.movement.within.set(true);
+            self.progress.within.set(true);
             let sent = stream.write_all(&batch.spans).await;
-            self.movement.within.set(false);
-            self.movement.step();
+            self.progress.within.set(false);
+            self.progress.step();
             batch.clear();
             sent?;
         }
@@ -115,11 +115,11 @@ impl Outbox {
     }
 }
 
-/// Replies that wait to be sent.
+/// The queued replies.
 #[derive(Default)]
 struct Queues {
-    small: VecDeque<Reply>,
-    bulk: VecDeque<Reply>,
+    small: VecDeque<QueuedReply>,
+    bulk: VecDeque<QueuedReply>,
 }
 
 impl Queues {
@@ -128,7 +128,7 @@ impl Queues {
     }
 }
 
-/// What is sent at once.
+/// The replies of one send.
 #[derive(Default)]
 struct Batch {
     spans: Vec<Span>,
@@ -144,8 +144,8 @@ impl Batch {
         (self.replies, self.bytes) = (0, 0);
     }
 
-    /// Takes replies from the queues: small ones as far as there is room, but always one of the others. False if there
-    /// were none.
+    /// Takes replies from the queues: as many small ones as fit, and at least one bulk reply.
+    /// Returns false if both queues are empty.
     fn fill(&mut self, queues: &mut Queues) -> bool {
         if queues.is_empty() {
             return false;
@@ -168,8 +168,8 @@ impl Batch {
         true
     }
 
-    fn append(&mut self, reply: Reply, heads: &mut Heads) {
-        let Reply { head, payload, charge } = reply;
+    fn append(&mut self, reply: QueuedReply, heads: &mut Heads) {
+        let QueuedReply { head, payload, charge } = reply;
         self.replies += 1;
         heads.append(head.as_bytes());
         self.charges.extend(charge);
@@ -181,10 +181,11 @@ impl Batch {
     }
 }
 
-/// Heads of replies, one after the other. Neighbours without payload between them are sent as one run.
+/// The heads of the replies of a batch. Adjacent heads without payload between them are sent as one
+/// run.
 struct Heads {
     memory: Span,
-    /// The run that is being filled.
+    /// The current run.
     start: usize,
     end: usize,
 }
@@ -211,5 +212,5 @@ impl Heads {
 }
 
 #[cfg(test)]
-#[path = "outbox_tests.rs"]
+#[path = "send_queue_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Replies go out whole and in order, small ones past long ones.
+//! Replies are sent whole and in order, small ones ahead of bulk ones.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,18 +12,18 @@ use super::super::limits::Limits;
 use super::super::testing::on_each_backend;
 use super::super::wire::Cookie;
 use super::*;
-use crate::race::{First, race};
 use crate::reserve::Reserve;
+use crate::select::{Either, select};
 
-fn reply(cookie: u64, payload: Option<&[u8]>) -> Reply {
-    let reply = Reply::part(Head::simple(Cookie(cookie), None));
+fn reply(cookie: u64, payload: Option<&[u8]>) -> QueuedReply {
+    let reply = QueuedReply::part(Head::simple(Cookie(cookie), None));
     match payload {
         Some(payload) => reply.with(Buffer::copy_of(payload).span()),
         None => reply,
     }
 }
 
-fn small(replies: impl IntoIterator<Item = Reply>) -> Queues {
+fn small(replies: impl IntoIterator<Item = QueuedReply>) -> Queues {
     Queues { small: replies.into_iter().collect(), bulk: VecDeque::new() }
 }
 
@@ -62,7 +62,7 @@ fn payload_follows_its_head() {
 }
 
 #[test]
-fn a_batch_has_an_end() {
+fn batches_are_limited() {
     let large = vec![7; BYTES_MAX / 2];
     let mut batch = Batch::default();
     let mut queues = small((0..5).map(|cookie| reply(cookie, Some(&large))));
@@ -93,21 +93,21 @@ fn neither_queue_starves_the_other() {
 }
 
 #[test]
-fn what_is_pushed_is_sent_and_its_charge_given_back() {
+fn queued_replies_are_sent_and_their_charges_released() {
     on_each_backend(async |client, server| {
-        let (outbox, budget) = (Outbox::default(), budget(100, 100));
+        let (send_queue, budget) = (SendQueue::default(), budget(100, 100));
         let push = async {
             for cookie in 0..10 {
                 let charge = budget.charge_request(1).await;
-                outbox.push(Reply { charge: Some(charge), ..reply(cookie, Some(b"data")) });
+                send_queue.push(QueuedReply { charge: Some(charge), ..reply(cookie, Some(b"data")) });
                 if cookie % 3 == 0 {
                     Reactor::current().yield_now().await;
                 }
             }
             budget.idle().await;
         };
-        assert!(matches!(race(push, outbox.send_all(&server)).await, First::Left(())));
-        assert!(!outbox.movement().within.get());
+        assert!(matches!(select(push, send_queue.send_all(&server)).await, Either::Left(())));
+        assert!(!send_queue.progress().within.get());
         let received = Buffer::new(10 * 20).span();
         client.read_exact(std::slice::from_ref(&received)).await.unwrap();
         let sent: Vec<u8> = (0..10).flat_map(|cookie| expected(cookie, b"data")).collect();
@@ -116,15 +116,15 @@ fn what_is_pushed_is_sent_and_its_charge_given_back() {
 }
 
 #[test]
-fn a_closed_outbox_forgets() {
-    let (outbox, budget) = (Outbox::default(), budget(1, 0));
+fn a_closed_queue_discards_replies() {
+    let (send_queue, budget) = (SendQueue::default(), budget(1, 0));
     let charge = || match pin!(budget.charge_request(0)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(charge) => Some(charge),
         Poll::Pending => None,
     };
-    outbox.push(Reply { charge: charge(), ..reply(1, None) });
+    send_queue.push(QueuedReply { charge: charge(), ..reply(1, None) });
     assert!(charge().is_none());
-    outbox.close();
-    outbox.push(Reply { charge: Some(charge().unwrap()), ..reply(2, None) });
+    send_queue.close();
+    send_queue.push(QueuedReply { charge: Some(charge().unwrap()), ..reply(2, None) });
     assert!(charge().is_some());
 }

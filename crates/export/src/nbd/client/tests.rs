@@ -1,18 +1,41 @@
-//! What a server may answer, and what is not believed.
+//! Valid and invalid answers of servers.
 
-use tokio::io::{join, sink};
+use std::io::{Cursor, Read, Write};
 
+use super::handshake::{OPTION_REPLY_MAGIC, PARTS_MAX, answer, option};
 use super::*;
 
-/// A connection on which a server says these bytes, whatever it is asked.
-pub(crate) fn client(said: &[u8]) -> Client {
-    let stream = join(std::io::Cursor::new(said.to_vec()), sink());
-    Client { stream: Box::new(stream), size: 1 << 20 }
+/// A connection on which a server sends these bytes for any input.
+struct Script(Cursor<Vec<u8>>);
+
+impl Read for Script {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
 }
 
-pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(work)
+impl Write for Script {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A client of a server that sends these bytes, with an export of 1 MiB.
+pub(super) fn client(answers: &[u8]) -> Client<BlockingTransport> {
+    let transport = BlockingTransport::new(Script(Cursor::new(answers.to_vec())));
+    Client { transport, replies: Replies::Structured, size: 1 << 20, flags: 0 }
+}
+
+pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    match work.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("a transport that blocks is never pending"),
+    }
 }
 
 /// A part of a structured reply.
@@ -60,8 +83,8 @@ fn parts_of_a_read_come_in_any_order() {
 }
 
 #[test]
-fn no_byte_is_told_twice_while_another_is_left_out() {
-    let twice = Err("the same data twice, or none".to_owned());
+fn every_byte_of_a_read_comes_once() {
+    let twice = Err("empty or overlapping data".to_owned());
     assert_eq!(read(&[data(100, &[1; 4]), data(100, &[2; 4]), done()]), twice);
     assert_eq!(read(&[data(100, &[1; 5]), data(104, &[2; 4]), done()]), twice);
     assert_eq!(read(&[data(104, &[1; 4]), data(100, &[2; 5]), done()]), twice);
@@ -71,30 +94,32 @@ fn no_byte_is_told_twice_while_another_is_left_out() {
     assert_eq!(read(&[data(100, &[1; 7]), done()]), missing);
     assert_eq!(read(&[data(101, &[1; 7]), done()]), missing);
     assert_eq!(read(&[done()]), missing);
-    let beyond = Err("data that was not asked for".to_owned());
+    let beyond = Err("data that was not requested".to_owned());
     assert_eq!(read(&[data(100, &[1; 9]), done()]), beyond);
     assert_eq!(read(&[data(99, &[1; 1]), done()]), beyond);
     assert_eq!(read(&[data(u64::MAX, &[1; 1]), done()]), beyond);
 }
 
 #[test]
-fn replies_are_to_the_request_that_was_made() {
+fn replies_are_to_the_request_that_was_sent() {
     let other = part(DONE, chunk::NONE, 7, &[]);
-    let refused = "a reply to request 0x7, which was not made";
+    let refused = "a reply to request 0x7, which was not sent";
     assert_eq!(read(&[data(100, &[1; 8]), other]).unwrap_err(), refused);
-    let simple = [&SIMPLE_MAGIC.to_be_bytes()[..], &0u32.to_be_bytes(), &7u64.to_be_bytes()].concat();
-    assert_eq!(run(client(&simple).flush()).unwrap_err().to_string(), refused);
-    let simple = [&SIMPLE_MAGIC.to_be_bytes()[..], &0u32.to_be_bytes(), &0u64.to_be_bytes()].concat();
-    run(client(&simple).flush()).unwrap();
+    let simple = |cookie: u64, error: u32| {
+        [&SIMPLE_MAGIC.to_be_bytes()[..], &error.to_be_bytes(), &cookie.to_be_bytes()].concat()
+    };
+    assert_eq!(run(client(&simple(7, 0)).flush()).unwrap_err().to_string(), refused);
+    run(client(&simple(0, 0)).flush()).unwrap();
+    assert_eq!(run(client(&simple(0, 28)).flush()).unwrap_err().server_error(), Some(28));
 }
 
 #[test]
-fn an_answer_without_end_is_not_listened_to() {
+fn an_answer_without_end_is_refused() {
     // Extents of 512 KiB each time, and never the last.
     let extents = part(0, chunk::BLOCK_STATUS, 0, &vec![1; 4 + (512 << 10)]);
     let error = run(client(&extents.repeat(3)).extents(0)).unwrap_err();
-    assert_eq!(error.to_string(), "an answer longer than any");
-    let answer = |length: usize| {
+    assert_eq!(error.to_string(), "answer too long");
+    let reply = |length: usize| {
         let mut bytes = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
         bytes.extend(option::STRUCTURED_REPLY.to_be_bytes());
         bytes.extend(answer::META_CONTEXT.to_be_bytes());
@@ -102,7 +127,7 @@ fn an_answer_without_end_is_not_listened_to() {
         bytes.resize(bytes.len() + length, 0);
         bytes
     };
-    let ask = |said: Vec<u8>| run(client(&said).option(option::STRUCTURED_REPLY, &[])).unwrap_err();
-    assert_eq!(ask(answer(512 << 10).repeat(3)).to_string(), "an answer longer than any");
-    assert_eq!(ask(answer(0).repeat(PARTS_MAX + 1)).to_string(), "an answer without end");
+    let ask = |answers: Vec<u8>| run(client(&answers).option(option::STRUCTURED_REPLY, &[])).unwrap_err();
+    assert_eq!(ask(reply(512 << 10).repeat(3)).to_string(), "answer too long");
+    assert_eq!(ask(reply(0).repeat(PARTS_MAX + 1)).to_string(), "answer in too many parts");
 }

@@ -1,35 +1,35 @@
-//! Who has a file open.
+//! The number of open handles of a file.
 //!
-//! Always true: once it is closed to newcomers nobody is counted any more that was not counted before.
+//! Always true: once closed, no further handle is counted until [`OpenCount::reopen`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// See the module.
-pub(super) struct Opens {
-    inner: Mutex<Inner>,
+/// The number of open handles, and whether more are permitted.
+pub(super) struct OpenCount {
+    inner: Mutex<OpenState>,
     changed: Condvar,
-    /// The number, for others to look at.
+    /// The number, for status.
     shown: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct OpenState {
     open: u64,
     closed: bool,
 }
 
-impl Opens {
+impl OpenCount {
     pub(super) fn new(shown: Arc<AtomicU64>) -> Self {
         Self { inner: Mutex::default(), changed: Condvar::new(), shown }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, OpenState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more has it open. False if nobody may any more.
+    /// Counts a new handle. Returns false if no handle is permitted.
     pub(super) fn add(&self) -> bool {
         let mut inner = self.lock();
         if inner.closed {
@@ -40,7 +40,7 @@ impl Opens {
         true
     }
 
-    /// One has closed it.
+    /// Counts a closed handle.
     pub(super) fn remove(&self) {
         let mut inner = self.lock();
         inner.open = inner.open.saturating_sub(1);
@@ -49,8 +49,9 @@ impl Opens {
         self.changed.notify_all();
     }
 
-    /// Lets nobody in any more, if nobody is in, or all have left within so long: the kernel tells of a close some time after
-    /// it. Else it stays open, and this is how many are in.
+    /// Permits no further handles, if none is open or all are closed within `patience`: the kernel
+    /// reports a close with a delay. Otherwise returns the number of open handles as the error, and
+    /// stays open.
     pub(super) fn close(&self, patience: Duration) -> Result<(), u64> {
         let waited = self.changed.wait_timeout_while(self.lock(), patience, |inner| inner.open > 0);
         let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -61,20 +62,20 @@ impl Opens {
         Ok(())
     }
 
-    /// Lets nobody in any more, whoever is in: so many.
-    pub(super) fn close_at_once(&self) -> u64 {
+    /// Permits no further handles. Returns the number of open ones.
+    pub(super) fn close_now(&self) -> u64 {
         let mut inner = self.lock();
         inner.closed = true;
         inner.open
     }
 
-    /// Lets others in again.
+    /// Permits handles again.
     pub(super) fn reopen(&self) {
         self.lock().closed = false;
     }
 
-    /// Nobody is in any more: all were cut off.
-    pub(super) fn forget(&self) {
+    /// Resets the count after all handles were cut off.
+    pub(super) fn reset(&self) {
         self.lock().open = 0;
         self.shown.store(0, Ordering::Relaxed);
     }
@@ -85,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_in_keeps_it_open() {
+    fn open_handles_keep_a_file_open() {
         let shown = Arc::new(AtomicU64::new(0));
-        let opens = Opens::new(shown.clone());
+        let opens = OpenCount::new(shown.clone());
         assert!(opens.add() && opens.add());
         opens.remove();
         assert_eq!((shown.load(Ordering::Relaxed), opens.close(Duration::ZERO)), (1, Err(1)));
@@ -101,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn all_are_cut_off_at_once() {
+    fn handles_are_cut_off() {
         let shown = Arc::new(AtomicU64::new(0));
-        let opens = Opens::new(shown.clone());
+        let opens = OpenCount::new(shown.clone());
         assert!(opens.add());
-        assert_eq!(opens.close_at_once(), 1);
+        assert_eq!(opens.close_now(), 1);
         assert!(!opens.add());
-        opens.forget();
+        opens.reset();
         assert_eq!(shown.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,16 +1,16 @@
-//! How much of what the kernel asks for is under way: the thread that takes requests waits when it is too much.
+//! The limit on requests in flight: the thread that receives requests waits while it is reached.
 //!
-//! Always true: what was charged is given back exactly once, when the [`Charge`] is dropped, on whichever thread. Must not
-//! know what requests are.
+//! Always true: each permit is released exactly once, when its [`RequestPermit`] is dropped, on any
+//! thread. Must not know the content of requests.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::limits::{BYTES_MAX, REQUESTS_MAX};
 
-/// See the module.
+/// Requests and payload in flight.
 #[derive(Default)]
-pub(super) struct Credit {
+pub(super) struct RequestLimiter {
     used: Mutex<Used>,
     changed: Condvar,
 }
@@ -21,29 +21,30 @@ struct Used {
     bytes: usize,
 }
 
-/// A request that is under way, until it is dropped.
-pub(super) struct Charge {
-    credit: Arc<Credit>,
+/// A request in flight, until this is dropped.
+pub(super) struct RequestPermit {
+    credit: Arc<RequestLimiter>,
     bytes: usize,
 }
 
-impl Credit {
+impl RequestLimiter {
     fn lock(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is room for a request of so many bytes. One of any size gets in when there is no other.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Charge {
+    /// Waits until a request of this many bytes fits. A request of any size fits when no other is
+    /// in flight.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> RequestPermit {
         let full = |used: &mut Used| {
             used.requests >= REQUESTS_MAX || used.requests > 0 && used.bytes.saturating_add(bytes) > BYTES_MAX
         };
         let mut used = self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
         used.requests += 1;
         used.bytes += bytes;
-        Charge { credit: self.clone(), bytes }
+        RequestPermit { credit: self.clone(), bytes }
     }
 
-    /// Waits until nothing is under way, for so long at most. False if something still is.
+    /// Waits up to `patience` until no request is in flight. Returns false if one still is.
     pub(super) fn wait_until_idle(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         let mut used = self.lock();
@@ -58,7 +59,7 @@ impl Credit {
     }
 }
 
-impl Drop for Charge {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut used = self.credit.lock();
         used.requests -= 1;
@@ -75,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_no_room_waits_for_some() {
-        let credit = Arc::new(Credit::default());
+    fn requests_beyond_the_limit_wait() {
+        let credit = Arc::new(RequestLimiter::default());
         let large = credit.take(10 * BYTES_MAX);
         let (sender, receiver) = channel();
         let there = credit.clone();
