@@ -33,9 +33,9 @@ impl Shard {
         let mut pins = ChainPins::default();
         let found = loop {
             let looked = {
-                let dying = self.dying.borrow();
+                let dropping_layers = self.dropping_layers.borrow();
                 let mut map = self.ledger.map.borrow_mut();
-                let empty = |layer| dying.contains(&layer);
+                let empty = |layer| dropping_layers.contains(&layer);
                 map.pin_through(layer, block, count, empty, &mut pins).and_then(|()| look(&mut map))
             };
             match looked {

@@ -23,7 +23,7 @@ use crate::map::{Map, Pins};
 const UNMAP_LEAVES: usize = 128;
 
 /// Number of blocks whose first bytes are prefetched during the search for zero blocks.
-const ZEROS_AHEAD: usize = 16;
+const ZERO_PREFETCH_BLOCKS: usize = 16;
 
 impl Shard {
     /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, to a
@@ -100,7 +100,7 @@ impl Shard {
             let layer = self.layer_for_writing(volume).await?;
             // Requests that were queued before the lock was taken must be applied before the blocks
             // are read.
-            self.log.settle().await;
+            self.log.wait_for_queued().await;
             let whole = Buffer::new(count * BLOCK);
             if !offset.is_multiple_of(BLOCK) {
                 self.read_layer(layer, block, &whole.span().slice(0..BLOCK)).await?;
@@ -447,7 +447,7 @@ fn takes_no_room(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
 fn zeros(bytes: &[u8]) -> SmallVec<[bool; 8]> {
     let blocks = bytes.chunks_exact(BLOCK);
     let mut ahead = blocks.clone().skip(1);
-    ahead.by_ref().take(ZEROS_AHEAD).for_each(|block| reactor::prefetch(block.as_ptr(), 1));
+    ahead.by_ref().take(ZERO_PREFETCH_BLOCKS).for_each(|block| reactor::prefetch(block.as_ptr(), 1));
     let is_zero = |block| {
         if let Some(next) = ahead.next() {
             reactor::prefetch(next.as_ptr(), 1);

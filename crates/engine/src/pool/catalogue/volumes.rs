@@ -96,7 +96,8 @@ impl Catalogue {
         Ok(infos)
     }
 
-    /// Returns the volume or snapshot of a name, preferably one that is not under deletion.
+    /// Returns the volume or snapshot of a name. A live one takes precedence over
+    /// volumes under deletion.
     async fn named_info(&self, name: String) -> Result<Option<VolumeInfo>> {
         let id = {
             let entries = self.entries.borrow();
@@ -359,7 +360,8 @@ impl Pool {
         self.catalogue().call(|catalogue| async move { catalogue.list().await }).await?
     }
 
-    /// Returns the volume or snapshot of a name, preferably one that is not under deletion.
+    /// Returns the volume or snapshot of a name. A live one takes precedence over
+    /// volumes under deletion.
     ///
     /// # Errors
     /// When the pool was closed.

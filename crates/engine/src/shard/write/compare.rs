@@ -34,7 +34,7 @@ impl Shard {
         loop {
             let layer = self.layer_for_writing(volume).await?;
             // Requests that were queued before the lock was taken must be in the map before the blocks are read.
-            self.log.settle().await;
+            self.log.wait_for_queued().await;
             let whole = Buffer::new(count * BLOCK);
             self.read_layer(layer, block, &whole.span()).await?;
             let stored = whole.span().slice(offset..offset + data.len());
