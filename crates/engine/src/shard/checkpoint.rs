@@ -23,10 +23,10 @@ use crate::map::{NodeImage, NodeRef};
 /// Maximum number of node requests in flight.
 const REQUESTS_MAX: usize = 4;
 
-/// Nodes that are copied before the task yields: this many, or a multiple of those that became
+/// Nodes that are copied before the task yields: this many, or a multiple of the nodes that became
 /// dirty in the meantime. Otherwise clients would fill the map's memory before the checkpoint that
 /// makes room in it ends.
-const IMAGES_AT_ONCE: usize = 16;
+const IMAGES_MIN: usize = 16;
 const IMAGES_PER_DIRTIED: usize = 2;
 
 /// Delay before a request that needs a checkpoint tries again after a failed one.
@@ -227,7 +227,7 @@ impl Shard {
     async fn gather_images(&self, level: usize) -> Option<Images> {
         let images_max = self.geometry.meta_blocks();
         let (mut images, mut taken) = (Images::default(), 0);
-        let (mut count, mut dirtied) = (IMAGES_AT_ONCE, self.ledger.map.borrow().dirtied());
+        let (mut count, mut dirtied) = (IMAGES_MIN, self.ledger.map.borrow().dirtied());
         while taken < images_max {
             let portion = self.ledger.map.borrow_mut().take_level(level, count.min(images_max - taken));
             if portion.is_empty() {
@@ -237,7 +237,7 @@ impl Shard {
             portion.into_iter().for_each(|image| self.add_image(&mut images, image));
             Reactor::current().yield_now().await;
             let before = std::mem::replace(&mut dirtied, self.ledger.map.borrow().dirtied());
-            count = IMAGES_AT_ONCE.max(IMAGES_PER_DIRTIED * dirtied.saturating_sub(before));
+            count = IMAGES_MIN.max(IMAGES_PER_DIRTIED * dirtied.saturating_sub(before));
         }
         (taken > 0).then_some(images)
     }

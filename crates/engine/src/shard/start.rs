@@ -14,7 +14,7 @@ use reactor::{Handle, Reactor, WaitList};
 
 use super::headers::ScannedRecord;
 use super::replay::replay_record;
-use super::salvage::{LostPart, examine_left};
+use super::salvage::{LostPart, examine_readable};
 use super::scan::{LogScan, examine};
 use super::tables::{LoadedTables, StoredTables};
 use super::{Shard, active_layers, heal, locks, repair, scrub};
@@ -121,19 +121,19 @@ impl Candidate {
         let rows = Rc::new(RowReader::new(Drives::new(drives), Segments::new(plan.geometry)));
         rows.drives.mark_all_dirty();
         for (id, from, record) in &plan.record.recent {
-            rows.segments.borrow_mut().restore(*id, to_its_end(record, plan.geometry), Some(*from));
+            rows.segments.borrow_mut().restore(*id, extend_to_last_row(record, plan.geometry), Some(*from));
         }
         let mut record = plan.record.clone();
         for (_, _, segment) in &mut record.recent {
-            *segment = to_its_end(segment, plan.geometry);
+            *segment = extend_to_last_row(segment, plan.geometry);
         }
         let mut lost = Vec::new();
         let (loaded, examined) = if read_only {
-            let loaded = load_tables_left(&rows, &plan, &mut lost).await;
+            let loaded = load_readable_tables(&rows, &plan, &mut lost).await;
             let tables = loaded.iter().flat_map(|(_, loaded)| loaded.stored.pointers());
             let tables = std::iter::once(plan.record.root).chain(tables).filter_map(MapEntry::address);
             let tables: Vec<Address> = tables.collect();
-            (loaded, examine_left(&rows, &plan.identity, &record, plan.clean, &tables, &mut lost).await)
+            (loaded, examine_readable(&rows, &plan.identity, &record, plan.clean, &tables, &mut lost).await)
         } else {
             let loaded = load_tables(&rows, &plan).await?.map(|(root, loaded)| (Some(root), loaded));
             (loaded, examine(&rows, &plan.identity, &record).await?)
@@ -269,7 +269,7 @@ impl Candidate {
             compaction: super::compact::Compaction::default(),
             scrubber: scrub::Scrubber::default(),
             scrub: plan.scrub.clone(),
-            dying: RefCell::default(),
+            dropping_layers: RefCell::default(),
             unpinned: WaitList::default(),
             checkpoints: Cell::new(0),
             checkpoints_ended: Cell::new(0),
@@ -368,7 +368,7 @@ impl Shard {
 }
 
 /// Returns a listed segment as the scan needs it: an open one may have records up to its last row.
-fn to_its_end(record: &SegmentRecord, geometry: Geometry) -> SegmentRecord {
+fn extend_to_last_row(record: &SegmentRecord, geometry: Geometry) -> SegmentRecord {
     let rows = if record.state == SegmentState::Open { geometry.rows() } else { record.rows };
     SegmentRecord { rows, ..record.clone() }
 }
@@ -391,7 +391,7 @@ async fn load_tables(
 }
 
 /// As [`load_tables`], but loads the readable part of the tables only.
-async fn load_tables_left(
+async fn load_readable_tables(
     rows: &Rc<RowReader>,
     plan: &ShardPlan,
     lost: &mut Vec<LostPart>,
@@ -405,7 +405,7 @@ async fn load_tables_left(
             segments.restore(id, record, None::<Row>);
         }
     };
-    let left = StoredTables::load_left(rows, plan.record.root, plan.geometry.table_width, restore).await;
+    let left = StoredTables::load_readable(rows, plan.record.root, plan.geometry.table_width, restore).await;
     lost.extend(left.lost);
     Some((left.root, LoadedTables { layers: left.layers, stored: left.stored }))
 }

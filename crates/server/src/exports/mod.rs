@@ -1,7 +1,8 @@
 //! Exports: which volumes are served to clients, and whether they are at the moment.
 //!
-//! Owns the table of exports and its persistence. Always true: an export of the table is persisted; it runs only while its
-//! pool is open, and starts again automatically with the pool. Must not know: how a protocol works.
+//! Owns the table of exports and its persistence. Always true: an export of the table is persisted;
+//! it runs only while its pool is open, and starts again automatically with the pool. Must not
+//! know: how a protocol works.
 
 mod frontends;
 mod pool_volume;
@@ -92,8 +93,8 @@ impl Exports {
     /// Exports a volume.
     ///
     /// # Errors
-    /// When the pool is not open or has no such volume; `Busy` beside an export that excludes this one; when the frontend
-    /// refuses.
+    /// When the pool is not open or has no such volume; `Busy` beside an export that excludes this
+    /// one; when the frontend refuses.
     pub(crate) async fn create(&self, request: CreateExport) -> Result<Export> {
         let CreateExport { pool, volume, protocol, read_only, shared, queues, reactors } = request;
         // Snapshots are read-only.
@@ -129,11 +130,12 @@ impl Exports {
         frontend.start(&name, config, Arc::new(source)).await.map_err(convert)
     }
 
-    /// Deletes an export of a volume. Its clients' requests fail from then on. An export that this host uses stays unless
-    /// the request forces it, because file systems may be mounted on it.
+    /// Deletes an export of a volume. Its clients' requests fail from then on. An export that this
+    /// host uses stays unless the request forces it, because file systems may be mounted on it.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` when the request fits several exports; `Busy`; when the state cannot be persisted.
+    /// `NotFound`; `Invalid` when the request fits several exports; `Busy`; when the state cannot
+    /// be persisted.
     pub(crate) async fn delete(&self, pool: &str, volume: &str, request: &DeleteExportQuery) -> Result<()> {
         let _changing = self.changing.lock().await;
         let (key, entry) = self.select(pool, volume, request)?;
