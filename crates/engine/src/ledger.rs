@@ -58,7 +58,13 @@ impl Ledger {
 
     /// Points the blocks from `block` on at the payload if the map still points them at `from` (and
     /// the rows below it).
-    pub(crate) fn moved(&self, leaves: &[NodeRef], block: LayerBlock, from: Address, payload: &Payload<'_>) {
+    pub(crate) fn relocate(
+        &self,
+        leaves: &[NodeRef],
+        block: LayerBlock,
+        from: Address,
+        payload: &Payload<'_>,
+    ) {
         let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
         for (index, at) in (0..).zip(block.get()..).take(payload.crcs.len()) {
             let Some(leaf) = find_leaf(&map, leaves, at) else { continue };

@@ -14,7 +14,7 @@ use crate::sweep::{
 };
 
 /// Seeds that have failed, kept as regression tests.
-const REGRESSIONS: [u64; 1] = [12_338];
+const REGRESSIONS: [u64; 5] = [12_338, 2_026_114_193, 2_026_116_596, 2_026_116_899, 2_026_120_447];
 
 /// Regression seeds from before [`OperationSet::All`]. With the basic set they keep the runs that
 /// failed.

@@ -20,9 +20,10 @@ use crate::map::NodeRef;
 use crate::segments::AppendRoom;
 
 /// The write classes that alternate with the checkpoint's.
-const OTHERS: [WriteClass; 4] = [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing];
+const NON_CHECKPOINT_CLASSES: [WriteClass; 4] =
+    [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing];
 /// Full records may reach this multiple of the depth that other records are limited to.
-const FULL_DEPTH: usize = 4;
+const FULL_DEPTH_FACTOR: usize = 4;
 
 type Writes = SmallVec<[(DriveIndex, InFlight); 8]>;
 type Results = SmallVec<[(DriveIndex, IoResult); 8]>;
@@ -60,7 +61,7 @@ impl Log {
                 left == 0
             })
         };
-        in_flight < FULL_DEPTH * self.depth && full()
+        in_flight < FULL_DEPTH_FACTOR * self.depth && full()
     }
 
     /// Returns the write class to serve next. The checkpoint's and the others alternate, so that
@@ -73,8 +74,11 @@ impl Log {
         };
         let ready =
             |write_class: WriteClass| !queues.of(write_class).is_empty() && !is_throttled(write_class);
-        let after = OTHERS.iter().position(|other| *other == self.last_served.get()).map_or(0, |at| at + 1);
-        let mut others = OTHERS.iter().cycle().skip(after).take(OTHERS.len());
+        let after = NON_CHECKPOINT_CLASSES
+            .iter()
+            .position(|other| *other == self.last_served.get())
+            .map_or(0, |at| at + 1);
+        let mut others = NON_CHECKPOINT_CLASSES.iter().cycle().skip(after).take(NON_CHECKPOINT_CLASSES.len());
         let waits =
             |write_class: WriteClass| *waits.of(write_class) && !self.needed_by_checkpoint(write_class);
         let other = others.find(|write_class| ready(**write_class) && !waits(**write_class)).copied();
@@ -138,7 +142,10 @@ impl Log {
             return self.refuse_all(write_class, error);
         }
         let needs_less = |other: &&WriteClass| other.priority() <= write_class.priority();
-        OTHERS.iter().filter(needs_less).for_each(|write_class| self.mark_waiting(*write_class));
+        NON_CHECKPOINT_CLASSES
+            .iter()
+            .filter(needs_less)
+            .for_each(|write_class| self.mark_waiting(*write_class));
         self.checkpoint_due.notify();
     }
 
@@ -269,7 +276,7 @@ impl Log {
             self.start_writes(&place, scheme, &rows)
         };
         let crcs = builder.into_crcs();
-        self.count(&batch, scheme, layout.rows, write_class);
+        self.count_record(&batch, scheme, layout.rows, write_class);
         let record = Rc::new(PendingRecord {
             sequence,
             segment,
@@ -438,8 +445,8 @@ impl Log {
             if self.rows.drives.all_durable() {
                 segments.flushed(&[(record.segment, record.layout.end())]);
             }
-            let promised = self.ledger.map.borrow().unused_reservations();
-            self.pacer.space.set_usage(self.identity.shard.index(), segments.live_blocks(), promised);
+            let reserved = self.ledger.map.borrow().unused_reservations();
+            self.pacer.space.set_usage(self.identity.shard.index(), segments.live_blocks(), reserved);
         }
         self.answer(record.write_class, batch, entries);
     }
@@ -460,7 +467,7 @@ impl Log {
         at.next_crc += count as usize;
         match *item {
             Item::Write { block, .. } => self.ledger.write(leaves, block, &payload),
-            Item::Move { block, from, .. } => self.ledger.moved(leaves, block, from, &payload),
+            Item::Move { block, from, .. } => self.ledger.relocate(leaves, block, from, &payload),
             Item::Unmap { block, count, mode, .. } => self.ledger.unmap(leaves, block, count, mode),
             Item::Node { .. } | Item::Table { .. } => entries.push(payload.entry(0)),
             Item::DropLayer { layer } => self.ledger.drop_layer(layer),
@@ -503,7 +510,7 @@ impl Log {
         }
     }
 
-    fn count(&self, batch: &Batch, scheme: Scheme, rows: u32, write_class: WriteClass) {
+    fn count_record(&self, batch: &Batch, scheme: Scheme, rows: u32, write_class: WriteClass) {
         let mut counters = self.counters.get();
         let (payload, header) = (u64::from(batch.payload), u64::from(batch.header_blocks));
         let cells = u64::from(rows) * u64::from(scheme.data());

@@ -43,7 +43,7 @@ impl Log {
 
     /// Flushes every drive that was written, including for records that are not applied yet.
     async fn flush_round(&self) -> Result<()> {
-        let upto = self.applied.get();
+        let up_to = self.applied.get();
         let mark = self.rows.segments.borrow().flush_mark();
         let mut failed = Vec::new();
         for (drive, io) in self.rows.drives.flush_dirty() {
@@ -55,7 +55,7 @@ impl Log {
             self.link.drive_failed(drive, "a flush failed", error).await?;
         }
         self.rows.segments.borrow_mut().flushed(&mark);
-        self.durable.set(self.durable.get().max(upto));
+        self.durable.set(self.durable.get().max(up_to));
         Ok(())
     }
 }

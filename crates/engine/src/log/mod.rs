@@ -242,7 +242,7 @@ impl Log {
     /// together, it is enough that the last one has one: the records of a write class are applied
     /// in order.
     pub(crate) fn enqueue(&self, write_class: WriteClass, request: Request) {
-        if let Some(error) = self.failure().or_else(|| self.closed()) {
+        if let Some(error) = self.failure().or_else(|| self.closed_error()) {
             self.refuse(request, &error);
             return;
         }
@@ -254,7 +254,7 @@ impl Log {
     }
 
     /// Waits until everything queued by now is applied or has failed.
-    pub(crate) async fn settle(&self) {
+    pub(crate) async fn wait_for_queued(&self) {
         let queued = self.queued.get();
         let answered = || self.answered.get().iter().zip(queued.iter()).all(|(done, all)| done >= all);
         // The front part of a refused request may still be in flight.
@@ -364,7 +364,7 @@ impl Log {
         self.ended.until(|| (!self.running.get()).then_some(())).await;
     }
 
-    fn closed(&self) -> Option<Error> {
+    fn closed_error(&self) -> Option<Error> {
         (self.stopping.get() && !self.running.get())
             .then(|| Error::new(ErrorKind::Closed, "the pool was closed"))
     }
@@ -384,7 +384,7 @@ impl Log {
         if self.failure.borrow().is_some() {
             return;
         }
-        tracing::error!(shard = %self.identity.shard, %error, "the shard takes no more writes");
+        tracing::error!(shard = %self.identity.shard, %error, "shard failed: it accepts no more writes");
         *self.failure.borrow_mut() = Some(error.clone());
         let queued = std::mem::take(&mut *self.queues.borrow_mut());
         queued.into_iter().flatten().for_each(|request| self.refuse(request, error));

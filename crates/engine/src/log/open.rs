@@ -220,9 +220,9 @@ impl Log {
         // Small commits, which go to mirrors, arrive one by one.
         if class == SegmentClass::Hot && space.free_for_users() > space.high_water() {
             let segment = self.geometry.rows() * u32::from(self.geometry.scheme.data());
-            let open_spare = usize::try_from(AHEAD_BLOCKS / segment).unwrap_or(SPARES_MAX).min(SPARES_MAX);
-            if open_spare > 1 {
-                return open_spare;
+            let spares = usize::try_from(AHEAD_BLOCKS / segment).unwrap_or(SPARES_MAX).min(SPARES_MAX);
+            if spares > 1 {
+                return spares;
             }
         }
         usize::from(rows < self.geometry.rows() / 2)

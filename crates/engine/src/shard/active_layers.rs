@@ -69,14 +69,14 @@ impl Shard {
     }
 
     /// Reserves space for `blocks` blocks of a layer; 0 ends the reservation.
-    pub(crate) fn promise(&self, layer: LayerId, blocks: u64) {
-        let promised = {
+    pub(crate) fn reserve_layer(&self, layer: LayerId, blocks: u64) {
+        let reserved = {
             let mut map = self.ledger.map.borrow_mut();
             map.set_reservation(layer, blocks);
             map.unused_reservations()
         };
         let live = self.rows.segments.borrow().live_blocks();
-        self.log.pacer.space.set_usage(self.identity.shard.index(), live, promised);
+        self.log.pacer.space.set_usage(self.identity.shard.index(), live, reserved);
     }
 
     /// Returns true if more space is reserved than the pool has.

@@ -23,10 +23,10 @@ use crate::map::{NodeImage, NodeRef};
 /// Maximum number of node requests in flight.
 const REQUESTS_MAX: usize = 4;
 
-/// Nodes that are copied before the task yields: this many, or a multiple of those that became
+/// Nodes that are copied before the task yields: this many, or a multiple of the nodes that became
 /// dirty in the meantime. Otherwise clients would fill the map's memory before the checkpoint that
 /// makes room in it ends.
-const IMAGES_AT_ONCE: usize = 16;
+const IMAGES_MIN: usize = 16;
 const IMAGES_PER_DIRTIED: usize = 2;
 
 /// Delay before a request that needs a checkpoint tries again after a failed one.
@@ -52,7 +52,7 @@ impl Shard {
                 return;
             }
             let again = self.log.checkpoint_failure().is_some();
-            if let Err(error) = self.checkpoint(None).await {
+            if let Err(error) = self.checkpoint().await {
                 if again {
                     tracing::debug!(shard = %self.identity.shard, %error, "checkpoint failed again");
                 } else {
@@ -92,13 +92,41 @@ impl Shard {
         Ok(())
     }
 
-    /// Makes a checkpoint. `replayed` is the last replayed record during recovery; `None` once the
-    /// shard is in service.
+    /// Makes a checkpoint of a shard in service. Waits until a running recovery has replayed all
+    /// records: before, the map lacks records that the log counts as applied (S5).
     ///
     /// # Errors
-    /// If a record or a superblock could not be written. The previous checkpoint remains valid, and
-    /// no data is lost.
-    pub(super) async fn checkpoint(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
+    /// When a record or a superblock could not be written. The last checkpoint stays valid, and
+    /// nothing is lost. `Closed` if the shard stops before it is in service.
+    pub(super) async fn checkpoint(self: &Rc<Self>) -> Result<()> {
+        self.wait_for_service().await?;
+        self.checkpoint_next(None).await
+    }
+
+    /// Makes a checkpoint of a shard that is being recovered. `replayed` is the last record in the
+    /// map.
+    ///
+    /// # Errors
+    /// As [`Shard::checkpoint`].
+    pub(super) async fn checkpoint_in_replay(self: &Rc<Self>, replayed: Sequence) -> Result<()> {
+        assert!(!self.in_service.get(), "S5: the shard is in service");
+        self.checkpoint_next(Some(replayed)).await
+    }
+
+    /// Waits until the recovery has replayed all records.
+    ///
+    /// # Errors
+    /// `Closed` if the shard stops before.
+    pub(super) async fn wait_for_service(&self) -> Result<()> {
+        let decided = || self.in_service.get() || self.stopping.get();
+        self.checkpointed.until(|| decided().then_some(())).await;
+        match self.in_service.get() {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Closed, "the pool is closed before it was recovered")),
+        }
+    }
+
+    async fn checkpoint_next(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
         self.checkpointed.until(|| (!self.log.is_checkpointing()).then_some(())).await;
         self.log.checkpoint_started();
         let result = self.checkpoint_exclusive(replayed).await;
@@ -199,7 +227,7 @@ impl Shard {
     async fn gather_images(&self, level: usize) -> Option<Images> {
         let images_max = self.geometry.meta_blocks();
         let (mut images, mut taken) = (Images::default(), 0);
-        let (mut count, mut dirtied) = (IMAGES_AT_ONCE, self.ledger.map.borrow().dirtied());
+        let (mut count, mut dirtied) = (IMAGES_MIN, self.ledger.map.borrow().dirtied());
         while taken < images_max {
             let portion = self.ledger.map.borrow_mut().take_level(level, count.min(images_max - taken));
             if portion.is_empty() {
@@ -209,7 +237,7 @@ impl Shard {
             portion.into_iter().for_each(|image| self.add_image(&mut images, image));
             Reactor::current().yield_now().await;
             let before = std::mem::replace(&mut dirtied, self.ledger.map.borrow().dirtied());
-            count = IMAGES_AT_ONCE.max(IMAGES_PER_DIRTIED * dirtied.saturating_sub(before));
+            count = IMAGES_MIN.max(IMAGES_PER_DIRTIED * dirtied.saturating_sub(before));
         }
         (taken > 0).then_some(images)
     }

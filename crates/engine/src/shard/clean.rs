@@ -233,14 +233,14 @@ impl Shard {
         nodes: &mut MetadataCells,
     ) -> Result<Option<Vec<LiveRun>>> {
         match headers.next().await? {
-            Some(found) => self.live_of(&found, nodes).await.map(Some),
+            Some(found) => self.live_in_record(&found, nodes).await.map(Some),
             None => Ok(None),
         }
     }
 
     /// Returns the blocks of a record that are still live where it wrote them; collects its nodes
     /// and table blocks.
-    async fn live_of(&self, found: &ScannedRecord, nodes: &mut MetadataCells) -> Result<Vec<LiveRun>> {
+    async fn live_in_record(&self, found: &ScannedRecord, nodes: &mut MetadataCells) -> Result<Vec<LiveRun>> {
         let mut all = Vec::new();
         let mut first = u32::from(found.header.header_blocks);
         let segment = found.header.location.segment;
@@ -305,7 +305,7 @@ impl Shard {
         let merged_into = self.ledger.map.borrow().merged_into(layer);
         for layer in merged_into {
             // A layer that is being dropped frees its blocks anyway.
-            if !self.dying.borrow().contains(&layer) {
+            if !self.dropping_layers.borrow().contains(&layer) {
                 self.live_in_layer(layer, block, segment, (first, count), layout, all).await?;
             }
         }
@@ -415,7 +415,7 @@ impl Shard {
             let pins = self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await?;
             // No wait between this check and queueing: the drop of a layer waits for queued
             // requests.
-            if pins.is_empty() || self.dying.borrow().contains(&live.layer) {
+            if pins.is_empty() || self.dropping_layers.borrow().contains(&live.layer) {
                 self.unpin(&pins);
                 continue;
             }

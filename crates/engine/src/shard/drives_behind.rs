@@ -16,7 +16,7 @@ use super::scan::row_repairs;
 use crate::row_reader::{RowReader, RowSpan};
 
 /// Number of newest durable records that are checked in each segment.
-const RECORDS: usize = 4;
+const RECORDS_CHECKED: usize = 4;
 /// Minimum number of checked cells of a drive, all of them wrong, for the drive to count as behind:
 /// fewer are damage of these cells.
 const CELLS_MIN: u32 = 4;
@@ -40,7 +40,8 @@ pub(super) async fn drives_behind(
     let mut tallies: BTreeMap<DriveIndex, Tally> = BTreeMap::new();
     for (id, ..) in &shard.recent {
         let in_segment = found.iter().rev().filter(|record| record.header.location.segment == *id);
-        let newest = in_segment.filter(|record| record.header.location.sequence <= durable).take(RECORDS);
+        let newest =
+            in_segment.filter(|record| record.header.location.sequence <= durable).take(RECORDS_CHECKED);
         for record in newest {
             tally(rows, record, &mut tallies).await;
         }

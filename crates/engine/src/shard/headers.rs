@@ -40,7 +40,7 @@ fn block_crcs(bytes: &[u8]) -> Vec<u32> {
 }
 
 /// Returns the columns, except the first, with a readable cell in row `index` of a piece.
-fn others(piece: &PartialRows, index: u32) -> ColumnSet {
+fn other_columns(piece: &PartialRows, index: u32) -> ColumnSet {
     let columns = piece.span.cells.iter().map(|(column, _)| *column);
     columns.filter(|column| *column > 0 && piece.cell(*column, index).is_some()).collect()
 }
@@ -181,7 +181,7 @@ impl<'a> HeaderReader<'a> {
         piece.cell(0, 0).is_some() || readable.count() >= usize::from(self.record.scheme.data())
     }
 
-    /// Returns cells of the first column; zeros for those that can be neither read nor computed.
+    /// Returns cells of the first column; a cell that can be neither read nor computed is zeros.
     async fn first_column(&self, row: Row, count: u32) -> Buffer {
         let buffer = Buffer::new(count as usize * BLOCK);
         let address = Address::new(self.id, Column::new(0), row);
@@ -193,7 +193,8 @@ impl<'a> HeaderReader<'a> {
         let piece = self.rows.read_partial(self.id, row, count).await;
         let mut column = Buffer::zeroed(count as usize * BLOCK);
         for (index, block) in (0..).zip(column.as_mut_slice().chunks_mut(BLOCK)) {
-            let sources = others(&piece, index).iter().take(usize::from(self.record.scheme.data())).collect();
+            let sources =
+                other_columns(&piece, index).iter().take(usize::from(self.record.scheme.data())).collect();
             let decoded = || self.decode_first(&piece, sources, index);
             if let Some(cell) = piece.cell(0, index).map(<[u8]>::to_vec).or_else(decoded) {
                 block.copy_from_slice(&cell);
@@ -284,7 +285,7 @@ impl<'a> HeaderReader<'a> {
         let index = row.get() - piece.span.row.get();
         let mut found = self.header_of(&piece, row, |at| Some(piece.cell(0, at)?.to_vec()));
         if matches!(found, Ok(None)) {
-            combinations(others(&piece, index), self.record.scheme.data(), |sources| {
+            combinations(other_columns(&piece, index), self.record.scheme.data(), |sources| {
                 found = self.header_of(&piece, row, |at| self.decode_first(&piece, sources, at));
                 !matches!(found, Ok(None))
             });

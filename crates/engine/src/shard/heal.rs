@@ -78,7 +78,7 @@ impl Shard {
         }
         // The leaf exists as long as the entry does; a layer that is being dropped is skipped.
         let pins = self.prepare_unmap(layer, block, 1).await?;
-        if pins.is_empty() || self.dying.borrow().contains(&layer) {
+        if pins.is_empty() || self.dropping_layers.borrow().contains(&layer) {
             self.unpin(&pins);
             return Ok(());
         }

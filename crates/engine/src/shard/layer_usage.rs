@@ -12,9 +12,9 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LayerUsage {
     /// Visible blocks: its own, and those of parent layers that it does not hide.
-    pub(crate) shown: u64,
+    pub(crate) referenced: u64,
     /// Exclusive blocks: visible through no other layer.
-    pub(crate) alone: u64,
+    pub(crate) exclusive: u64,
 }
 
 /// A layer directly above another one.
@@ -32,16 +32,16 @@ pub(crate) struct Child {
 pub(crate) struct Ancestor {
     pub(crate) layer: LayerId,
     /// The other layers directly above it.
-    pub(crate) beside: Vec<Child>,
+    pub(crate) siblings: Vec<Child>,
 }
 
 /// The layers above and below a layer that is counted.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerNeighbours {
     /// All layers directly above it.
-    pub(crate) above: Vec<Child>,
+    pub(crate) children: Vec<Child>,
     /// The ancestors directly below it that are being deleted, from the top down.
-    pub(crate) below: Vec<Ancestor>,
+    pub(crate) ancestors: Vec<Ancestor>,
 }
 
 /// A run of blocks that differ between two layers.
@@ -58,7 +58,7 @@ impl Shard {
     ///
     /// # Errors
     /// Those of reading the map.
-    pub(crate) async fn held(
+    pub(crate) async fn layer_usage(
         &self,
         layer: LayerId,
         around: &LayerNeighbours,
@@ -75,8 +75,8 @@ impl Shard {
                 map.lookup_through(layer, found, count, &mut shown)
             })
             .await?;
-            held.shown += shown.iter().filter(|entry| entry.address().is_some()).count() as u64;
-            held.alone += self.alone(layer, around, found, count).await?;
+            held.referenced += shown.iter().filter(|entry| entry.address().is_some()).count() as u64;
+            held.exclusive += self.exclusive_blocks(layer, around, found, count).await?;
             next = until;
             Reactor::current().yield_now().await;
         }
@@ -84,55 +84,71 @@ impl Shard {
     }
 
     /// Returns how many of these blocks are exclusive to a layer.
-    async fn alone(&self, layer: LayerId, around: &LayerNeighbours, block: u64, count: usize) -> Result<u64> {
+    async fn exclusive_blocks(
+        &self,
+        layer: LayerId,
+        around: &LayerNeighbours,
+        block: u64,
+        count: usize,
+    ) -> Result<u64> {
         // A block hidden by every child is exclusive to the layer on the way down, until another
         // layer shows it too.
-        let mut open = self.hidden(&around.above, block, count).await?;
-        let mut alone = 0;
+        let mut open = self.hidden(&around.children, block, count).await?;
+        let mut exclusive = 0;
         let none = Vec::new();
-        let below = around.below.iter().map(|below| (below.layer, &below.beside));
-        for (layer, beside) in std::iter::once((layer, &none)).chain(below) {
-            let beside = self.hidden(beside, block, count).await?;
-            let stored = self.has(&[layer], block, count, |entry| entry.address().is_some()).await?;
-            let has = self.has(&[layer], block, count, |entry| !entry.is_absent()).await?;
-            for (open, ((beside, stored), has)) in open.iter_mut().zip(beside.iter().zip(&stored).zip(&has)) {
-                *open &= *beside;
-                alone += u64::from(*open && *stored);
+        let below = around.ancestors.iter().map(|ancestor| (ancestor.layer, &ancestor.siblings));
+        for (layer, siblings) in std::iter::once((layer, &none)).chain(below) {
+            let siblings = self.hidden(siblings, block, count).await?;
+            let stored = self.has_entries(&[layer], block, count, |entry| entry.address().is_some()).await?;
+            let has = self.has_entries(&[layer], block, count, |entry| !entry.is_absent()).await?;
+            for (open, ((siblings, stored), has)) in
+                open.iter_mut().zip(siblings.iter().zip(&stored).zip(&has))
+            {
+                *open &= *siblings;
+                exclusive += u64::from(*open && *stored);
                 *open &= !has;
             }
         }
-        Ok(alone)
+        Ok(exclusive)
     }
 
     /// Returns which blocks are hidden by each of these layers, the ones directly above another.
     async fn hidden(&self, above: &[Child], block: u64, count: usize) -> Result<Vec<bool>> {
         let mut hidden = vec![true; count];
         for above in above {
-            let mut by_it = self.has(&[above.layer], block, count, |entry| !entry.is_absent()).await?;
+            let mut by_child =
+                self.has_entries(&[above.layer], block, count, |entry| !entry.is_absent()).await?;
             if let Some(further) = &above.deleting {
-                let by_those = Box::pin(self.hidden(further, block, count)).await?;
-                by_it.iter_mut().zip(&by_those).for_each(|(by_it, by_those)| *by_it |= by_those);
+                let by_descendants = Box::pin(self.hidden(further, block, count)).await?;
+                by_child
+                    .iter_mut()
+                    .zip(&by_descendants)
+                    .for_each(|(by_child, by_descendants)| *by_child |= by_descendants);
             }
-            hidden.iter_mut().zip(&by_it).for_each(|(hidden, by_it)| *hidden &= by_it);
+            hidden.iter_mut().zip(&by_child).for_each(|(hidden, by_child)| *hidden &= by_child);
         }
         Ok(hidden)
     }
 
     /// Returns which blocks a layer stores that no layer above it shows; `above` are all layers
     /// directly above it.
-    pub(super) async fn covered(
+    pub(super) async fn stored_and_hidden(
         &self,
         layer: LayerId,
         above: &[LayerId],
         block: u64,
         count: usize,
     ) -> Result<Vec<bool>> {
-        let mut covered = self.has(&[layer], block, count, |entry| entry.address().is_some()).await?;
+        let mut stored_and_hidden =
+            self.has_entries(&[layer], block, count, |entry| entry.address().is_some()).await?;
         for above in above {
-            let by_it = self.has(&[*above], block, count, |entry| !entry.is_absent()).await?;
-            covered.iter_mut().zip(&by_it).for_each(|(covered, by_it)| *covered &= by_it);
+            let by_child = self.has_entries(&[*above], block, count, |entry| !entry.is_absent()).await?;
+            stored_and_hidden
+                .iter_mut()
+                .zip(&by_child)
+                .for_each(|(stored_and_hidden, by_child)| *stored_and_hidden &= by_child);
         }
-        Ok(covered)
+        Ok(stored_and_hidden)
     }
 
     /// Returns the runs in `from..end` in which a layer differs from another one: where one of
@@ -152,7 +168,7 @@ impl Shard {
         let mut next = from;
         while let Some(found) = self.next_leaf_of(between, next, end).await? {
             let (count, until) = within_leaf(found, end);
-            let changed = self.has(between, found, count, |entry| !entry.is_absent()).await?;
+            let changed = self.has_entries(between, found, count, |entry| !entry.is_absent()).await?;
             let mut shown = SmallVec::new();
             self.walk_chain((layer, found, count), |map| {
                 shown.clear();
@@ -190,7 +206,7 @@ impl Shard {
     }
 
     /// Returns for which blocks one of these layers has an entry that `counts`.
-    async fn has(
+    async fn has_entries(
         &self,
         layers: &[LayerId],
         block: u64,

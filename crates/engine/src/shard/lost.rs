@@ -26,7 +26,7 @@ use crate::row_reader::BlockRun;
 /// Maximum number of listed blocks; beyond it only their number is kept, while the pool is open.
 const LISTED_MAX: usize = 16_384;
 /// Maximum number of blocks of the stored list that one record changes.
-const STORED_AT_ONCE: usize = 16;
+const STORED_BATCH: usize = 16;
 
 /// The list of lost blocks of a shard.
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl Shard {
                 CellContent::Block(layer, block) => {
                     let merged_into = self.ledger.map.borrow().merged_into(layer);
                     for layer in merged_into {
-                        if self.lives_at(layer, block, address).await {
+                        if self.is_live_at(layer, block, address).await {
                             self.note_lost(layer, block, address);
                         }
                     }
@@ -146,8 +146,8 @@ impl Shard {
     }
 
     /// Handles rows of a segment, from `row` on, that no header describes: searches the whole map
-    /// for blocks that live there, and adds those that cannot be read. Tables and map nodes that
-    /// live there are stored again.
+    /// for blocks that live there, and adds the unreadable ones. Tables and map nodes that live
+    /// there are stored again.
     pub(super) async fn note_lost_after(&self, segment: SegmentId, row: Row) {
         self.rewrite_metadata_after(segment, row).await;
         let end = format::limits::LAYER_BLOCKS_MAX;
@@ -212,7 +212,7 @@ impl Shard {
     }
 
     /// Returns true if a layer's block lives at `address`, or if that cannot be determined.
-    async fn lives_at(&self, layer: LayerId, block: u64, address: Address) -> bool {
+    async fn is_live_at(&self, layer: LayerId, block: u64, address: Address) -> bool {
         let look = self.walk(|map| map.lookup_one(layer, block)).await;
         look.map_or(true, |entry| entry.address() == Some(address))
     }
@@ -233,24 +233,24 @@ impl Shard {
         let mut unreadable = None;
         for ((layer, block), address) in known {
             // The layer may have been merged into another one since.
-            let heir = self.ledger.map.borrow().merged_into(layer).last().copied().unwrap_or(layer);
-            let leaf = Some((heir, block / LEAF_BLOCKS));
+            let merged_layer = self.ledger.map.borrow().merged_into(layer).last().copied().unwrap_or(layer);
+            let leaf = Some((merged_layer, block / LEAF_BLOCKS));
             if unreadable == leaf {
                 continue;
             }
-            let look = self.walk(|map| map.lookup_one(heir, block)).await;
+            let look = self.walk(|map| map.lookup_one(merged_layer, block)).await;
             if look.is_err() {
                 unreadable = leaf;
             }
             let lives = look.map_or(true, |entry| entry.address() == Some(address));
-            let stays = lives && !(read_again && self.is_readable(heir, block).await);
-            if stays && heir == layer {
+            let stays = lives && !(read_again && self.is_readable(merged_layer, block).await);
+            if stays && merged_layer == layer {
                 continue;
             }
             let mut list = self.lost.listed.borrow_mut();
             list.remove(&(layer, block));
             if stays {
-                list.insert((heir, block), address);
+                list.insert((merged_layer, block), address);
             }
             drop(list);
             self.lost.changed.notify();
@@ -319,11 +319,11 @@ impl Shard {
             .map(|(at, chunk)| (at, Buffer::copy_of(&encode_lost(chunk)).span()))
             .collect();
         let count = blocks.len() as u64;
-        for chunk in blocks.chunks(STORED_AT_ONCE) {
+        for chunk in blocks.chunks(STORED_BATCH) {
             self.change_system(LayerId::LOST, chunk, &[]).await?;
         }
         let gone: Vec<u64> = (count..self.lost.stored.get()).collect();
-        for chunk in gone.chunks(STORED_AT_ONCE) {
+        for chunk in gone.chunks(STORED_BATCH) {
             self.change_system(LayerId::LOST, &[], chunk).await?;
         }
         self.lost.stored.set(count);

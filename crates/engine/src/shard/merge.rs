@@ -18,7 +18,7 @@ const MERGE_LEAVES: usize = 64;
 const PURGE_RUNS: usize = 128;
 
 impl Shard {
-    /// Merges the blocks of `from` into `into`, the only layer above it, except those that `into`
+    /// Merges the blocks of `from` into `into`, the only layer above it, except blocks that `into`
     /// has overwritten, and removes `from`. `from` is not written to any more; `into` is in use. No
     /// data is moved.
     ///
@@ -95,8 +95,8 @@ impl Shard {
             next = leaf + LEAF_BLOCKS;
             // A hidden block stays hidden: layers above keep their entries while there is a layer
             // below.
-            let covered = self.covered(layer, above, leaf, NODE_ENTRIES).await?;
-            let runs = runs_of(&covered);
+            let stored_and_hidden = self.stored_and_hidden(layer, above, leaf, NODE_ENTRIES).await?;
+            let runs = runs_of(&stored_and_hidden);
             for runs in runs.chunks(PURGE_RUNS) {
                 let item = |run: &Range<u64>| Item::Unmap {
                     layer,
@@ -122,16 +122,16 @@ impl Shard {
     /// # Errors
     /// As [`Shard::unmap`].
     pub(crate) async fn drop_layer(&self, layer: LayerId) -> Result<()> {
-        self.dying.borrow_mut().insert(layer);
+        self.dropping_layers.borrow_mut().insert(layer);
         self.unmap_layer(WriteClass::Freeing, layer, 0, format::limits::LAYER_BLOCKS_MAX).await?;
         self.forget_layer(layer).await
     }
 
     /// Removes an empty layer.
     async fn forget_layer(&self, layer: LayerId) -> Result<()> {
-        self.dying.borrow_mut().insert(layer);
+        self.dropping_layers.borrow_mut().insert(layer);
         // Its blocks may have been queued for a move before.
-        self.log.settle().await;
+        self.log.wait_for_queued().await;
         self.unpinned.until(|| (!self.ledger.map.borrow().is_pinned(layer)).then_some(())).await;
         if !self.layers().contains(&layer) {
             return Ok(());

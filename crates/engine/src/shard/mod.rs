@@ -82,7 +82,7 @@ pub(crate) struct Shard {
     scrubber: scrub::Scrubber,
     scrub: Arc<Scrub>,
     /// Layers that are being dropped, or were dropped.
-    dying: RefCell<BTreeSet<LayerId>>,
+    dropping_layers: RefCell<BTreeSet<LayerId>>,
     checkpoints: Cell<u64>,
     /// Checkpoints that have completed or failed.
     checkpoints_ended: Cell<u64>,
@@ -100,6 +100,8 @@ pub(crate) struct Shard {
     emptied_by_checkpoint: Cell<usize>,
     /// Segments gained by cleaning for which no checkpoint was requested yet; a fraction.
     gained: Cell<f32>,
+    /// Recovery has replayed all records into the map.
+    in_service: Cell<bool>,
     stopping: Cell<bool>,
     /// Number of running tasks, the log's not included.
     tasks: Cell<usize>,
@@ -194,8 +196,8 @@ impl Shard {
     fn mark_durable_without_flush(&self) {
         if self.rows.drives.all_durable() {
             let mut segments = self.rows.segments.borrow_mut();
-            let landed = segments.flush_mark();
-            segments.flushed(&landed);
+            let applied = segments.flush_mark();
+            segments.flushed(&applied);
         }
     }
 
@@ -222,8 +224,8 @@ impl Shard {
     }
 
     /// Waits until everything queued by now has been answered.
-    pub(crate) async fn settle(&self) {
-        self.log.settle().await;
+    pub(crate) async fn wait_for_queued(&self) {
+        self.log.wait_for_queued().await;
     }
 
     /// Makes a checkpoint now.
@@ -232,7 +234,7 @@ impl Shard {
     /// If it cannot be written; the previous one remains valid.
     pub(crate) async fn checkpoint_now(self: &Rc<Self>) -> Result<()> {
         self.check_stopping()?;
-        self.checkpoint(None).await
+        self.checkpoint().await
     }
 
     /// Returns the first block from `from` on, below `end`, that a layer stores.

@@ -64,7 +64,7 @@ impl Shard {
                 piece.started = self.rows.start_read(piece.run.address, &[target]);
             }
         }
-        self.finish_pieces(layer, block, &entries, &mut pieces, into).await
+        self.finish_runs(layer, block, &entries, &mut pieces, into).await
     }
 
     /// Prefetches the map entry of a block that will be read or written soon.
@@ -119,10 +119,10 @@ impl Shard {
             let _pin = self.rows.pin(address.segment());
             self.rows.read_run(BlockRun { address, count: 1 }, &[crc], into).await
         };
-        self.note(read, layer, block, &[entry]).await
+        self.handle_outcome(read, layer, block, &[entry]).await
     }
 
-    async fn finish_pieces(
+    async fn finish_runs(
         self: &Rc<Self>,
         layer: LayerId,
         block: u64,
@@ -130,7 +130,7 @@ impl Shard {
         pieces: &mut [PlannedRead<'_>],
         into: &Span,
     ) -> Result<()> {
-        // Every transfer completes before the reader is answered, whatever the result of the others
+        // Every transfer completes before the reader is answered, even after another one has failed
         // (D2).
         let mut outcome = Ok(());
         for piece in &mut *pieces {
@@ -139,7 +139,7 @@ impl Shard {
             let read = self.rows.finish_read(piece.run, &crcs, &piece.target(into), drive, io).await;
             let suspects = entries.get(piece.at..piece.at + piece.run.count as usize).unwrap_or(&[]);
             piece.done = read.is_ok();
-            let noted = self.note(read, layer, block + piece.at as u64, suspects).await;
+            let noted = self.handle_outcome(read, layer, block + piece.at as u64, suspects).await;
             outcome = outcome.and(noted);
         }
         outcome?;
@@ -153,14 +153,14 @@ impl Shard {
             let rebuilt = rebuilt.map(|()| ReadOutcome::Degraded);
             let at = block + piece.at as u64;
             let suspects = entries.get(piece.at..piece.at + piece.run.count as usize).unwrap_or(&[]);
-            self.note(rebuilt, layer, at, suspects).await?;
+            self.handle_outcome(rebuilt, layer, at, suspects).await?;
         }
         Ok(())
     }
 
     /// Handles the side results of a read: queues reconstructed blocks for healing, reports drives
     /// that are gone.
-    async fn note(
+    async fn handle_outcome(
         self: &Rc<Self>,
         read: Result<ReadOutcome>,
         layer: LayerId,

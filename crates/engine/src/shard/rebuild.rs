@@ -26,14 +26,14 @@ use crate::row_reader::RowSpan;
 use crate::segments::Incomplete;
 
 /// Bytes read at once, in all columns together.
-const PIECE_BYTES: usize = 4 << 20;
+const WINDOW_BYTES: usize = 4 << 20;
 /// Maximum bytes read at once in one column: more is no faster.
 const COLUMN_BYTES: usize = 1 << 20;
 /// The same limit for memory drives, which this thread copies: all columns stay in its cache until
 /// they are written.
 const CACHED_BYTES: usize = 64 << 10;
 /// Bytes of a column that are computed or verified before the task yields.
-const STRETCH_BYTES: usize = 64 << 10;
+const YIELD_BYTES: usize = 64 << 10;
 
 /// A column to be written, and its new zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +88,10 @@ impl RebuildJob {
     }
 
     /// Returns the number of rows to read under this permit, from memory drives or others.
-    pub(super) fn piece_rows(&self, turn: &BackgroundPermit<'_>, in_memory: bool) -> u32 {
+    pub(super) fn piece_rows(&self, permit: &BackgroundPermit<'_>, in_memory: bool) -> u32 {
         let most = if in_memory { CACHED_BYTES } else { COLUMN_BYTES };
-        let column = (PIECE_BYTES / usize::from(self.segment.scheme.data())).min(most);
-        u32::try_from(turn.chunk_bytes(column) / BLOCK).unwrap_or(1).max(1)
+        let column = (WINDOW_BYTES / usize::from(self.segment.scheme.data())).min(most);
+        u32::try_from(permit.chunk_bytes(column) / BLOCK).unwrap_or(1).max(1)
     }
 }
 
@@ -129,7 +129,7 @@ impl<'a> Rebuild<'a> {
                 self.damaged_rows += 1;
                 self.note_lost_in(row).await;
             }
-            if (row.get() as usize * BLOCK).is_multiple_of(STRETCH_BYTES) {
+            if (row.get() as usize * BLOCK).is_multiple_of(YIELD_BYTES) {
                 Reactor::current().yield_now().await;
             }
         }
@@ -245,8 +245,8 @@ impl<'a> Rebuild<'a> {
             return false;
         };
         let length = read.count as usize * BLOCK;
-        for from in (0..length).step_by(STRETCH_BYTES) {
-            let range = from..(from + STRETCH_BYTES).min(length);
+        for from in (0..length).step_by(YIELD_BYTES) {
+            let range = from..(from + YIELD_BYTES).min(length);
             let source = |column: &u8| cells_of(*column)?.get(range.clone());
             let inputs: SmallVec<[&[u8]; 32]> = decoder.sources().iter().filter_map(source).collect();
             let outputs = computed.iter_mut().filter(|(column, _)| wanted.contains(column));

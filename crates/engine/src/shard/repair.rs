@@ -1,5 +1,5 @@
-//! Repair: completes the segments that miss columns, those that tolerate the fewest further
-//! failures first.
+//! Repair: completes the segments that miss columns, in the order of the number of further failures
+//! that they tolerate.
 //!
 //! Works in batches until nothing is left or an obstacle remains, and then waits until that may
 //! have changed. Progress is not persisted: rebuilt columns become durable with the next
@@ -66,7 +66,7 @@ pub(super) struct Repairer {
     done: Cell<u64>,
     damaged: Cell<u64>,
     since_checkpoint: Cell<u64>,
-    /// Repair waits for space, whatever its state shows.
+    /// Repair waits for space, independent of its state.
     waits_for_space: Cell<bool>,
     /// A confirmation of completeness failed; repair looks again after the next checkpoint.
     unconfirmed: Cell<bool>,
@@ -259,7 +259,7 @@ impl Shard {
         }
         if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.stable) {
             // Let the records in flight be applied and become durable.
-            self.log.settle().await;
+            self.log.wait_for_queued().await;
             self.log.flush().await.ok()?;
             self.rows.segments.borrow_mut().free_emptied();
             incomplete = check();
@@ -290,12 +290,13 @@ impl Shard {
         }
         // A stop of the shard waits for the end of this.
         let _task = self.begin_task();
+        self.wait_for_service().await.ok()?;
         self.log.wait_for_opening().await;
         // Freed segments do not count: a checkpoint that begins now does not contain them.
         let check = || (self.rows.segments.borrow().version(), self.completeness());
         let (version, before) = check();
         let is_useful = before.is_whole() || !only_whole;
-        let confirmed = is_useful && self.checkpoint(None).await.is_ok() && check() == (version, before);
+        let confirmed = is_useful && self.checkpoint().await.is_ok() && check() == (version, before);
         if !confirmed {
             // Repair finds a segment that changed meanwhile; after a failed checkpoint there is
             // nothing to do before the next one.
@@ -310,7 +311,7 @@ impl Shard {
 
     /// Waits until no operation uses a failed drive any more: then it may return.
     pub(crate) async fn wait_until_unused(&self, drive: DriveIndex) {
-        self.log.settle().await;
+        self.log.wait_for_queued().await;
         let holds = || self.repair.held.borrow().iter().any(|(on, _)| *on == drive);
         self.repair.changed.until(|| (!holds()).then_some(())).await;
     }

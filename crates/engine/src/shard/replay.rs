@@ -41,7 +41,7 @@ async fn replay_item(ledger: &Ledger, rows: &RowReader, item: &Item, payload: &P
             // A leaf that does not exist holds no block that could have been moved.
             let mut pins = Pins::new();
             walk_map(ledger, rows, |map| map.prepare_unmap(layer, block.get(), count, &mut pins)).await?;
-            ledger.moved(&pins, block, from, payload);
+            ledger.relocate(&pins, block, from, payload);
             ledger.unpin(&pins);
         }
         Item::Unmap { layer, block, count, mode } => {

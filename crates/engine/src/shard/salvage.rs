@@ -30,7 +30,7 @@ use crate::ledger::Ledger;
 use crate::log::Identity;
 use crate::map::{EntryRun, Map, MissingNode, Pins};
 use crate::row_reader::RowReader;
-pub(super) use log::examine_left;
+pub(super) use log::examine_readable;
 pub(crate) use read::{BlockState, Probe, StateRun};
 
 /// Minimum number of map nodes kept in memory: enough for all concurrent walks.
@@ -251,14 +251,14 @@ impl SalvageShard {
     }
 
     /// Returns the entries of one layer from `block` on.
-    pub(super) async fn stretch_of(&self, layer: LayerId, block: u64) -> EntryRun {
-        let stretch = self.walk(|map| map.entry_run(layer, block)).await;
-        let EntryRun::Same { until, entry } = stretch else { return stretch };
+    pub(super) async fn layer_entry_run(&self, layer: LayerId, block: u64) -> EntryRun {
+        let run = self.walk(|map| map.entry_run(layer, block)).await;
+        let EntryRun::Same { until, entry } = run else { return run };
         // The search of the log may have found blocks within an unknown run.
         match self.next_candidate(layer, block).filter(|_| entry.is_unknown()) {
             Some(next) if next < block + rest_of_leaf(block) => EntryRun::Leaf,
             Some(next) if next < until => EntryRun::Same { until: next - next % NODE_ENTRIES as u64, entry },
-            _ => stretch,
+            _ => run,
         }
     }
 
@@ -280,11 +280,11 @@ impl SalvageShard {
 
     /// Returns the entries that a chain of layers shows from `block` on. Below the last layer of an
     /// open chain, entries are unknown.
-    pub(crate) async fn stretch(&self, chain: &LayerChain, block: u64) -> EntryRun {
+    pub(crate) async fn entry_run(&self, chain: &LayerChain, block: u64) -> EntryRun {
         let mut shown = if chain.open { MapEntry::UNKNOWN } else { MapEntry::ABSENT };
         let mut end = LAYER_BLOCKS_MAX.max(block + 1);
         for layer in &chain.layers {
-            match self.stretch_of(*layer, block).await {
+            match self.layer_entry_run(*layer, block).await {
                 EntryRun::Leaf => return EntryRun::Leaf,
                 EntryRun::Same { until, entry } => {
                     end = end.min(until);

@@ -23,11 +23,11 @@ use crate::row_reader::PartialRows;
 use crate::scrub::{Damage, ScrubFindings, ScrubProgress};
 
 /// Bytes read at once, in all columns together.
-const PIECE_BYTES: usize = 4 << 20;
+const WINDOW_BYTES: usize = 4 << 20;
 /// Bytes read after which a checkpoint persists the repairs.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 /// Number of rows that are compared before the task yields.
-const STRETCH_ROWS: u32 = 16;
+const YIELD_ROWS: u32 = 16;
 
 /// The scrub state of a shard.
 #[derive(Default)]
@@ -88,9 +88,7 @@ impl Shard {
             if self.has_scrub_ended(run) {
                 return false;
             }
-            if healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES)
-                && self.checkpoint(None).await.is_ok()
-            {
+            if healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES) && self.checkpoint().await.is_ok() {
                 healed = None;
             }
             let next = self.rows.segments.borrow().next_to_scrub(at, until);
@@ -117,7 +115,7 @@ impl Shard {
             }
         }
         if healed.is_some()
-            && let Err(error) = self.checkpoint(None).await
+            && let Err(error) = self.checkpoint().await
         {
             tracing::warn!(shard = %self.identity.shard, %error, "repairs of the scrub are not durable yet");
         }
@@ -175,14 +173,14 @@ impl Shard {
         let known_to = Row::new(0);
         let mut reading =
             SegmentScrub { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
-        let column = PIECE_BYTES / usize::from(record.scheme.width());
+        let column = WINDOW_BYTES / usize::from(record.scheme.width());
         let may_proceed = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
         let mut row = 0;
         while row < record.rows && !reading.ended {
-            if let Some(turn) = self.scrubber.throttle.acquire(&self.scrub.limits, may_proceed).await {
-                let whole = u32::try_from(turn.chunk_bytes(column) / BLOCK).unwrap_or(u32::MAX).max(1);
+            if let Some(permit) = self.scrubber.throttle.acquire(&self.scrub.limits, may_proceed).await {
+                let whole = u32::try_from(permit.chunk_bytes(column) / BLOCK).unwrap_or(u32::MAX).max(1);
                 let count = whole.min(record.rows - row);
-                turn.finish(self.scrub_rows(&mut reading, Row::new(row), count).await);
+                permit.finish(self.scrub_rows(&mut reading, Row::new(row), count).await);
                 row += count;
             }
             if self.has_scrub_ended(run) {
@@ -211,8 +209,8 @@ impl Shard {
         }
         let bytes = piece.span.cells.len() as u64 * u64::from(count) * BLOCK_BYTES;
         reading.found.bytes += bytes;
-        for from in (0..count).step_by(STRETCH_ROWS as usize) {
-            let rows = from..(from + STRETCH_ROWS).min(count);
+        for from in (0..count).step_by(YIELD_ROWS as usize) {
+            let rows = from..(from + YIELD_ROWS).min(count);
             let fits = self.parity_fits(&piece, from, rows.end - from);
             for index in rows {
                 if !self.find_record(reading, row.plus(index)).await {

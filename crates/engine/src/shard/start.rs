@@ -14,7 +14,7 @@ use reactor::{Handle, Reactor, WaitList};
 
 use super::headers::ScannedRecord;
 use super::replay::replay_record;
-use super::salvage::{LostPart, examine_left};
+use super::salvage::{LostPart, examine_readable};
 use super::scan::{LogScan, examine};
 use super::tables::{LoadedTables, StoredTables};
 use super::{Shard, active_layers, heal, locks, repair, scrub};
@@ -121,19 +121,19 @@ impl Candidate {
         let rows = Rc::new(RowReader::new(Drives::new(drives), Segments::new(plan.geometry)));
         rows.drives.mark_all_dirty();
         for (id, from, record) in &plan.record.recent {
-            rows.segments.borrow_mut().restore(*id, to_its_end(record, plan.geometry), Some(*from));
+            rows.segments.borrow_mut().restore(*id, extend_to_last_row(record, plan.geometry), Some(*from));
         }
         let mut record = plan.record.clone();
         for (_, _, segment) in &mut record.recent {
-            *segment = to_its_end(segment, plan.geometry);
+            *segment = extend_to_last_row(segment, plan.geometry);
         }
         let mut lost = Vec::new();
         let (loaded, examined) = if read_only {
-            let loaded = load_tables_left(&rows, &plan, &mut lost).await;
+            let loaded = load_readable_tables(&rows, &plan, &mut lost).await;
             let tables = loaded.iter().flat_map(|(_, loaded)| loaded.stored.pointers());
             let tables = std::iter::once(plan.record.root).chain(tables).filter_map(MapEntry::address);
             let tables: Vec<Address> = tables.collect();
-            (loaded, examine_left(&rows, &plan.identity, &record, plan.clean, &tables, &mut lost).await)
+            (loaded, examine_readable(&rows, &plan.identity, &record, plan.clean, &tables, &mut lost).await)
         } else {
             let loaded = load_tables(&rows, &plan).await?.map(|(root, loaded)| (Some(root), loaded));
             (loaded, examine(&rows, &plan.identity, &record).await?)
@@ -210,6 +210,8 @@ impl Candidate {
             // The catalogue sets the reservations later.
             self.plan.space.set_usage(self.plan.identity.shard.index(), segments.live_blocks(), 0);
         }
+        shard.in_service.set(true);
+        shard.checkpointed.wake_all();
         // Only now, because these tasks need a complete map: a checkpoint must not cover records
         // that are not replayed yet.
         shard.spawn_task(shard.clone().run_checkpoints());
@@ -267,7 +269,7 @@ impl Candidate {
             compaction: super::compact::Compaction::default(),
             scrubber: scrub::Scrubber::default(),
             scrub: plan.scrub.clone(),
-            dying: RefCell::default(),
+            dropping_layers: RefCell::default(),
             unpinned: WaitList::default(),
             checkpoints: Cell::new(0),
             checkpoints_ended: Cell::new(0),
@@ -278,6 +280,7 @@ impl Candidate {
             active_layers: active_layers::ActiveLayers::default(),
             emptied_by_checkpoint: Cell::default(),
             gained: Cell::default(),
+            in_service: Cell::new(false),
             stopping: Cell::new(false),
             tasks: Cell::new(0),
             tasks_ended: WaitList::default(),
@@ -301,7 +304,7 @@ impl Shard {
     async fn replay(self: &Rc<Self>, record: &ScannedRecord) -> Result<()> {
         replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
-            self.checkpoint(Some(record.header.location.sequence)).await?;
+            self.checkpoint_in_replay(record.header.location.sequence).await?;
         }
         Ok(())
     }
@@ -345,7 +348,7 @@ impl Shard {
         self.tasks_ended.until(|| (self.tasks.get() == 0).then_some(())).await;
         let result = match (self.log.failure(), checkpoint) {
             (Some(failure), _) => Err(failure),
-            (None, true) => self.checkpoint(None).await,
+            (None, true) => self.checkpoint().await,
             (None, false) => Ok(()),
         };
         self.log.stop().await;
@@ -365,7 +368,7 @@ impl Shard {
 }
 
 /// Returns a listed segment as the scan needs it: an open one may have records up to its last row.
-fn to_its_end(record: &SegmentRecord, geometry: Geometry) -> SegmentRecord {
+fn extend_to_last_row(record: &SegmentRecord, geometry: Geometry) -> SegmentRecord {
     let rows = if record.state == SegmentState::Open { geometry.rows() } else { record.rows };
     SegmentRecord { rows, ..record.clone() }
 }
@@ -388,7 +391,7 @@ async fn load_tables(
 }
 
 /// As [`load_tables`], but loads the readable part of the tables only.
-async fn load_tables_left(
+async fn load_readable_tables(
     rows: &Rc<RowReader>,
     plan: &ShardPlan,
     lost: &mut Vec<LostPart>,
@@ -402,7 +405,7 @@ async fn load_tables_left(
             segments.restore(id, record, None::<Row>);
         }
     };
-    let left = StoredTables::load_left(rows, plan.record.root, plan.geometry.table_width, restore).await;
+    let left = StoredTables::load_readable(rows, plan.record.root, plan.geometry.table_width, restore).await;
     lost.extend(left.lost);
     Some((left.root, LoadedTables { layers: left.layers, stored: left.stored }))
 }

@@ -85,7 +85,7 @@ impl StoredTables {
         // Pointers are replaced only after their blocks are stored: a checkpoint may be cancelled
         // at any step.
         let old_segments = std::mem::replace(&mut self.inner.borrow_mut().segments, new_segments.clone());
-        count_all(rows, &old_segments, &new_segments);
+        replace_pointers(rows, &old_segments, &new_segments);
         let old_live = self.inner.borrow().live.clone();
         let new_live = store_changed(log, rows, batch_max, segments.len(), &live, old_live).await?;
         self.inner.borrow_mut().live = new_live;
@@ -120,13 +120,13 @@ impl StoredTables {
             .collect();
         let indexes = store_blocks(log, contents.geometry.meta_blocks(), pointers.len(), &blocks).await?;
         let old = std::mem::replace(&mut self.inner.borrow_mut().indexes, indexes.clone());
-        count_all(rows, &old, &indexes);
+        replace_pointers(rows, &old, &indexes);
 
         let root = CheckpointRoot { tables: table_counts, indexes, ..contents.root.clone() };
         let entries = store_blocks(log, 1, pointers.len() + blocks.len(), &[root.encode()]).await?;
         let entry = entries.first().copied().unwrap_or_default();
         let old = std::mem::replace(&mut self.inner.borrow_mut().root, entry);
-        count_all(rows, &[old], &[entry]);
+        replace_pointers(rows, &[old], &[entry]);
         Ok(entry)
     }
 
@@ -189,7 +189,7 @@ impl StoredTables {
             });
             layers.extend(format::decode_layers(block.as_slice()).map_err(damaged)?);
         }
-        stored.count_in(rows);
+        stored.add_to_live_counts(rows);
         Ok((root, LoadedTables { layers, stored: Self { inner: RefCell::new(stored) } }))
     }
 
@@ -228,8 +228,8 @@ impl TablePointers {
 
     /// Adds the pointers of loaded tables to the live counts. Stored counts exclude them, because
     /// storing the counts changes them.
-    fn count_in(&self, rows: &RowReader) {
-        count_all(rows, &[], &self.pointers());
+    fn add_to_live_counts(&self, rows: &RowReader) {
+        replace_pointers(rows, &[], &self.pointers());
     }
 }
 
@@ -241,8 +241,8 @@ async fn store_blocks(
     blocks: &[Vec<u8>],
 ) -> Result<Vec<MapEntry>> {
     let mut entries = Vec::with_capacity(blocks.len());
-    let numbered: Vec<_> = (first..).zip(blocks.iter().map(Vec::as_slice)).collect();
-    for chunk in numbered.chunks(batch_max) {
+    let block_ranges: Vec<_> = (first..).zip(blocks.iter().map(Vec::as_slice)).collect();
+    for chunk in block_ranges.chunks(batch_max) {
         let mut items = SmallVec::new();
         let mut data = SmallVec::new();
         for (index, block) in chunk {
@@ -280,15 +280,15 @@ async fn store_changed(
     for (index, entry) in changed.into_iter().zip(entries) {
         let Some(place) = stored.get_mut(index) else { continue };
         let before = std::mem::replace(&mut place.entry, entry);
-        count_all(rows, &[before], &[entry]);
+        replace_pointers(rows, &[before], &[entry]);
     }
     let dropped: Vec<_> = old.iter().skip(blocks.len()).map(|block| block.entry).collect();
-    count_all(rows, &dropped, &[]);
+    replace_pointers(rows, &dropped, &[]);
     Ok(stored)
 }
 
 /// Updates the live counts for replaced table pointers.
-fn count_all(rows: &RowReader, old: &[MapEntry], new: &[MapEntry]) {
+fn replace_pointers(rows: &RowReader, old: &[MapEntry], new: &[MapEntry]) {
     let mut segments = rows.segments.borrow_mut();
     new.iter().for_each(|entry| segments.replace_reference(MapEntry::ABSENT, *entry));
     old.iter().for_each(|entry| segments.replace_reference(*entry, MapEntry::ABSENT));

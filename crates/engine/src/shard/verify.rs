@@ -20,7 +20,7 @@ use crate::map::EntryRun;
 use crate::row_reader::{PartialRows, RowReader};
 
 /// Number of rows that are verified at once.
-const ROWS_AT_ONCE: u32 = 64;
+const ROWS_PER_READ: u32 = 64;
 
 /// The findings of a shard.
 #[derive(Debug, Default)]
@@ -103,15 +103,15 @@ async fn collect_owners(shard: &SalvageShard, found: &mut ShardFindings) -> Owne
     }
     let nodes = shard.ledger.map.borrow().stored_nodes();
     for (node, entry) in nodes {
-        own(&mut owners, entry, Owner::Node(node.layer), found);
+        add_owner(&mut owners, entry, Owner::Node(node.layer), found);
         found.meta_blocks += 1;
     }
     for (layer, entry) in shard.lost_nodes() {
-        own(&mut owners, entry, Owner::Node(layer), found);
+        add_owner(&mut owners, entry, Owner::Node(layer), found);
     }
     for entry in shard.tables.pointers() {
         if entry.address().is_some() {
-            own(&mut owners, entry, Owner::Table, found);
+            add_owner(&mut owners, entry, Owner::Table, found);
             found.meta_blocks += 1;
         }
     }
@@ -126,7 +126,7 @@ async fn collect_layer(
 ) -> u64 {
     let (mut next, mut blocks) = (0, 0);
     while next < format::limits::LAYER_BLOCKS_MAX {
-        let leaf = match shard.stretch_of(layer, next).await {
+        let leaf = match shard.layer_entry_run(layer, next).await {
             EntryRun::Leaf => next,
             EntryRun::Same { until, .. } => {
                 next = until;
@@ -138,7 +138,7 @@ async fn collect_layer(
         let entries = shard.entries_of(layer, leaf, length).await;
         for (block, entry) in (leaf..).zip(entries.iter()) {
             if entry.address().is_some() {
-                own(owners, *entry, Owner::Block(layer, block), found);
+                add_owner(owners, *entry, Owner::Block(layer, block), found);
                 blocks += 1;
             }
         }
@@ -147,7 +147,7 @@ async fn collect_layer(
     blocks
 }
 
-fn own(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFindings) {
+fn add_owner(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFindings) {
     let Mapping::Block { address, crc } = entry.mapping() else { return };
     if let Some((_, other)) = owners.insert(address, (crc, owner)) {
         let message = format!("S1: {address} belongs to {owner:?} and to {other:?}");
@@ -227,7 +227,7 @@ async fn verify_segment(
     let mut row = 0;
     let mut lost = Vec::new();
     while row < record.rows {
-        let count = ROWS_AT_ONCE.min(record.rows - row);
+        let count = ROWS_PER_READ.min(record.rows - row);
         let piece = rows.read_partial(id, Row::new(row), count).await;
         for index in 0..count {
             verify_row(rows, &piece, index, known, found, &mut lost);

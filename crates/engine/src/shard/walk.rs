@@ -33,9 +33,9 @@ impl Shard {
         let mut pins = ChainPins::default();
         let found = loop {
             let looked = {
-                let dying = self.dying.borrow();
+                let dropping_layers = self.dropping_layers.borrow();
                 let mut map = self.ledger.map.borrow_mut();
-                let empty = |layer| dying.contains(&layer);
+                let empty = |layer| dropping_layers.contains(&layer);
                 map.pin_through(layer, block, count, empty, &mut pins).and_then(|()| look(&mut map))
             };
             match looked {
@@ -71,7 +71,7 @@ impl Shard {
                 first = self.walk(|map| map.next_leaf(at, from, before)).await?.or(first);
                 next = self.ledger.map.borrow().parent(at);
             }
-            // A leaf may have moved from a layer that was not searched yet to one that was.
+            // A leaf may have moved from an unsearched layer to one already searched.
             if self.ledger.map.borrow().tree_version() == changes {
                 return Ok(first);
             }

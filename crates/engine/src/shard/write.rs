@@ -23,7 +23,7 @@ use crate::map::{Map, Pins};
 const UNMAP_LEAVES: usize = 128;
 
 /// Number of blocks whose first bytes are prefetched during the search for zero blocks.
-const ZEROS_AHEAD: usize = 16;
+const ZERO_PREFETCH_BLOCKS: usize = 16;
 
 impl Shard {
     /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, to a
@@ -100,7 +100,7 @@ impl Shard {
             let layer = self.layer_for_writing(volume).await?;
             // Requests that were queued before the lock was taken must be applied before the blocks
             // are read.
-            self.log.settle().await;
+            self.log.wait_for_queued().await;
             let whole = Buffer::new(count * BLOCK);
             if !offset.is_multiple_of(BLOCK) {
                 self.read_layer(layer, block, &whole.span().slice(0..BLOCK)).await?;
@@ -306,8 +306,8 @@ impl Shard {
         Ok(pins)
     }
 
-    /// Admits a write into a full pool only if it replaces stored blocks: then it frees as much
-    /// space as it takes.
+    /// Admits a write into a full pool only if it takes no more space than the blocks and leaves it
+    /// replaces.
     ///
     /// # Errors
     /// `NoSpace`; the request's pins are released then.
@@ -323,7 +323,7 @@ impl Shard {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         // The leaves are pinned, so they are in memory.
         let known = self.ledger.map.borrow_mut().lookup(layer, block, count, &mut entries);
-        if known.is_ok() && takes_no_room(block, &entries, &request.items) {
+        if known.is_ok() && takes_no_space(block, &entries, &request.items) {
             return Ok(request);
         }
         if let Effect::Leaves(pins) = &request.effect {
@@ -430,7 +430,7 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, unmap_mode
 /// Returns true if a request stores no more blocks and map leaves than its range holds already.
 /// `entries` are those of the range, which begins at `block`. Zeros over a hole store nothing where
 /// the leaf exists, and it does where the request replaces a block of the same leaf.
-fn takes_no_room(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
+fn takes_no_space(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
     let leaf = |block: u64| block / format::NODE_ENTRIES as u64;
     let stored = || (block..).zip(entries).filter(|(_, entry)| entry.address().is_some());
     let replaces = |block: u64| stored().any(|(other, _)| other == block);
@@ -447,7 +447,7 @@ fn takes_no_room(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
 fn zeros(bytes: &[u8]) -> SmallVec<[bool; 8]> {
     let blocks = bytes.chunks_exact(BLOCK);
     let mut ahead = blocks.clone().skip(1);
-    ahead.by_ref().take(ZEROS_AHEAD).for_each(|block| reactor::prefetch(block.as_ptr(), 1));
+    ahead.by_ref().take(ZERO_PREFETCH_BLOCKS).for_each(|block| reactor::prefetch(block.as_ptr(), 1));
     let is_zero = |block| {
         if let Some(next) = ahead.next() {
             reactor::prefetch(next.as_ptr(), 1);

@@ -1,4 +1,4 @@
-//! What is logged of a connection, once.
+//! The log of connections.
 
 use export::nbd::DisconnectReason;
 
@@ -33,7 +33,13 @@ fn each_connection_is_logged_with_one_reason() {
                 "reason=the client disconnected",
             ],
             ["INFO", "connection opened", "peer=local", "export=\"disk\"", ""],
-            ["WARN", "connection closed", "peer=local", "export=\"disk\"", "a message has the magic number 0x0"],
+            [
+                "WARN",
+                "connection closed",
+                "peer=local",
+                "export=\"disk\"",
+                "a message has the magic number 0x0",
+            ],
             [
                 "WARN",
                 "connection closed",
@@ -52,7 +58,7 @@ fn each_connection_is_logged_with_one_reason() {
 }
 
 #[test]
-fn requests_that_fail_are_not_logged_one_by_one() {
+fn failed_requests_are_not_logged_one_by_one() {
     on_each_backend(|server| {
         let mut client = server.client();
         for _ in 0..100 {

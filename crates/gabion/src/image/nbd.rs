@@ -10,7 +10,6 @@ use export::nbd::client::{Client, ClientError, Replies, Transport};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-
 /// Longest time without an answer.
 const TIMEOUT: Duration = Duration::from_secs(120);
 

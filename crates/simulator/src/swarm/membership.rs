@@ -221,8 +221,10 @@ impl SwarmRun {
             Ok(_) => self.count(|stats| stats.returned += 1),
             // Its superblocks are corrupt, or another worker was faster.
             Err(_) => {
-                let allowed = &[ErrorKind::Invalid, ErrorKind::NotFound, ErrorKind::Exists, ErrorKind::Io];
-                self.tolerate("return_drive", result.map(|_| ()), allowed);
+                let mut allowed =
+                    vec![ErrorKind::Invalid, ErrorKind::NotFound, ErrorKind::Exists, ErrorKind::Io];
+                allowed.extend(self.no_space_if_host_full());
+                self.tolerate("return_drive", result.map(|_| ()), &allowed);
             }
         }
     }

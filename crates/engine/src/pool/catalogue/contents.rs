@@ -74,8 +74,8 @@ impl Catalogue {
     async fn usage(&self, name: String, offset: u64, length: u64) -> Result<VolumeUsage> {
         let record = self.find(&name)?;
         let around = LayerNeighbours {
-            above: self.children(record.layer, None),
-            below: self.deleted_ancestors(&record),
+            children: self.children(record.layer, None),
+            ancestors: self.deleted_ancestors(&record),
         };
         let (first, end) = blocks(offset, length);
         let end = end.min(record.size.div_ceil(BLOCK as u64));
@@ -84,10 +84,11 @@ impl Catalogue {
         for (index, shard) in self.shards.iter().enumerate() {
             let (layer, around) = (record.layer, around.clone());
             let (from, to) = (slices.local_bound(index, first), slices.local_bound(index, end));
-            let count = move |shard: Rc<Shard>| async move { shard.held(layer, &around, from, to).await };
-            let held = shard.call(count).await??;
-            usage.referenced += held.shown * BLOCK as u64;
-            usage.exclusive += held.alone * BLOCK as u64;
+            let count =
+                move |shard: Rc<Shard>| async move { shard.layer_usage(layer, &around, from, to).await };
+            let usage_here = shard.call(count).await??;
+            usage.referenced += usage_here.referenced * BLOCK as u64;
+            usage.exclusive += usage_here.exclusive * BLOCK as u64;
         }
         Ok(usage)
     }
@@ -184,7 +185,7 @@ impl Catalogue {
             && let Some(record) = entries.owner(next)
             && record.state == VolumeState::Deleting
         {
-            all.push(Ancestor { layer: next, beside: self.children(next, Some(above.layer)) });
+            all.push(Ancestor { layer: next, siblings: self.children(next, Some(above.layer)) });
             above = record;
         }
         all

@@ -53,7 +53,7 @@ impl Catalogue {
     /// Completes all queued writes and makes them durable.
     async fn flush_queued(&self) -> Result<()> {
         let flush = |shard: Rc<Shard>| async move {
-            shard.settle().await;
+            shard.wait_for_queued().await;
             shard.flush().await
         };
         join_all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await

@@ -20,7 +20,7 @@ impl Catalogue {
         let blocks = if record.reserves_space() { record.size.div_ceil(BLOCK as u64) } else { 0 };
         for (index, shard) in self.shards.iter().enumerate() {
             let (layer, share) = (record.layer, slices.local_bound(index, blocks));
-            shard.call(move |shard: Rc<Shard>| async move { shard.promise(layer, share) }).await?;
+            shard.call(move |shard: Rc<Shard>| async move { shard.reserve_layer(layer, share) }).await?;
         }
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Catalogue {
 
     /// Releases the reservation of a layer.
     pub(super) async fn release_reservation(&self, layer: LayerId) -> Result<()> {
-        self.on_shards(move |shard| shard.promise(layer, 0)).await
+        self.on_shards(move |shard| shard.reserve_layer(layer, 0)).await
     }
 
     async fn set_thick(&self, name: String, thick: bool) -> Result<()> {

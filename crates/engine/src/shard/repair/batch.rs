@@ -24,7 +24,7 @@ use crate::shard::Shard;
 use crate::shard::rebuild::{ColumnTarget, Rebuild, RebuildJob, target_failed};
 
 /// Maximum number of segments rebuilt concurrently.
-const JOBS_AT_ONCE: usize = 4;
+const JOBS_MAX: usize = 4;
 /// Maximum number of segments of a batch, which are flushed together.
 const BATCH_JOBS: usize = 64;
 /// Bytes after which a batch is complete.
@@ -48,15 +48,15 @@ impl Shard {
         let bytes_max = self.repair_limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
         while jobs.len() < BATCH_JOBS && bytes < bytes_max && !obstacles.contains(&RepairState::NeedsSpace) {
             let Some((id, incarnation)) = waiting.pop_front() else { break };
-            let standing = |drive| self.rows.drives.use_of(drive);
-            let found = self.rows.segments.borrow().recheck_incomplete(id, incarnation, standing);
+            let use_of = |drive| self.rows.drives.use_of(drive);
+            let found = self.rows.segments.borrow().recheck_incomplete(id, incarnation, use_of);
             let Some(segment) = found else { continue };
             if segment.missing.len() > usize::from(segment.scheme.parity()) {
                 obstacles.insert(RepairState::Lost);
                 continue;
             }
             if !segment.stable {
-                obstacles.extend(self.why_open(&segment));
+                obstacles.extend(self.seal_obstacle(&segment));
                 continue;
             }
             let mut job = RebuildJob { segment, targets: SmallVec::new() };
@@ -77,7 +77,7 @@ impl Shard {
 
     /// Returns why a segment cannot be sealed: its successor would miss columns too. `None` if its
     /// records only have to be applied and flushed.
-    fn why_open(&self, segment: &Incomplete) -> Option<RepairState> {
+    fn seal_obstacle(&self, segment: &Incomplete) -> Option<RepairState> {
         let is_open = self.rows.segments.borrow().is_open(segment.id);
         if self.rows.drives.active_count() < usize::from(segment.scheme.width()) {
             is_open.then_some(RepairState::NeedsDrive)
@@ -103,9 +103,9 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes the columns of all jobs, and assigns those that are durable to their segments.
+    /// Writes the columns of all jobs, and assigns the durable columns to their segments.
     pub(super) async fn run_batch(self: &Rc<Self>, jobs: Vec<RebuildJob>) -> Result<()> {
-        let permits = Semaphore::new(JOBS_AT_ONCE);
+        let permits = Semaphore::new(JOBS_MAX);
         let mut tasks = Vec::new();
         for job in jobs {
             let (shard, permits) = (self.clone(), permits.clone());
@@ -167,15 +167,15 @@ impl Shard {
                 return Ok(false);
             }
             let may_proceed = || self.may_repair() && !self.is_paused();
-            let turn = self.repair.throttle.acquire(&self.repair_limits, may_proceed).await;
-            let Some(turn) = turn else { continue };
+            let permit = self.repair.throttle.acquire(&self.repair_limits, may_proceed).await;
+            let Some(permit) = permit else { continue };
             let in_memory = self.rows.drives.are_in_memory();
-            let count = job.piece_rows(&turn, in_memory).min(job.segment.rows - row);
+            let count = job.piece_rows(&permit, in_memory).min(job.segment.rows - row);
             rebuild.write_rows(Row::new(row), count).await?;
             row += count;
             let bytes = u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES;
-            self.wrote(bytes);
-            turn.finish(bytes);
+            self.count_written(bytes);
+            permit.finish(bytes);
         }
         self.report_gone_drives().await;
         self.mark_damage_found(job, &rebuild);
@@ -195,7 +195,7 @@ impl Shard {
         }
     }
 
-    fn wrote(&self, bytes: u64) {
+    fn count_written(&self, bytes: u64) {
         let repair = &self.repair;
         repair.done.set(repair.done.get() + bytes);
         repair.left.set(repair.left.get().saturating_sub(bytes));

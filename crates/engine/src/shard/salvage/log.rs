@@ -14,7 +14,7 @@ use crate::shard::scan::{LogScan, complete, cut_segments};
 
 /// The records of one segment.
 #[derive(Default)]
-struct Scanned {
+struct SegmentScan {
     records: Vec<ScannedRecord>,
     /// The newest record that headers behind these records list as durable.
     durable: Sequence,
@@ -25,7 +25,7 @@ struct Scanned {
 /// Finds the log behind a shard's checkpoint, whose table blocks are at `tables`, without writing
 /// anything. Appends its unreadable parts to `lost`; none if the pool was closed cleanly (`clean`),
 /// since nothing is replayed then.
-pub(in crate::shard) async fn examine_left(
+pub(in crate::shard) async fn examine_readable(
     rows: &RowReader,
     identity: &Identity,
     shard: &ShardRecord,
@@ -47,7 +47,7 @@ pub(in crate::shard) async fn examine_left(
     let all = found.len();
     let behind = drives_behind::drives_behind(rows, &found, shard, durable).await;
     // All records of a cleanly closed log were durable: gaps between them are damage.
-    let blind = clean || !missing.is_empty();
+    let has_gaps = clean || !missing.is_empty();
     let (mut records, mut completed) = (Vec::new(), Vec::new());
     let mut last = shard.checkpointed;
     let mut older = 0;
@@ -60,7 +60,7 @@ pub(in crate::shard) async fn examine_left(
         if sequence != last.next() {
             // After a power failure alone, the log ends here: later records were never acknowledged
             // as durable.
-            if !blind && durable <= last {
+            if !has_gaps && durable <= last {
                 break;
             }
             let before = Sequence::new(sequence.get() - 1);
@@ -98,9 +98,9 @@ async fn scan(
     id: SegmentId,
     from: Row,
     record: &SegmentRecord,
-) -> Scanned {
+) -> SegmentScan {
     let mut reader = HeaderReader::starting_at(rows, identity, id, record, from);
-    let (mut scanned, mut looked_behind) = (Scanned::default(), false);
+    let (mut scanned, mut looked_behind) = (SegmentScan::default(), false);
     loop {
         let next = reader.next().await;
         if let Ok(Some(found)) = next {

@@ -13,7 +13,7 @@ use crate::map::{EntryRun, MissingNode};
 use crate::row_reader::BlockRun;
 
 /// Maximum number of attempts to read a block: a failing drive may return it at a later attempt.
-const READ_TRIES: u32 = 3;
+const READ_ATTEMPTS_MAX: u32 = 3;
 
 /// A run of unreadable blocks.
 #[derive(Clone, Debug)]
@@ -162,7 +162,7 @@ impl SalvageShard {
         loop {
             let read = self.rows.read_run(run, crcs, into).await;
             self.handle_gone_drives();
-            if read.is_ok() || tries == READ_TRIES {
+            if read.is_ok() || tries == READ_ATTEMPTS_MAX {
                 if read.is_err() && self.is_torn(run) {
                     self.lost_torn_row.set(true);
                 }
@@ -204,7 +204,7 @@ impl SalvageShard {
         end: u64,
         probe: &Probe,
     ) -> Vec<StateRun> {
-        if let EntryRun::Same { until, entry } = self.stretch(chain, block).await {
+        if let EntryRun::Same { until, entry } = self.entry_run(chain, block).await {
             let state = if entry.is_unknown() { BlockState::Lost } else { BlockState::Hole };
             return vec![StateRun { blocks: until.min(end) - block, state, stale: false }];
         }

@@ -99,7 +99,7 @@ impl SalvageShard {
         let mut next = block;
         while next < end {
             let start = next - next % LEAF_BLOCKS;
-            match self.stretch_of(from, next).await {
+            match self.layer_entry_run(from, next).await {
                 EntryRun::Same { until, entry } if !entry.is_unknown() => next = until,
                 _ => {
                     self.merge_leaf(from, into, start).await;

@@ -19,7 +19,7 @@ impl SalvageShard {
         for layer in layers {
             let mut next = 0;
             while next < format::limits::LAYER_BLOCKS_MAX {
-                next = match self.stretch_of(layer, next).await {
+                next = match self.layer_entry_run(layer, next).await {
                     EntryRun::Leaf => next + super::rest_of_leaf(next),
                     EntryRun::Same { until, .. } => until,
                 };

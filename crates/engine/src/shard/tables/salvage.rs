@@ -11,14 +11,14 @@ use format::{
 };
 use reactor::Buffer;
 
-use super::{StoredTables, TableBlock, TablePointers, count_all};
+use super::{StoredTables, TableBlock, TablePointers, replace_pointers};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::row_reader::RowReader;
 use crate::shard::salvage::{LostPart, LostPartKind};
 use crate::shard::walk::read_entry;
 
 /// The readable part of a checkpoint's tables.
-pub(in crate::shard) struct TablesLeft {
+pub(in crate::shard) struct ReadableTables {
     /// The root; `None` if it cannot be read, and then neither can any table.
     pub(in crate::shard) root: Option<CheckpointRoot>,
     pub(in crate::shard) layers: Vec<LayerEntry>,
@@ -29,16 +29,16 @@ pub(in crate::shard) struct TablesLeft {
 impl StoredTables {
     /// Reads the readable tables behind `root_entry`. Calls `restore` for every stored segment
     /// before anything is read from it.
-    pub(in crate::shard) async fn load_left(
+    pub(in crate::shard) async fn load_readable(
         rows: &RowReader,
         root_entry: MapEntry,
         table_width: u8,
         mut restore: impl FnMut(SegmentId, SegmentRecord),
-    ) -> TablesLeft {
+    ) -> ReadableTables {
         let mut stored = TablePointers { root: root_entry, ..TablePointers::default() };
         let mut left =
-            TablesLeft { root: None, layers: Vec::new(), stored: Self::default(), lost: Vec::new() };
-        let root = match decoded(rows, root_entry, CheckpointRoot::decode).await {
+            ReadableTables { root: None, layers: Vec::new(), stored: Self::default(), lost: Vec::new() };
+        let root = match read_decoded(rows, root_entry, CheckpointRoot::decode).await {
             Ok(root) => root,
             Err(error) => {
                 left.lost.push(LostPart::new(LostPartKind::Root, Some(root_entry), Some(error)));
@@ -48,7 +48,7 @@ impl StoredTables {
         };
         let mut pointers: Vec<Pointer> = Vec::new();
         for index in &root.indexes {
-            match decoded(rows, *index, format::decode_entries).await {
+            match read_decoded(rows, *index, format::decode_entries).await {
                 Ok(entries) => pointers.extend(entries.iter().map(|entry| Ok(*entry))),
                 Err(error) => {
                     pointers.extend((0..format::INDEX_ENTRIES).map(|_| Err((*index, error.clone()))))
@@ -56,11 +56,11 @@ impl StoredTables {
             }
         }
         let mut pointers = pointers.into_iter();
-        let per_block = numbered(root.tables.segments, segments_per_block(table_width));
+        let per_block = block_ranges(root.tables.segments, segments_per_block(table_width));
         for ids in per_block {
             let pointer = pointers.next();
             stored.segments.extend(entry_of(&pointer));
-            match table(rows, pointer, |block| format::decode_segments(block, table_width)).await {
+            match read_table(rows, pointer, |block| format::decode_segments(block, table_width)).await {
                 Ok(records) => ids.map(SegmentId::new).zip(records).for_each(|(id, record)| {
                     record.into_iter().for_each(|record| restore(id, record));
                 }),
@@ -69,10 +69,10 @@ impl StoredTables {
                 }
             }
         }
-        for ids in numbered(root.tables.live, LIVE_PER_BLOCK) {
+        for ids in block_ranges(root.tables.live, LIVE_PER_BLOCK) {
             let pointer = pointers.next();
             stored.live.extend(entry_of(&pointer).map(|entry| TableBlock { entry, ..TableBlock::default() }));
-            match table(rows, pointer, format::decode_live).await {
+            match read_table(rows, pointer, format::decode_live).await {
                 Ok(counts) => ids.map(SegmentId::new).zip(counts).for_each(|(id, count)| {
                     rows.segments.borrow_mut().restore_live(id, count);
                 }),
@@ -86,7 +86,7 @@ impl StoredTables {
             stored
                 .layers
                 .extend(entry_of(&pointer).map(|entry| TableBlock { entry, ..TableBlock::default() }));
-            match table(rows, pointer, format::decode_layers).await {
+            match read_table(rows, pointer, format::decode_layers).await {
                 Ok(layers) => left.layers.extend(layers),
                 Err((entry, error)) => {
                     left.lost.push(LostPart::new(LostPartKind::Layers, entry, Some(error)))
@@ -98,7 +98,7 @@ impl StoredTables {
             entry.address().is_some_and(|address| rows.segments.borrow().contains(address.segment()))
         };
         let counted: Vec<MapEntry> = stored.pointers().into_iter().filter(exists).collect();
-        count_all(rows, &[], &counted);
+        replace_pointers(rows, &[], &counted);
         left.stored = Self { inner: RefCell::new(stored) };
         left.root = Some(root);
         left
@@ -113,7 +113,7 @@ fn entry_of(pointer: &Option<Pointer>) -> Option<MapEntry> {
 }
 
 /// Returns the numbers, from 1, of the records in each of `blocks` table blocks.
-fn numbered(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
+fn block_ranges(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
     let per_block = u32::try_from(per_block).unwrap_or(u32::MAX);
     (0..blocks).map(move |block| {
         let first = block.saturating_mul(per_block).saturating_add(1);
@@ -122,13 +122,13 @@ fn numbered(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
 }
 
 /// Reads and decodes a table block. An error comes with the entry of the unreadable block.
-async fn table<T>(
+async fn read_table<T>(
     rows: &RowReader,
     pointer: Option<Pointer>,
     decode: impl FnOnce(&[u8]) -> std::result::Result<T, format::FormatError>,
 ) -> std::result::Result<T, (Option<MapEntry>, Error)> {
     match pointer {
-        Some(Ok(entry)) => decoded(rows, entry, decode).await.map_err(|error| (Some(entry), error)),
+        Some(Ok(entry)) => read_decoded(rows, entry, decode).await.map_err(|error| (Some(entry), error)),
         Some(Err((index, error))) => Err((Some(index), error)),
         None => Err((
             None,
@@ -137,7 +137,7 @@ async fn table<T>(
     }
 }
 
-async fn decoded<T>(
+async fn read_decoded<T>(
     rows: &RowReader,
     entry: MapEntry,
     decode: impl FnOnce(&[u8]) -> std::result::Result<T, format::FormatError>,
