@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::{own_cpu, under_way};
 use crate::compare::Series;
+use crate::human;
 use crate::lab::DriveLimits;
 use crate::observe::{DriveWork, Observation};
 use crate::suite::Case;
-use crate::words;
 
 /// What is used to this share of what there is, is full.
 const FULL: f64 = 0.9;
@@ -160,7 +160,7 @@ fn cause(case: &Case, series: &Series, seen: &Observation, drives: Option<&Drive
     if let Some((kind, _)) = seen.cpu.iter().find(|(kind, used)| by_us(kind) && one_thread(**used)) {
         return (Cause::OneThread, format!("likely one thread of '{kind}', which uses one processor whole"));
     }
-    let mean = words::time(mean_us(series));
+    let mean = human::time(mean_us(series));
     let what =
         format!("latency: {} operations under way, {mean} each, and nothing else is full", under_way(case));
     (Cause::Latency, what)
@@ -206,8 +206,8 @@ fn waiting(case: &Case, series: &Series, seen: &Observation) -> Option<String> {
     (count > 0.0).then(|| {
         format!(
             "an operation takes {}, one of a drive {}; {} are kept under way",
-            words::time(mean_us(series)),
-            words::time(time / count),
+            human::time(mean_us(series)),
+            human::time(time / count),
             under_way(case)
         )
     })

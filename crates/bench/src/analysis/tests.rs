@@ -6,10 +6,10 @@ use super::bottleneck::find;
 use super::growth::knee;
 use super::*;
 use crate::observe::DriveWork;
-use crate::result::{Both, Direction};
+use crate::result::{Direction, ReadWrite};
 use crate::run::{Environment, TargetSpec};
 use crate::suite::{LatencyTarget, Scaling, Suite};
-use crate::system::{About, Promises};
+use crate::system::{Guarantees, SystemInfo};
 
 const LIMITS: DriveLimits =
     DriveLimits { read_iops: 1000, write_iops: 500, read_bps: 1 << 30, write_bps: 1 << 29 };
@@ -41,10 +41,10 @@ pub(crate) fn plan() -> RunPlan {
 }
 
 pub(crate) fn systems() -> Vec<Described> {
-    let about = About {
+    let about = SystemInfo {
         name: "a".into(),
         what: String::new(),
-        promises: Promises::default(),
+        promises: Guarantees::default(),
         takes_drives: true,
         degrades: true,
         layout: Some(Layout { drives: 10, data: 4, parity: 1, pools: 2 }),
@@ -89,9 +89,9 @@ pub(crate) fn measured(
         latencies: [(micros * 1000, 100)].into_iter().collect(),
     };
     let all = if job.read_percent == 0 {
-        Both { read: None, write: Some(direction) }
+        ReadWrite { read: None, write: Some(direction) }
     } else {
-        Both { read: Some(direction), write: None }
+        ReadWrite { read: Some(direction), write: None }
     };
     Measured {
         step: format!("1/{target}/{}", job.name),

@@ -94,7 +94,7 @@ impl Load<'_> {
             Target::Vhost(path) | Target::File(path) => self.file(path),
         };
         lines.push(format!("offset={}\nsize={}", slice.offset, slice.bytes));
-        if let Some((step, rest)) = slice.apart(job) {
+        if let Some((step, rest)) = slice.thread_offsets(job) {
             lines.push(format!("offset_increment={step}"));
             if let Some(size) = lines.iter_mut().find(|line| line.starts_with("offset=")) {
                 *size = format!("offset={}\nsize={rest}", slice.offset);

@@ -13,9 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::leftover;
-use crate::load::{Length, Load, Ran, Second, Slice, Target};
+use crate::load::{Length, Load, LoadResult, Second, Slice, Target};
 use crate::result::{Direction, JobResult};
+use crate::stale_processes;
 use crate::suite::{Engine, Job};
 
 pub(crate) use output::parse;
@@ -95,7 +95,7 @@ pub(crate) fn run(
     name: &str,
     stop: &AtomicBool,
     started: impl FnOnce(u32),
-) -> Result<Ran, FioError> {
+) -> Result<LoadResult, FioError> {
     let file = |ending: &str| folder.join(format!("{name}{ending}"));
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -105,7 +105,7 @@ pub(crate) fn run(
     std::fs::write(&job_file, load.text()).map_err(failed(&job_file))?;
     let stderr = std::fs::File::create(&errors).map_err(failed(&errors))?;
     let mut command = Command::new("fio");
-    leftover::mark(&mut command, folder).map_err(failed(folder))?;
+    stale_processes::tag(&mut command, folder).map_err(failed(folder))?;
     let mut child = command
         .arg("--output-format=json+")
         .arg(format!("--output={}", json.display()))
@@ -151,7 +151,7 @@ pub(crate) fn run(
             seconds(&std::fs::read_to_string(&path).map_err(failed(&path))?, load.length)
         }
     };
-    Ok(Ran { output, seconds, ended: None })
+    Ok(LoadResult { output, seconds, ended: None })
 }
 
 /// The seconds of a measurement in fio's log.
@@ -185,10 +185,10 @@ impl FioRun<'_> {
         let (job, slices) =
             (self.job(), [Slice { target: self.target.clone(), offset: 0, bytes: self.size }]);
         let length = Length::Seconds { ramp: 1.0, run: self.seconds as f64 };
-        let load = Load { job: &job, slices: &slices, length, log: None, marked: false };
+        let load = Load { job: &job, slices: &slices, length, log: None, stamped: false };
         let ran = run(&load, self.folder, &file_name(&job.name), &AtomicBool::new(false), |_| {})?;
         let all = ran.output.merged();
-        let side = |direction: Option<Direction>| direction.map(|direction| direction.side());
+        let side = |direction: Option<Direction>| direction.map(|direction| direction.figures());
         Ok(JobResult {
             job: job.name,
             runner: ran.output.version,

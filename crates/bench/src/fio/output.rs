@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::FioError;
 use crate::histogram::Histogram;
 use crate::load::{Output, Second};
-use crate::result::{Both, Direction};
+use crate::result::{Direction, ReadWrite};
 
 #[derive(Deserialize)]
 struct Json {
@@ -57,7 +57,7 @@ pub(crate) fn parse(job: &str, text: &str) -> Result<Output, FioError> {
         let message = format!("instance {}: {error}", failed.jobname);
         return Err(FioError::Failed { job: job.into(), message });
     }
-    let both = |job: &JsonJob| Both { read: job.read.direction(), write: job.write.direction() };
+    let both = |job: &JsonJob| ReadWrite { read: job.read.direction(), write: job.write.direction() };
     Ok(Output { version: json.version, instances: json.jobs.iter().map(both).collect() })
 }
 

@@ -8,7 +8,7 @@ fn text(suite: &str, job: &str, target: Target, length: Length) -> String {
     let suite = Suite::find(suite).unwrap();
     let job = suite.jobs.iter().find(|candidate| candidate.name == job).unwrap();
     let slices = [Slice { target, offset: 4096, bytes: 1 << 30 }];
-    Load { job, slices: &slices, length, log: Some("x"), marked: false }.text()
+    Load { job, slices: &slices, length, log: Some("x"), stamped: false }.text()
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn output_is_read_behind_warnings_and_instances_are_kept_apart() {
     let output = output::parse("j", &text(&format!("{}, {}", job(300, 1000, 0), job(100, 9000, 0)))).unwrap();
     assert_eq!((output.version.as_str(), output.instances.len()), ("fio-3.33", 2));
     assert_eq!(output.instances[0].write, None);
-    let read = output.merged().read.unwrap().side();
+    let read = output.merged().read.unwrap().figures();
     assert_eq!((read.iops, read.mean_us, read.p50_us, read.p99_us), (200.0, 3.0, 1.0, 9.0));
     let error = output::parse("j", &text(&job(1, 1, 5))).unwrap_err().to_string();
     assert!(error.contains("Input/output error"), "{error}");

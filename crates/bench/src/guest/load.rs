@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use super::{Agent, AgentError};
 use crate::fio::{self, FioError};
-use crate::load::{Load, Ran, Second, Slice, Target};
-use crate::result::Both;
+use crate::load::{Load, LoadResult, Second, Slice, Target};
+use crate::result::ReadWrite;
 
 /// Runs a load on devices of machines; its files go into `folder` and begin with `name`, and with the machine's number if
 /// there are several.
@@ -18,12 +18,12 @@ pub(crate) fn run_loads(
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
-) -> Result<Ran, FioError> {
+) -> Result<LoadResult, FioError> {
     let parts = parts(load.slices);
     if let [(agent, _)] = parts.as_slice() {
         return run_load(load, agent, folder, name, stop);
     }
-    let ran: Vec<(&Part, Result<Ran, FioError>)> = std::thread::scope(|scope| {
+    let ran: Vec<(&Part, Result<LoadResult, FioError>)> = std::thread::scope(|scope| {
         let begun: Vec<_> = (1..)
             .zip(&parts)
             .map(|(number, part)| {
@@ -61,9 +61,9 @@ fn parts(slices: &[Slice]) -> Vec<Part> {
 }
 
 /// What several machines did, as if it had been one: instances in their order, seconds added up.
-fn join(instances: usize, parts: Vec<(&Part, Result<Ran, FioError>)>) -> Result<Ran, FioError> {
-    let mut all = Ran::default();
-    all.output.instances.resize(instances, Both::default());
+fn join(instances: usize, parts: Vec<(&Part, Result<LoadResult, FioError>)>) -> Result<LoadResult, FioError> {
+    let mut all = LoadResult::default();
+    all.output.instances.resize(instances, ReadWrite::default());
     let mut seconds: Option<Vec<Second>> = None;
     for ((_, indices), ran) in parts {
         let ran = ran?;
@@ -96,7 +96,7 @@ fn run_load(
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
-) -> Result<Ran, FioError> {
+) -> Result<LoadResult, FioError> {
     let (agent, job) = (Agent::new(agent), &load.job.name);
     let told = |error: AgentError| match error {
         AgentError::Interrupted => FioError::Interrupted,
@@ -132,7 +132,7 @@ fn run_load(
         keep("_iops.log", &lines)?;
         seconds = fio::seconds(&String::from_utf8_lossy(&lines), load.length);
     }
-    Ok(Ran { output, seconds, ended: Some(ended) })
+    Ok(LoadResult { output, seconds, ended: Some(ended) })
 }
 
 #[cfg(test)]
@@ -145,13 +145,13 @@ mod tests {
         Slice { target, offset: 0, bytes: 1 << 20 }
     }
 
-    fn ran(iops: &[f64], rates: &[f64]) -> Ran {
-        let did = |iops: &f64| Both {
+    fn ran(iops: &[f64], rates: &[f64]) -> LoadResult {
+        let did = |iops: &f64| ReadWrite {
             read: Some(Direction { iops: *iops, ..Direction::default() }),
-            ..Both::default()
+            ..ReadWrite::default()
         };
         let second = |(at, read): (f64, &f64)| Second { at, read: *read, write: 1.0 };
-        let mut ran = Ran::default();
+        let mut ran = LoadResult::default();
         ran.output.version = "fio-3".into();
         ran.output.instances = iops.iter().map(did).collect();
         ran.seconds = [1.0, 2.0, 3.0].into_iter().zip(rates).map(second).collect();

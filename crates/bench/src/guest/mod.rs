@@ -18,8 +18,8 @@ pub(crate) use agent::{Agent, AgentError};
 pub(crate) use load::run_loads;
 pub use others::{Root, answers, first_disk, port};
 
-use crate::leftover::Place;
-use crate::program::{ProgramError, Server, command, is_there};
+use crate::program::{ProgramError, Server, command, is_installed};
+use crate::stale_processes::StateDir;
 
 /// Where a kernel is looked for, as packages of the distribution unpacked: `boot/vmlinuz-*`, `lib/modules/*`, and if there is
 /// one `bin/busybox`.
@@ -52,7 +52,7 @@ pub(crate) struct Plan<'a> {
 /// A machine that runs.
 pub(crate) struct Guest {
     server: Server,
-    place: Place,
+    place: StateDir,
     accelerator: Accelerator,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn lacks(kernel: &Path, programs: &[&str]) -> Option<String> {
         return Some("machines are started on x86-64 only".into());
     }
     let all = [QEMU].into_iter().chain(programs.iter().copied());
-    let missing: Vec<&str> = all.filter(|program| !is_there(program)).collect();
+    let missing: Vec<&str> = all.filter(|program| !is_installed(program)).collect();
     if !missing.is_empty() {
         return Some(format!("for a virtual machine, {} are not installed", missing.join(", ")));
     }
@@ -104,7 +104,7 @@ impl Guest {
     /// Starts a machine and waits until it can be asked.
     pub(crate) fn start(plan: &Plan<'_>) -> Result<Self, GuestError> {
         let place =
-            Place::new(plan.folder, plan.name).map_err(|error| GuestError::file(plan.folder, error))?;
+            StateDir::new(plan.folder, plan.name).map_err(|error| GuestError::file(plan.folder, error))?;
         let kernel = root::Kernel::find(plan.kernel)?;
         let modules: Vec<&str> = MODULES.into_iter().chain(plan.modules.iter().copied()).collect();
         let archive = place.path().join("root.cpio");
@@ -159,7 +159,7 @@ impl Guest {
     }
 }
 
-fn socket(place: &Place) -> PathBuf {
+fn socket(place: &StateDir) -> PathBuf {
     place.path().join("agent.sock")
 }
 
@@ -170,7 +170,7 @@ fn serial(number: usize) -> String {
 fn boot(
     plan: &Plan<'_>,
     kernel: &root::Kernel,
-    place: &Place,
+    place: &StateDir,
     archive: &Path,
     accelerator: Accelerator,
 ) -> Result<Server, GuestError> {

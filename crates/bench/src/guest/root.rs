@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::GuestError;
 use super::archive::Archive;
-use crate::program::{command, is_there};
+use crate::program::{command, is_installed};
 
 /// A kernel of the distribution, unpacked.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ fn found(program: &str) -> Result<PathBuf, GuestError> {
 
 /// The libraries of a program, with what loads them.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
-    if !is_there("ldd") {
+    if !is_installed("ldd") {
         return Err(GuestError::Kernel("ldd is not installed".into()));
     }
     // Says so of a program without any, and ends badly then.

@@ -6,8 +6,8 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::bounds::Layout;
 use crate::load::Target;
-use crate::program::{command, is_there, run};
-use crate::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
+use crate::program::{command, is_installed, run};
+use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
 
 use super::{Failure, Given, Groups, interrupted, is_device, number, spot, whole};
 
@@ -27,7 +27,7 @@ pub(super) struct Btrfs {
 #[derive(Default)]
 struct Up {
     file_systems: Vec<FileSystem>,
-    spots: Vec<Spot>,
+    spots: Vec<TargetExtent>,
 }
 
 struct FileSystem {
@@ -38,7 +38,7 @@ struct FileSystem {
 
 /// What is missing for it.
 pub(super) fn lacks() -> Option<String> {
-    if !is_there("mkfs.btrfs") {
+    if !is_installed("mkfs.btrfs") {
         return Some("mkfs.btrfs is not installed".into());
     }
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -64,7 +64,7 @@ impl Btrfs {
         Ok(Self { given, fill, pools, layout: None, up: None })
     }
 
-    fn make(&mut self, wish: &Wish<'_>, up: &mut Up) -> Result<(), Failure> {
+    fn make(&mut self, wish: &Requirements<'_>, up: &mut Up) -> Result<(), Failure> {
         let drive_bytes = self.given.take(wish.drives)?;
         if let Some(file) = wish.drives.iter().find(|drive| !is_device(drive)) {
             return Err(format!("{} is no block device: a lab has some", file.display()).into());
@@ -100,10 +100,10 @@ impl Btrfs {
                 std::fs::File::create_new(&path)?.set_len(bytes)?;
                 Ok(spot(Target::File(path), bytes))
             };
-            spots.push((0..files).map(file).collect::<Result<Vec<Spot>, std::io::Error>>()?);
+            spots.push((0..files).map(file).collect::<Result<Vec<TargetExtent>, std::io::Error>>()?);
         }
         self.layout = Some(groups.layout);
-        up.spots = in_turn(spots);
+        up.spots = interleave(spots);
         Ok(())
     }
 
@@ -179,7 +179,7 @@ fn mounted_in(folder: &Path, name: &str) -> Result<Vec<PathBuf>, Failure> {
 }
 
 impl System for Btrfs {
-    fn about(&self) -> About {
+    fn about(&self) -> SystemInfo {
         let shape = self.layout.map_or(String::new(), |layout| {
             format!(
                 "{} of {} drives, data {}, metadata copied, files of {} % of their room",
@@ -193,10 +193,10 @@ impl System for Btrfs {
                 self.fill
             )
         });
-        About {
+        SystemInfo {
             name: self.given.name.clone(),
             what: format!("btrfs: {shape}"),
-            promises: Promises {
+            promises: Guarantees {
                 flush: "what was flushed is on the drives, and their caches are flushed".into(),
                 checksums: "CRC-32C of every block, verified at every read".into(),
                 protection: "as many drives as there is parity; a crash can leave parity that does not fit (write hole)"
@@ -209,7 +209,7 @@ impl System for Btrfs {
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         let mut up = Up::default();
         let made = self.make(wish, &mut up);
         if let Err(error) = made {
@@ -224,7 +224,7 @@ impl System for Btrfs {
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn spots(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::bounds::Layout;
 use crate::guest::{self, Accelerator, Guest};
 use crate::load::Target;
-use crate::program::{command, is_there, run};
-use crate::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
+use crate::program::{command, is_installed, run};
+use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
 
 use super::{Failure, Given, Groups, interrupted, number, spot, whole};
 
@@ -46,7 +46,7 @@ struct Up {
     place: Where,
     arrays: Vec<Array>,
     list: PathBuf,
-    spots: Vec<Spot>,
+    spots: Vec<TargetExtent>,
 }
 
 /// Where the arrays are.
@@ -70,7 +70,7 @@ fn is_here() -> bool {
 
 /// What is missing for it.
 pub(super) fn lacks(options: &[(String, String)]) -> Option<String> {
-    if !is_there("mdadm") {
+    if !is_installed("mdadm") {
         return Some("mdadm is not installed".into());
     }
     let of = |key: &str| options.iter().rfind(|(option, _)| option == key).map(|(_, value)| value.as_str());
@@ -126,7 +126,7 @@ impl Md {
         Ok(Self { given, fill, chunk, pools, guest, kernel, layout: None, up: None, last: None })
     }
 
-    fn make(&mut self, wish: &Wish<'_>) -> Result<Up, Failure> {
+    fn make(&mut self, wish: &Requirements<'_>) -> Result<Up, Failure> {
         self.given.take(wish.drives)?;
         let pools = self.pools.unwrap_or(wish.pools).max(1);
         let groups = Groups::new(wish, pools)?;
@@ -147,7 +147,7 @@ impl Md {
             spots.push(vec![spot(up.place.target(device), used)]);
             Ok(())
         });
-        up.spots = in_turn(spots);
+        up.spots = interleave(spots);
         match made {
             Ok(()) => Ok(up),
             Err(error) => {
@@ -158,7 +158,7 @@ impl Md {
         }
     }
 
-    fn machine(&mut self, wish: &Wish<'_>) -> Result<Guest, Failure> {
+    fn machine(&mut self, wish: &Requirements<'_>) -> Result<Guest, Failure> {
         let guest = Guest::start(&guest::Plan {
             name: &self.given.name,
             folder: wish.folder,
@@ -252,7 +252,7 @@ fn missing_is_fine(error: std::io::Error) -> std::io::Result<()> {
 }
 
 impl System for Md {
-    fn about(&self) -> About {
+    fn about(&self) -> SystemInfo {
         let shape = self.layout.map_or(String::new(), |layout| {
             format!(
                 "{} RAID {} over {} drives, chunks of {} KiB, {STRIPES} stripes of cache, a thread for each processor, {} % \
@@ -274,10 +274,10 @@ impl System for Md {
                 Some("emulated, not comparable".to_owned()),
             ),
         };
-        About {
+        SystemInfo {
             name: self.given.name.clone(),
             what: format!("Linux md: {shape}{place}"),
-            promises: Promises {
+            promises: Guarantees {
                 flush: "what was flushed is on the drives, and their caches are flushed".into(),
                 checksums: "none".into(),
                 protection:
@@ -291,12 +291,12 @@ impl System for Md {
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         self.up = Some(self.make(wish).map_err(|error| self.given.error("setting it up", error))?);
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn spots(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::bounds::Layout;
 use crate::load::Target;
 use crate::program::{self, ProgramError};
-use crate::system::{Spot, System, SystemError, Wish, file_size};
+use crate::system::{Requirements, System, SystemError, TargetExtent, file_size};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -86,7 +86,7 @@ impl Peer {
         let missing = match self.name {
             "btrfs" => btrfs::lacks(),
             "md" => md::lacks(&parse(options)),
-            name => (!program::is_there(name)).then(|| format!("{name} is not installed")),
+            name => (!program::is_installed(name)).then(|| format!("{name} is not installed")),
         };
         missing.map(|what| format!("{what} (Debian: {})", self.packages))
     }
@@ -170,7 +170,7 @@ fn number(value: &str, most: u64) -> Option<u64> {
 }
 
 /// Columns of data and of parity of a scheme k+m, as far as RAID levels have them.
-fn columns(wish: &Wish<'_>) -> Result<(u32, u32), Failure> {
+fn columns(wish: &Requirements<'_>) -> Result<(u32, u32), Failure> {
     let scheme = wish.scheme.ok_or("the suite has no scheme")?;
     let layout = Layout::parse(scheme, 1, 1)?;
     if layout.data < 2 || !(1..=2).contains(&layout.parity) {
@@ -186,7 +186,7 @@ struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    fn new(wish: &Wish<'a>, pools: u32) -> Result<Self, Failure> {
+    fn new(wish: &Requirements<'a>, pools: u32) -> Result<Self, Failure> {
         let (data, parity) = columns(wish)?;
         let drives = wish.groups(pools)?;
         let (each, width) = (drives.first().map_or(0, |group| group.len()), (data + parity) as usize);
@@ -216,8 +216,8 @@ fn whole(bytes: u64) -> u64 {
     bytes >> 20 << 20
 }
 
-fn spot(target: Target, bytes: u64) -> Spot {
-    Spot { target, bytes }
+fn spot(target: Target, bytes: u64) -> TargetExtent {
+    TargetExtent { target, bytes }
 }
 
 fn interrupted(stop: &std::sync::atomic::AtomicBool) -> Result<(), ProgramError> {

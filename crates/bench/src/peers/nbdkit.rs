@@ -2,10 +2,10 @@
 
 use reactor::Access;
 
-use crate::leftover::Place;
 use crate::load::Target;
 use crate::program::{Server, command};
-use crate::system::{About, Promises, Spot, System, SystemError, Wish, file_size};
+use crate::stale_processes::StateDir;
+use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size};
 
 use super::{Failure, Given, bare, spot};
 
@@ -17,8 +17,8 @@ pub(super) struct Nbdkit {
 
 struct Up {
     server: Server,
-    _place: Place,
-    spots: Vec<Spot>,
+    _place: StateDir,
+    spots: Vec<TargetExtent>,
 }
 
 impl Nbdkit {
@@ -27,9 +27,9 @@ impl Nbdkit {
         Ok(Self { given, drives: 0, up: None })
     }
 
-    fn make(&self, wish: &Wish<'_>) -> Result<Up, Failure> {
+    fn make(&self, wish: &Requirements<'_>) -> Result<Up, Failure> {
         self.given.take(wish.drives)?;
-        let place = Place::new(wish.folder, &self.given.name)?;
+        let place = StateDir::new(wish.folder, &self.given.name)?;
         // One server shows the files of a folder, by their names.
         let (drives, socket) = (place.path().join("drives"), place.path().join("nbd.sock"));
         Access::OWNER.make_directories(&drives)?;
@@ -49,14 +49,14 @@ impl Nbdkit {
 }
 
 impl System for Nbdkit {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> SystemInfo {
+        SystemInfo {
             name: self.given.name.clone(),
             what: format!(
                 "nbdkit's file plugin, {} drives each by itself, by NBD on a Unix socket",
                 self.drives
             ),
-            promises: Promises {
+            promises: Guarantees {
                 flush: "what was flushed is on the drive; before, it is in the page cache, as are reads"
                     .into(),
                 checksums: "none".into(),
@@ -69,13 +69,13 @@ impl System for Nbdkit {
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         self.drives = wish.drives.len();
         self.up = Some(self.make(wish).map_err(|error| self.given.error("setting it up", error))?);
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn spots(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 

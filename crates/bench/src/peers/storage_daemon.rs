@@ -1,10 +1,10 @@
 //! qemu-storage-daemon: each drive exported by itself, by NBD or as a disk of machines. Its drives are reached by libaio: long
 //! operations from io_uring do not get all that a lab's drives give.
 
-use crate::leftover::Place;
 use crate::load::Target;
 use crate::program::{Server, command};
-use crate::system::{About, Promises, Spot, System, SystemError, Wish, file_size};
+use crate::stale_processes::StateDir;
+use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size};
 
 use super::{Failure, Given, bare, is_device, spot};
 
@@ -20,8 +20,8 @@ pub(super) struct StorageDaemon {
 
 struct Up {
     server: Server,
-    _place: Place,
-    spots: Vec<Spot>,
+    _place: StateDir,
+    spots: Vec<TargetExtent>,
 }
 
 impl StorageDaemon {
@@ -37,9 +37,9 @@ impl StorageDaemon {
         Ok(Self { given, vhost, drives: 0, up: None })
     }
 
-    fn make(&self, wish: &Wish<'_>) -> Result<Up, Failure> {
+    fn make(&self, wish: &Requirements<'_>) -> Result<Up, Failure> {
         self.given.take(wish.drives)?;
-        let place = Place::new(wish.folder, &self.given.name)?;
+        let place = StateDir::new(wish.folder, &self.given.name)?;
         let mut daemon = command("qemu-storage-daemon");
         // Of NBD it carries everything out on one thread: release 7.2 dies of others when a client leaves.
         let threads =
@@ -89,15 +89,15 @@ impl StorageDaemon {
 }
 
 impl System for StorageDaemon {
-    fn about(&self) -> About {
+    fn about(&self) -> SystemInfo {
         let by = if self.vhost { "vhost-user" } else { "NBD on a Unix socket" };
-        About {
+        SystemInfo {
             name: self.given.name.clone(),
             what: format!(
                 "qemu-storage-daemon, {} drives each by itself, direct, libaio, by {by}",
                 self.drives
             ),
-            promises: Promises {
+            promises: Guarantees {
                 flush: "what was flushed is on the drive, and its cache is flushed".into(),
                 checksums: "none".into(),
                 protection: "none: a lost drive is lost data".into(),
@@ -109,13 +109,13 @@ impl System for StorageDaemon {
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         self.drives = wish.drives.len();
         self.up = Some(self.make(wish).map_err(|error| self.given.error("setting it up", error))?);
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn spots(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-fn wish<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Wish<'a> {
+fn wish<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Requirements<'a> {
     let folder = Path::new("/nonexistent");
-    Wish {
+    Requirements {
         instances: 16,
         instance_bytes: None,
         drives,
@@ -48,7 +48,7 @@ fn drives_are_not_taken_unasked() {
     for peer in PEERS {
         let mut system = peer.open("p", "", false).unwrap();
         let stop = AtomicBool::new(false);
-        let wish = Wish { folder: place.path(), ..wish(&drives, "4+1", &stop) };
+        let wish = Requirements { folder: place.path(), ..wish(&drives, "4+1", &stop) };
         let error = system.set_up(&wish).unwrap_err().to_string();
         assert!(error.contains("--overwrite"), "{}: {error}", peer.name);
         system.tear_down().unwrap();

@@ -33,7 +33,7 @@ pub(super) fn lines(report: &Report) -> String {
             continue;
         };
         for (direction, name) in [(&all.read, "read"), (&all.write, "write")] {
-            let Some(side) = direction.as_ref().map(crate::Direction::side) else { continue };
+            let Some(side) = direction.as_ref().map(crate::Direction::figures) else { continue };
             let figures = [
                 side.iops,
                 side.bytes_per_s,

@@ -46,7 +46,7 @@ fn the_page_has_everything_within() {
 fn targets_stand_side_by_side_with_what_must_be_said_of_them() {
     let mut report = report();
     let alone = report.markdown();
-    assert!(!alone.contains("Side by side"), "there is only one");
+    assert!(!alone.contains("DirectionFigures by side"), "there is only one");
     let mut other = report.systems[0].clone();
     (other.target, other.about.remark) = ("b".into(), Some("emulated".into()));
     report.systems.push(other);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::fio;
 use crate::load::{self, Length, Load, LoadError, Slice};
 use crate::observe::{Observation, Observer, Watch};
-use crate::result::Both;
+use crate::result::ReadWrite;
 use crate::suite::Case;
 
 /// What is to be done.
@@ -22,20 +22,20 @@ pub(super) struct Blend<'a> {
     pub(super) name: &'a str,
     pub(super) stop: &'a AtomicBool,
     pub(super) watch: Watch,
-    pub(super) marked: bool,
+    pub(super) stamped: bool,
 }
 
 /// What came of it.
 pub(super) struct Blended {
     pub(super) runner: String,
     /// Of each case, what each instance did.
-    pub(super) cases: Vec<Vec<Both>>,
+    pub(super) cases: Vec<Vec<ReadWrite>>,
     /// While all instances were at work.
     pub(super) observation: Observation,
 }
 
 /// One instance's results, in the order of the cases, and what ran them.
-type Instance = Result<(String, Vec<Both>), LoadError>;
+type Instance = Result<(String, Vec<ReadWrite>), LoadError>;
 
 /// Runs all instances to their ends.
 ///
@@ -109,7 +109,7 @@ fn instance(blend: &Blend<'_>, index: usize, start: Instant, given_up: &AtomicBo
             return Err(LoadError::Interrupted);
         }
         let length = Length::Seconds { ramp: blend.ramp, run: blend.run };
-        let load = Load { job: &case.job, slices: &slices, length, log: None, marked: blend.marked };
+        let load = Load { job: &case.job, slices: &slices, length, log: None, stamped: blend.stamped };
         let name = format!("{}-{index}-{}", blend.name, fio::file_name(&case.name));
         let ran = load::run(&load, blend.folder, &name, blend.stop, |_| {})?;
         results.push(ran.output.merged());

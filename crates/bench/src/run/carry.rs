@@ -3,7 +3,7 @@
 use crate::bounds::Layout;
 use crate::load::{Slice, Target};
 use crate::suite::{Case, Engine, Job};
-use crate::system::Spot;
+use crate::system::TargetExtent;
 use crate::vhost;
 
 /// One operation of filling.
@@ -71,7 +71,7 @@ pub(super) fn fill_job() -> Job {
 /// Gives each instance its part of the spots: whole ones while there are enough, else equal parts of them. `None` if a part
 /// would be too small for anything.
 pub(super) fn slices(
-    spots: &[Spot],
+    spots: &[TargetExtent],
     instances: u32,
     instance_bytes: Option<u64>,
     job: &Job,

@@ -13,12 +13,12 @@ use super::{
 };
 use crate::fio;
 use crate::lab::Lab;
-use crate::leftover;
-use crate::load::{self, Length, Load, LoadError, Ran, Slice, Target};
+use crate::load::{self, Length, Load, LoadError, LoadResult, Slice, Target};
 use crate::observe::{Observation, Observer, Watch};
-use crate::result::Both;
+use crate::result::ReadWrite;
+use crate::stale_processes;
 use crate::suite::{Case, Job, Prepare};
-use crate::system::{Spot, System, SystemError, Wish, file_size};
+use crate::system::{Requirements, System, SystemError, TargetExtent, file_size};
 use crate::vhost;
 
 /// How often something that has not settled is measured.
@@ -53,10 +53,10 @@ pub struct Run<'a> {
 #[derive(Clone, Debug, Default)]
 struct Standing {
     round: u32,
-    spots: Vec<Spot>,
+    spots: Vec<TargetExtent>,
     filled: bool,
     /// All that is there was written by loads that can tell it from anything else.
-    marked: bool,
+    stamped: bool,
     /// What was done to it.
     degraded: Option<String>,
 }
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
     /// Ends what an earlier process of this run has left.
     fn end_leftovers(&mut self) -> Result<(), RunError> {
         for folder in [self.store.folder(), &self.store.fio_folder()] {
-            leftover::end_all(folder).map_err(|error| RunError::file(folder, error))?;
+            stale_processes::end_all(folder).map_err(|error| RunError::file(folder, error))?;
         }
         for system in &mut self.systems {
             system.clean_up(self.store.folder())?;
@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
         let case = &case;
         let slices = slices(&standing.spots, case.instances, self.plan.scaled.instance_bytes, &case.job)
             .ok_or_else(|| left_out("its volumes are too small for that many instances"))?;
-        if case.job.latency.is_some() && load::is_ours(&slices) {
+        if case.job.latency.is_some() && load::runs_in_process(&slices) {
             return Err(left_out("the load over vhost-user cannot keep a latency"));
         }
         if !standing.filled || case.job.prepare == Some(Prepare::Sequential) {
@@ -219,8 +219,8 @@ impl<'a> Run<'a> {
         if carried.job.writes() && !vhost::marks(carried.job.block_bytes) {
             self.no_more_marks(target);
         }
-        let marked = self.standing.get(target).and_then(Option::as_ref).is_some_and(|one| one.marked);
-        self.measure(step, &carried, &slices, (&processes, marked), &mut measured)?;
+        let stamped = self.standing.get(target).and_then(Option::as_ref).is_some_and(|one| one.stamped);
+        self.measure(step, &carried, &slices, (&processes, stamped), &mut measured)?;
         Ok(measured)
     }
 
@@ -247,15 +247,15 @@ impl<'a> Run<'a> {
             name: &fio::file_name(&step.key),
             stop: self.stop,
             watch,
-            marked: false,
+            stamped: false,
         })
         .map_err(|error| self.trouble(error))?;
         self.no_more_marks(target);
         let measured = blended.cases.into_iter().zip(cases).map(|(instances, case)| {
             let mut measured = self.blank(step, Some(target), case, None);
-            let mut all = Both::default();
+            let mut all = ReadWrite::default();
             instances.iter().for_each(|instance| all.merge(instance));
-            measured.instance_iops = instances.iter().map(Both::iops).collect();
+            measured.instance_iops = instances.iter().map(ReadWrite::iops).collect();
             measured.all = Some(all.mean_of(instances.len()));
             measured.runner.clone_from(&blended.runner);
             measured.attempts = 1;
@@ -292,7 +292,7 @@ impl<'a> Run<'a> {
         }
         (self.tell)(Event::Doing(format!("setting up {}", about.name)));
         let counts = self.plan.scaled.cases.iter().map(|case| case.instances);
-        let wish = Wish {
+        let wish = Requirements {
             instances: counts.max().unwrap_or(1),
             instance_bytes: self.plan.scaled.instance_bytes,
             drives: &self.plan.drives,
@@ -332,12 +332,12 @@ impl<'a> Run<'a> {
         let bytes: u64 = slices.iter().map(|slice| slice.bytes).sum();
         (self.tell)(Event::Doing(format!("writing {} MiB from end to end", bytes >> 20)));
         let job = fill_job();
-        let load = Load { job: &job, slices, length: Length::Once, log: None, marked: false };
+        let load = Load { job: &job, slices, length: Length::Once, log: None, stamped: false };
         let name = format!("{}-fill", fio::file_name(&step.key));
         load::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})
             .map_err(|error| self.trouble(error))?;
         if let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) {
-            (standing.filled, standing.marked) = (true, load::is_ours(slices));
+            (standing.filled, standing.stamped) = (true, load::runs_in_process(slices));
         }
         Ok(())
     }
@@ -345,7 +345,7 @@ impl<'a> Run<'a> {
     /// From here on what is read cannot be told from what should be there.
     fn no_more_marks(&mut self, target: usize) {
         if let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) {
-            standing.marked = false;
+            standing.stamped = false;
         }
     }
 
@@ -367,7 +367,7 @@ impl<'a> Run<'a> {
         step: &Step,
         case: &Case,
         slices: &[Slice],
-        (processes, marked): (&[(String, u32)], bool),
+        (processes, stamped): (&[(String, u32)], bool),
         measured: &mut Measured,
     ) -> Result<(), Trouble> {
         let most = if case.job.writes() && !self.plan.scaling.quick && measured.target != RAW {
@@ -378,11 +378,11 @@ impl<'a> Run<'a> {
         for attempt in 1..=most {
             let name = format!("{}-{attempt}", fio::file_name(&step.key));
             let (ran, observation) = self
-                .load(&name, &case.job, slices, (processes, marked))
+                .load(&name, &case.job, slices, (processes, stamped))
                 .map_err(|error| self.trouble(error))?;
             measured.attempts = attempt;
             measured.steady = steadiness(&ran.seconds);
-            measured.instance_iops = ran.output.instances.iter().map(Both::iops).collect();
+            measured.instance_iops = ran.output.instances.iter().map(ReadWrite::iops).collect();
             measured.all = Some(ran.output.merged());
             measured.runner = ran.output.version;
             measured.seconds = ran.seconds;
@@ -399,10 +399,10 @@ impl<'a> Run<'a> {
         name: &str,
         job: &Job,
         slices: &[Slice],
-        (processes, marked): (&[(String, u32)], bool),
-    ) -> Result<(Ran, Observation), LoadError> {
+        (processes, stamped): (&[(String, u32)], bool),
+    ) -> Result<(LoadResult, Observation), LoadError> {
         let (ramp, run) = (self.plan.scaled.ramp_s, self.plan.scaled.run_s);
-        let load = Load { job, slices, length: Length::Seconds { ramp, run }, log: Some(name), marked };
+        let load = Load { job, slices, length: Length::Seconds { ramp, run }, log: Some(name), stamped };
         let mut observer = Observer::start(self.watch(processes.to_vec(), slices));
         let ran = load::run(&load, &self.store.fio_folder(), name, self.stop, |process| {
             observer.watch("load", process);
@@ -414,7 +414,7 @@ impl<'a> Run<'a> {
     }
 
     fn watch(&self, processes: Vec<(String, u32)>, slices: &[Slice]) -> Watch {
-        let here = if load::is_ours(slices) { "load" } else { "bench" };
+        let here = if load::runs_in_process(slices) { "load" } else { "bench" };
         Watch { processes, drives: self.plan.drives.clone(), here: here.into() }
     }
 

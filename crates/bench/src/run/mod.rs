@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::lab::{DriveLimits, Lab, LabPlan};
 use crate::load::{LoadError, Second};
 use crate::observe::Observation;
-use crate::result::Both;
+use crate::result::ReadWrite;
 use crate::suite::{Case, Scaled, Scaling, Suite};
-use crate::system::{About, SystemError};
+use crate::system::{SystemError, SystemInfo};
 
 pub use execute::{Event, Run};
 pub use own_lab::with_own_lab;
@@ -103,7 +103,7 @@ pub struct Measured {
     /// When it ended, in seconds since 1970.
     pub at: u64,
     /// All instances together; nothing if it failed or was left out.
-    pub all: Option<Both>,
+    pub all: Option<ReadWrite>,
     /// Operations a second of each instance.
     pub instance_iops: Vec<f64>,
     /// The same by the second.
@@ -136,7 +136,7 @@ pub struct Described {
     /// The target.
     pub target: String,
     /// What it said.
-    pub about: About,
+    pub about: SystemInfo,
 }
 
 /// Why a run ended early.

@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::RunPlan;
+use crate::human;
 use crate::suite::{Case, Engine, Job, Order};
-use crate::words;
 
 /// The target's name of measurements of the drives themselves.
 pub const RAW: &str = "drives";
@@ -84,7 +84,7 @@ pub fn raw_cases(cases: &[Case], drives: usize) -> Vec<Case> {
 
 /// A kind of operation in words, as "4 KiB random read".
 fn shape(job: &Job) -> String {
-    let size = words::size(job.block_bytes);
+    let size = human::size(job.block_bytes);
     let order = if job.random { "random" } else { "sequential" };
     let direction = match job.read_percent {
         100 => "read".to_owned(),

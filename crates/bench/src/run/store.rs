@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use super::{Described, Measured, Missing, RunError, RunPlan};
-use crate::words::Utc;
+use crate::human::Utc;
 
 const PLAN: &str = "run.json";
 const RESULTS: &str = "results.jsonl";

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::carry::{on_all, slices};
 use super::*;
 use crate::load::Target;
-use crate::system::{Promises, Spot, System, Wish};
+use crate::system::{Guarantees, Requirements, System, TargetExtent};
 
 fn plan(suite: &str, targets: &[&str], repeats: u32) -> RunPlan {
     let suite = Suite::find(suite).unwrap();
@@ -82,8 +82,8 @@ fn those_that_take_the_drives_take_turns_at_the_list() {
 #[test]
 fn an_instance_has_a_part_of_its_own() {
     let job = &Suite::raid_vm().jobs[0];
-    let spot = |name: &str| Spot { target: Target::File(name.into()), bytes: 10 << 20 };
-    let of = |spots: &[Spot], instances, bytes| {
+    let spot = |name: &str| TargetExtent { target: Target::File(name.into()), bytes: 10 << 20 };
+    let of = |spots: &[TargetExtent], instances, bytes| {
         slices(spots, instances, bytes, job).map(|slices| {
             let show = |slice: &crate::load::Slice| {
                 let Target::File(path) = &slice.target else { panic!() };
@@ -204,11 +204,11 @@ impl Noting {
 }
 
 impl System for Noting {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> SystemInfo {
+        SystemInfo {
             name: "a".into(),
             what: "a file".into(),
-            promises: Promises::default(),
+            promises: Guarantees::default(),
             takes_drives: true,
             degrades: true,
             layout: None,
@@ -216,13 +216,13 @@ impl System for Noting {
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         self.note(&format!("up {} {:?}", wish.instances, wish.scheme));
         if self.fails { Err(SystemError::new("a", "trying", "no such luck")) } else { Ok(()) }
     }
 
-    fn spots(&self) -> Vec<Spot> {
-        vec![Spot { target: Target::File(self.file.clone()), bytes: 4 << 20 }]
+    fn spots(&self) -> Vec<TargetExtent> {
+        vec![TargetExtent { target: Target::File(self.file.clone()), bytes: 4 << 20 }]
     }
 
     fn processes(&self) -> Vec<u32> {

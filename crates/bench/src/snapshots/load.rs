@@ -9,8 +9,8 @@ use format::limits::{BLOCK, BLOCK_BYTES};
 use reactor::{Buffer, Reactor, Task};
 
 use super::draw;
+use crate::block_stamps::{stamp, wrong_blocks};
 use crate::churn::Draw;
-use crate::marks::{mark, wrong_blocks};
 use crate::sample::Recorder;
 
 /// Tasks that overwrite blocks of a volume until they are stopped.
@@ -80,7 +80,7 @@ impl Writing {
         buffer.as_mut_slice().fill(0xA5);
         while !self.stop.get() {
             let offset = self.draw.borrow_mut().next() * BLOCK_BYTES;
-            mark(buffer.as_mut_slice(), offset);
+            stamp(buffer.as_mut_slice(), offset);
             let written = self.volume.write(offset, &buffer.span()).await;
             if written.is_err() {
                 self.stop.set(true);

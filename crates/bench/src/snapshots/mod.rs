@@ -22,7 +22,7 @@ pub use pause::Pause;
 pub use rates::Rates;
 
 use crate::engine_bench::BenchError;
-use crate::{marks, memory_pool};
+use crate::{block_stamps, memory_pool};
 
 /// Bytes of each memory drive, for each byte of a volume.
 const DRIVE: u64 = 8;
@@ -94,7 +94,7 @@ async fn on_a_pool<T>(
 
 /// A new volume, every block of it written.
 async fn filled(pool: &Pool, name: &str, options: &Options) -> engine::Result<Rc<AttachedVolume>> {
-    crate::users::filled(pool, name, options.volume_bytes).await
+    crate::volume_load::filled(pool, name, options.volume_bytes).await
 }
 
 /// Overwrites blocks, one after the other.
@@ -103,7 +103,7 @@ async fn change(volume: &AttachedVolume, draw: &mut crate::churn::Draw, blocks: 
     buffer.as_mut_slice().fill(0xA5);
     for _ in 0..blocks {
         let offset = draw.next() * BLOCK_BYTES;
-        marks::mark(buffer.as_mut_slice(), offset);
+        block_stamps::stamp(buffer.as_mut_slice(), offset);
         volume.write(offset, &buffer.span()).await?;
     }
     Ok(())

@@ -4,7 +4,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::{About, Promises, Spot, System, SystemError, Wish, file_size};
+use super::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size};
 use crate::load::Target;
 use crate::vhost;
 
@@ -13,7 +13,7 @@ use crate::vhost;
 pub struct Given {
     name: String,
     targets: Vec<Target>,
-    spots: Vec<Spot>,
+    spots: Vec<TargetExtent>,
     processes: Vec<u32>,
 }
 
@@ -48,7 +48,7 @@ impl Given {
 }
 
 impl System for Given {
-    fn about(&self) -> About {
+    fn about(&self) -> SystemInfo {
         let shown = |target: &Target| match target {
             Target::Nbd(uri) => uri.clone(),
             Target::File(path) => path.display().to_string(),
@@ -56,10 +56,10 @@ impl System for Given {
             Target::Machine { device, .. } => device.clone(),
         };
         let unknown = || "not known: it was given as it is".to_owned();
-        About {
+        SystemInfo {
             name: self.name.clone(),
             what: self.targets.iter().map(shown).collect::<Vec<_>>().join(", "),
-            promises: Promises { flush: unknown(), checksums: unknown(), protection: unknown() },
+            promises: Guarantees { flush: unknown(), checksums: unknown(), protection: unknown() },
             takes_drives: false,
             degrades: false,
             layout: None,
@@ -67,18 +67,18 @@ impl System for Given {
         }
     }
 
-    fn set_up(&mut self, _wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, _wish: &Requirements<'_>) -> Result<(), SystemError> {
         (self.spots, self.processes) = (Vec::new(), Vec::new());
         for target in &self.targets {
             let (bytes, process) =
                 look(target).map_err(|error| SystemError::new(&self.name, "looking at it", error))?;
-            self.spots.push(Spot { target: target.clone(), bytes });
+            self.spots.push(TargetExtent { target: target.clone(), bytes });
             self.processes.extend(process.filter(|process| !self.processes.contains(process)));
         }
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn spots(&self) -> Vec<TargetExtent> {
         self.spots.clone()
     }
 

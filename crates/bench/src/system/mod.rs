@@ -17,13 +17,13 @@ pub use given::Given;
 
 /// What a system says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct SystemInfo {
     /// Its name in tables.
     pub name: String,
     /// What it is and how it is set up.
     pub what: String,
     /// What it promises for what it does.
-    pub promises: Promises,
+    pub promises: Guarantees,
     /// It takes the run's drives for itself: others must wait until it is taken down.
     pub takes_drives: bool,
     /// It can lose a drive on request.
@@ -38,7 +38,7 @@ pub struct About {
 
 /// What a figure is worth.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Promises {
+pub struct Guarantees {
     /// When data is safe.
     pub flush: String,
     /// What is verified.
@@ -49,7 +49,7 @@ pub struct Promises {
 
 /// What a run wants of a system.
 #[derive(Clone, Debug)]
-pub struct Wish<'a> {
+pub struct Requirements<'a> {
     /// Instances that will work at the same time, at most.
     pub instances: u32,
     /// Bytes for each, at most.
@@ -68,7 +68,7 @@ pub struct Wish<'a> {
     pub stop: &'a AtomicBool,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> Requirements<'a> {
     /// The drives of each of `pools` pools.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl<'a> Wish<'a> {
 
 /// A place that instances work on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct TargetExtent {
     /// Where fio finds it.
     pub target: Target,
     /// Its bytes.
@@ -125,16 +125,16 @@ impl SystemError {
 /// A system under measurement. Dropping one takes it down.
 pub trait System: Send {
     /// What it says of itself.
-    fn about(&self) -> About;
+    fn about(&self) -> SystemInfo;
 
     /// Makes it ready for a run.
     ///
     /// # Errors
     /// Why that cannot be; nothing is left behind then.
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError>;
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError>;
 
     /// Where the instances work.
-    fn spots(&self) -> Vec<Spot>;
+    fn spots(&self) -> Vec<TargetExtent>;
 
     /// Its processes.
     fn processes(&self) -> Vec<u32>;
@@ -180,7 +180,7 @@ pub(crate) fn file_size(path: &Path) -> Result<u64, Box<dyn std::error::Error + 
 }
 
 /// The first place of each pool, the second of each, and so on: few instances are spread over all pools.
-pub fn in_turn(pools: Vec<Vec<Spot>>) -> Vec<Spot> {
+pub fn interleave(pools: Vec<Vec<TargetExtent>>) -> Vec<TargetExtent> {
     let longest = pools.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|index| pools.iter().filter_map(move |spots| spots.get(index).cloned())).collect()
 }

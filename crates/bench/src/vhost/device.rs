@@ -15,7 +15,7 @@ use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::load::{GUEST, Queue};
-use super::ring::Place;
+use super::ring::RingLayout;
 use super::shared::Shared;
 use super::usage::Worker;
 
@@ -132,14 +132,14 @@ fn negotiate(frontend: &mut Frontend, shape: &Shape) -> io::Result<u64> {
     Ok(features)
 }
 
-type Places = Vec<(Place, usize)>;
+type Places = Vec<(RingLayout, usize)>;
 
 /// Memory for queues, headers and data: where each queue and its headers lie, and where the data does.
 fn lay_out(shape: &Shape) -> io::Result<(Arc<Shared>, Places, usize)> {
     let mut at = 0;
     let mut places = Vec::new();
     for _ in 0..shape.queues {
-        let (place, end) = Place::from(at, shape.entries);
+        let (place, end) = RingLayout::from(at, shape.entries);
         let lines = end.next_multiple_of(4096);
         at = lines + Queue::line_bytes(shape.entries);
         places.push((place, lines));
@@ -176,7 +176,7 @@ fn share(frontend: &Frontend, memory: &Shared) -> io::Result<()> {
 fn start(
     frontend: &mut Frontend,
     index: usize,
-    place: &Place,
+    place: &RingLayout,
     memory: &Shared,
     (kick, call): (&EventFd, &EventFd),
 ) -> io::Result<()> {

@@ -48,11 +48,11 @@ pub(super) struct Embedded {
     threads: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
     pub(super) remotes: Vec<Remote>,
     pub(super) worker: Worker,
-    pub(super) disks: Vec<Place>,
+    pub(super) disks: Vec<DiskSocket>,
 }
 
 /// Where a front end connects to, and the reactors that the disk's queues are dealt out to, in turn.
-pub(super) struct Place {
+pub(super) struct DiskSocket {
     pub(super) socket: PathBuf,
     pub(super) reactors: Vec<Remote>,
 }
@@ -112,7 +112,7 @@ impl Embedded {
         Ok(id)
     }
 
-    fn serve(&self, drives: Vec<Arc<dyn DriveSource>>, shape: &Shape) -> Result<Vec<Place>, VhostError> {
+    fn serve(&self, drives: Vec<Arc<dyn DriveSource>>, shape: &Shape) -> Result<Vec<DiskSocket>, VhostError> {
         let (sender, receiver) = mpsc::channel();
         let (reactors, directory, shape) = (self.remotes.clone(), self.directory.clone(), shape.clone());
         let first = reactors.first().cloned().ok_or(VhostError::Ended)?;
@@ -169,7 +169,7 @@ async fn serve_here(
     reactors: Vec<Remote>,
     directory: &Path,
     shape: &Shape,
-) -> Result<Vec<Place>, VhostError> {
+) -> Result<Vec<DiskSocket>, VhostError> {
     let zone = (shape.drive_bytes >= 1 << 30).then_some(memory_pool::ZONE);
     let pool = memory_pool::pool_on(drives, memory_pool::scheme(), zone, reactors).await?;
     let mut places = Vec::new();
@@ -179,7 +179,8 @@ async fn serve_here(
             NewVolume { size: shape.volume_bytes, sector: 4096, thick: false, shards: shape.shards, now: 0 };
         pool.create_volume_as(&name, wanted).await?;
         let volume = pool.open_volume(&name).await?;
-        let place = Place { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
+        let place =
+            DiskSocket { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
         let listener =
             Listener::bind_unix(&platform(), &place.socket, Access::OWNER).map_err(std::io::Error::other)?;
         let reactors = place.reactors.clone();

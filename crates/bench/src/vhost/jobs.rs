@@ -17,8 +17,8 @@ use super::VhostError;
 use super::device::{Device, Shape};
 use super::load::{Counted, Load as QueueLoad, Queue, Turn, Window, Work, entries};
 use super::usage::Worker;
-use crate::load::{Length, Load, Output, Ran, Second, Slice, Target};
-use crate::result::{Both, Direction};
+use crate::load::{Length, Load, LoadResult, Output, Second, Slice, Target};
+use crate::result::{Direction, ReadWrite};
 use crate::sample::Recorder;
 
 /// Entries of a queue, which are requests with descriptors of their own, that devices take at most.
@@ -69,7 +69,7 @@ fn connect(socket: &Path, shape: &Shape) -> Result<Device, VhostError> {
 ///
 /// # Errors
 /// When a device cannot be used, or answers wrongly.
-pub fn run_load(load: &Load<'_>, stop: &AtomicBool) -> Result<Ran, VhostError> {
+pub fn run_load(load: &Load<'_>, stop: &AtomicBool) -> Result<LoadResult, VhostError> {
     check(load)?;
     let (mut devices, queues) = devices(load)?;
     let window = match load.length {
@@ -104,7 +104,7 @@ fn check(load: &Load<'_>) -> Result<(), VhostError> {
 
 /// Which queue of which instance.
 #[derive(Clone, Copy)]
-struct Place {
+struct QueueIndex {
     instance: usize,
     thread: u32,
     /// The queue's number on its device.
@@ -117,7 +117,7 @@ type One = (usize, QueueLoad);
 type Sharing<'a> = BTreeMap<&'a Path, Vec<(usize, &'a Slice)>>;
 
 /// Devices, and whose each of their queues is.
-type Connected = (Vec<Device>, Vec<(Place, Queue)>);
+type Connected = (Vec<Device>, Vec<(QueueIndex, Queue)>);
 
 /// Connects to each socket once, for all instances that work there.
 fn devices(load: &Load<'_>) -> Result<Connected, VhostError> {
@@ -155,7 +155,7 @@ fn devices(load: &Load<'_>) -> Result<Connected, VhostError> {
             .iter()
             .flat_map(|(instance, _)| (0..job.threads).map(move |thread| (*instance, thread)));
         for ((queue, (instance, thread)), memory) in (0..).zip(places).zip(device.queues.drain(..)) {
-            queues.push((Place { instance, thread, queue }, memory));
+            queues.push((QueueIndex { instance, thread, queue }, memory));
         }
         devices.push(device);
     }
@@ -164,10 +164,10 @@ fn devices(load: &Load<'_>) -> Result<Connected, VhostError> {
     Ok((devices, queues))
 }
 
-fn one(load: &Load<'_>, place: Place, queue: Queue, window: Window) -> One {
+fn one(load: &Load<'_>, place: QueueIndex, queue: Queue, window: Window) -> One {
     let (job, slice) = (load.job, load.slices.get(place.instance));
     let (mut from, mut size) = slice.map_or((0, 0), |slice| (slice.offset, slice.bytes));
-    if let Some((step, rest)) = slice.and_then(|slice| slice.apart(job)) {
+    if let Some((step, rest)) = slice.and_then(|slice| slice.thread_offsets(job)) {
         (from, size) = (from + step * u64::from(place.thread), rest);
     }
     let blocks = size / job.block_bytes;
@@ -182,7 +182,7 @@ fn one(load: &Load<'_>, place: Place, queue: Queue, window: Window) -> One {
         size,
         first: 0,
         written: marks(job.block_bytes),
-        verified: load.marked && marks(job.block_bytes),
+        verified: load.stamped && marks(job.block_bytes),
         gap: None,
         limit: if load.length == Length::Once { blocks } else { u64::MAX },
     };
@@ -288,7 +288,7 @@ fn sleep(loads: &mut [Driven], calls: &Epoll) -> Result<Slept, VhostError> {
 }
 
 /// What each instance did, from what its queues counted.
-fn result(load: &Load<'_>, counted: Vec<(usize, Counted)>) -> Result<Ran, VhostError> {
+fn result(load: &Load<'_>, counted: Vec<(usize, Counted)>) -> Result<LoadResult, VhostError> {
     let job = load.job;
     let wrong = |instance: usize, what: String| {
         let system = load.slices.get(instance).map_or(String::new(), |slice| match &slice.target {
@@ -319,11 +319,11 @@ fn result(load: &Load<'_>, counted: Vec<(usize, Counted)>) -> Result<Ran, VhostE
         version: format!("gabion {}, load over vhost-user", env!("CARGO_PKG_VERSION")),
         instances: instances.into_iter().map(both).collect(),
     };
-    Ok(Ran { output, seconds, ended: None })
+    Ok(LoadResult { output, seconds, ended: None })
 }
 
 /// All queues of an instance.
-fn together(queues: Vec<Counted>, block_bytes: u64) -> Both {
+fn together(queues: Vec<Counted>, block_bytes: u64) -> ReadWrite {
     let nanos = queues.iter().map(|queue| queue.nanos).max().unwrap_or(0).max(1);
     let elapsed = Duration::from_nanos(nanos).as_secs_f64();
     let mut all = [Recorder::new(), Recorder::new()];
@@ -331,7 +331,7 @@ fn together(queues: Vec<Counted>, block_bytes: u64) -> Both {
         all.iter_mut().zip(&queue.sides).for_each(|(all, side)| all.add(side));
     }
     let direction = |recorder: &Recorder| {
-        let side = recorder.side(recorder.count() * block_bytes, elapsed);
+        let side = recorder.figures(recorder.count() * block_bytes, elapsed);
         (recorder.count() > 0).then(|| Direction {
             iops: side.iops,
             bytes_per_s: side.bytes_per_s,
@@ -341,7 +341,7 @@ fn together(queues: Vec<Counted>, block_bytes: u64) -> Both {
         })
     };
     let [read, write] = &all;
-    Both { read: direction(read), write: direction(write) }
+    ReadWrite { read: direction(read), write: direction(write) }
 }
 
 /// Operations of each whole second, all queues together.

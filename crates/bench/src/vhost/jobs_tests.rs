@@ -27,8 +27,8 @@ fn job(block_bytes: u64, read_percent: u8, random: bool) -> Job {
     Job { read_percent, random, ..Job::random_read("j", block_bytes, 4, 2) }
 }
 
-fn run(job: &Job, slices: &[Slice], length: Length, marked: bool) -> Result<Ran, VhostError> {
-    run_load(&Load { job, slices, length, log: Some("log"), marked }, &AtomicBool::new(false))
+fn run(job: &Job, slices: &[Slice], length: Length, stamped: bool) -> Result<LoadResult, VhostError> {
+    run_load(&Load { job, slices, length, log: Some("log"), stamped }, &AtomicBool::new(false))
 }
 
 const SHORT: Length = Length::Seconds { ramp: 0.05, run: 0.2 };
@@ -101,7 +101,7 @@ fn a_user_can_end_it_and_nonsense_is_refused() {
     let job_of = |depth, block_bytes| Job { depth, ..job(block_bytes, 100, true) };
     let long = Length::Seconds { ramp: 0.0, run: 3600.0 };
     let (deep, simple) = (job_of(2000, 4096), job_of(4, 4096));
-    let load = Load { job: &simple, slices: &slices, length: long, log: None, marked: false };
+    let load = Load { job: &simple, slices: &slices, length: long, log: None, stamped: false };
     let stopped = run_load(&load, &AtomicBool::new(true)).unwrap_err();
     assert!(matches!(stopped, VhostError::Interrupted), "{stopped}");
     let refused = |job: &Job, slices: &[Slice], says: &str| {

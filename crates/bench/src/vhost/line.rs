@@ -80,7 +80,7 @@ impl Round {
         let mut parts = counted.into_iter().flat_map(|counted| counted.sides);
         let Some(mut all) = parts.next() else { return Self::default() };
         parts.for_each(|part| all.add(&part));
-        let side = all.side(all.count() * block_bytes, seconds);
+        let side = all.figures(all.count() * block_bytes, seconds);
         Self {
             iops: side.iops,
             bytes_per_s: side.bytes_per_s,

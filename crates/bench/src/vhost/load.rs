@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use vmm_sys_util::eventfd::EventFd;
 
-use super::ring::{DESCRIPTOR, Descriptor, INDIRECT, NEXT, Place, Ring, WRITE};
+use super::ring::{DESCRIPTOR, Descriptor, INDIRECT, NEXT, Ring, RingLayout, WRITE};
 use super::shared::Shared;
 use crate::sample::Recorder;
 
@@ -54,7 +54,7 @@ impl Queue {
 
     pub(super) fn new(
         memory: Arc<Shared>,
-        place: Place,
+        place: RingLayout,
         manner: (bool, bool),
         (kick, call): (EventFd, EventFd),
         at: (usize, usize),

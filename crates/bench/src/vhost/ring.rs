@@ -23,14 +23,14 @@ const MOVE_EVENT: u16 = 1 << 14;
 
 /// Where a queue lies in the shared memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RingLayout {
     pub(super) entries: u16,
     pub(super) table: usize,
     pub(super) available: usize,
     pub(super) used: usize,
 }
 
-impl Place {
+impl RingLayout {
     /// A queue's parts from `at` on, each on pages of its own, and where they end.
     pub(super) fn from(at: usize, entries: u16) -> (Self, usize) {
         let table = at.next_multiple_of(4096);
@@ -59,7 +59,7 @@ impl Descriptor {
 /// See the module.
 pub(super) struct Ring {
     memory: Arc<Shared>,
-    place: Place,
+    place: RingLayout,
     event_index: bool,
     /// Index behind the last chain that was added.
     added: u16,
@@ -71,7 +71,7 @@ pub(super) struct Ring {
 
 impl Ring {
     /// A queue in memory that is zero.
-    pub(super) fn new(memory: Arc<Shared>, place: Place, event_index: bool) -> Self {
+    pub(super) fn new(memory: Arc<Shared>, place: RingLayout, event_index: bool) -> Self {
         let mut ring = Self { memory, place, event_index, added: 0, published: 0, seen: 0 };
         ring.want_no_interrupts();
         ring

@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn ring(event_index: bool) -> (Arc<Shared>, Place, Ring) {
+fn ring(event_index: bool) -> (Arc<Shared>, RingLayout, Ring) {
     let memory = Shared::new(64 << 10).unwrap();
-    let (place, end) = Place::from(0, 8);
+    let (place, end) = RingLayout::from(0, 8);
     assert!(end <= memory.len());
     let ring = Ring::new(memory.clone(), place, event_index);
     (memory, place, ring)
 }
 
 /// Hands `head` back, as a device does.
-fn hand_back(memory: &Shared, place: &Place, used: &mut u16, head: u16) {
+fn hand_back(memory: &Shared, place: &RingLayout, used: &mut u16, head: u16) {
     let at = place.used + HEAD + usize::from(*used % place.entries) * USED;
     memory.write(at, u64::from(head).to_le_bytes());
     *used = used.wrapping_add(1);

@@ -32,7 +32,7 @@ pub(super) struct System {
     disks: Vec<Target>,
     worker: Option<Worker>,
     core: Option<usize>,
-    marked: bool,
+    stamped: bool,
     size: u64,
     /// Ends after the connection to it.
     _embedded: Option<Embedded>,
@@ -138,7 +138,7 @@ impl System {
             disks: vec![Target { device, beside: Vec::new() }],
             name,
             core: options.core,
-            marked: options.overwrite,
+            stamped: options.overwrite,
             size: options.size,
             _embedded: None,
         })
@@ -157,7 +157,7 @@ impl System {
             1 => "memory drives".to_owned(),
             many => format!("{many} disks on memory drives"),
         };
-        let target = |place: &embedded::Place| {
+        let target = |place: &embedded::DiskSocket| {
             let beside = if options.beside { place.reactors.clone() } else { Vec::new() };
             Ok(Target { device: connect(&place.socket, &name, options)?, beside })
         };
@@ -167,7 +167,7 @@ impl System {
             disks,
             worker: Some(embedded.worker.clone()),
             core: options.core,
-            marked: true,
+            stamped: true,
             size: options.size,
             _embedded: Some(embedded),
         })
@@ -175,7 +175,7 @@ impl System {
 
     /// Writes the whole of what is used, each block with its number.
     fn fill(&mut self) -> Result<(), VhostError> {
-        if !self.marked {
+        if !self.stamped {
             return Ok(());
         }
         let job = Job {
@@ -209,8 +209,8 @@ impl System {
             from: 0,
             size,
             first: size / job.block_bytes / u64::from(job.threads) * u64::from(queue),
-            written: self.marked,
-            verified: self.marked,
+            written: self.stamped,
+            verified: self.stamped,
             gap: rate.map(|rate| 1e9 * queues / rate),
             limit: limit.unwrap_or(u64::MAX),
         };

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bench::guest::{Root, answers, first_disk, port};
-use bench::leftover::mark_of;
 use bench::load::Target;
+use bench::stale_processes::environment_tag;
 use vm::{
     Accelerator, Boot, CloudInit, Disk, Machine, Memory, Network, Pages, Pin, Placement, Running, Shape,
     Start, Store,
@@ -83,7 +83,7 @@ impl Machines {
             qemu: port(&agent),
         };
         let _lock = self.store.create(&machine)?;
-        let (disks, environment) = (vec![disk.into()], vec![mark_of(folder)?]);
+        let (disks, environment) = (vec![disk.into()], vec![environment_tag(folder)?]);
         let start = Start { machine: &machine, disks, placement: Placement::default(), environment };
         let running = vm::start(&self.store, start)?;
         self.running.push((name, running));

@@ -2,8 +2,8 @@
 
 use super::{LINES_MAX, heading, of, shown, strings, targets};
 use crate::analysis::{Along, Finding};
+use crate::human::{percent, rate, time};
 use crate::report::{Block, Chart, Kind, Report, Table};
-use crate::words::{percent, rate, time};
 
 /// A bound in the unit of the job's rate.
 fn bound_rate(finding: &Finding, iops: f64) -> String {

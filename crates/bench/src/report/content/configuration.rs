@@ -1,8 +1,8 @@
 //! What was measured, on what, and how to do it once more.
 
 use super::strings;
+use crate::human::rate;
 use crate::report::{Block, Report, Table};
-use crate::words::rate;
 
 pub(super) fn configuration(report: &Report) -> Vec<Block> {
     let plan = &report.plan;

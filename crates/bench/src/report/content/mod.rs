@@ -12,10 +12,10 @@ mod summary;
 use super::{Block, Document, Report, Section};
 use crate::analysis::Finding;
 use crate::compare::Series;
-use crate::result::Side;
+use crate::human::rate;
+use crate::result::DirectionFigures;
 use crate::run::RAW;
 use crate::suite::Job;
-use crate::words::rate;
 
 /// Lines in one chart, at most: more cannot be told apart.
 const LINES_MAX: usize = 8;
@@ -25,7 +25,7 @@ pub(super) fn document(report: &Report) -> Document {
     let sections = [
         ("In short", summary::summary(report)),
         ("What was measured, on what", configuration::configuration(report)),
-        ("Side by side", beside::beside(report)),
+        ("DirectionFigures by side", beside::beside(report)),
         ("Results", results::results(report)),
         ("Beside published figures", published::published(report)),
         ("Analysis", analysis::analysis(report)),
@@ -91,6 +91,6 @@ fn rates(series: &Series, job: &Job) -> String {
     }
 }
 
-fn sides(sides: &[Side], pick: impl Fn(&Side) -> String) -> String {
+fn sides(sides: &[DirectionFigures], pick: impl Fn(&DirectionFigures) -> String) -> String {
     if sides.is_empty() { "-".into() } else { sides.iter().map(pick).collect::<Vec<_>>().join(" / ") }
 }

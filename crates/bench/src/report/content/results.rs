@@ -2,9 +2,9 @@
 
 use super::{LINES_MAX, efficiency, heading, of, rates, sides, strings, targets};
 use crate::analysis::{Finding, fullness};
+use crate::human::{percent, rate, time};
 use crate::report::{Block, Chart, Kind, Report, Table};
 use crate::run::{Measured, Missing, RAW};
-use crate::words::{percent, rate, time};
 
 pub(super) fn results(report: &Report) -> Vec<Block> {
     let mut blocks = Vec::new();

@@ -3,9 +3,9 @@
 use super::published::best_published;
 use super::{LINES_MAX, efficiency, of, rates, shown, strings, targets};
 use crate::analysis::Finding;
+use crate::human::percent;
 use crate::report::{Block, Chart, Kind, Report, Table};
 use crate::run::RAW;
-use crate::words::percent;
 
 pub(super) fn summary(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::Text(report.plan.suite.about.trim().replace('\n', " "))];
