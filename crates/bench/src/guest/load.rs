@@ -117,7 +117,7 @@ fn run_load(
     let ended = Instant::now();
     if ran.status != 0 {
         let said = String::from_utf8_lossy(&ran.output);
-        return Err(FioError::Failed { job: job.clone(), message: fio::first_words(&said) });
+        return Err(FioError::Failed { job: job.clone(), message: fio::first_error_lines(&said) });
     }
     let fetch = |file: String| {
         let said = agent.ask(&format!("cat /tmp/{file}"), stop).map_err(told)?;

@@ -87,7 +87,7 @@ impl GuestError {
 }
 
 /// What is missing for machines with these programs.
-pub(crate) fn lacks(kernel: &Path, programs: &[&str]) -> Option<String> {
+pub(crate) fn missing_requirement(kernel: &Path, programs: &[&str]) -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some("machines are started on x86-64 only".into());
     }

@@ -32,8 +32,8 @@ impl Root {
     pub const KERNEL: &str = KERNEL;
 
     /// What is missing for it, if anything.
-    pub fn lacks(kernel: &Path) -> Option<String> {
-        super::lacks(kernel, &PROGRAMS)
+    pub fn missing_requirement(kernel: &Path) -> Option<String> {
+        super::missing_requirement(kernel, &PROGRAMS)
     }
 
     /// Makes it in `folder`, of the kernel that is unpacked in `kernel`.

@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
     }
 
     fn all_steps(&mut self) -> Result<(), RunError> {
-        let takes: Vec<bool> = self.systems.iter().map(|system| system.about().takes_drives).collect();
+        let takes: Vec<bool> = self.systems.iter().map(|system| system.info().takes_drives).collect();
         let steps = steps(&self.plan, &takes);
         let results = self.store.results()?;
         let total = steps.len();
@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
     fn case(&mut self, step: &Step, target: usize, case: &Case) -> Result<Measured, Trouble> {
         self.may(target, &case.job)?;
         let standing = self.stand(step, target)?;
-        let about = self.systems.get(target).map(|system| system.about());
+        let about = self.systems.get(target).map(|system| system.info());
         let (case, more) = on_all(case, about.as_ref().and_then(|about| about.layout), standing.spots.len());
         let case = &case;
         let slices = slices(&standing.spots, case.instances, self.plan.scaled.instance_bytes, &case.job)
@@ -268,7 +268,7 @@ impl<'a> Run<'a> {
 
     /// Refuses what would overwrite what nobody gave away, and what a system cannot do.
     fn may(&self, target: usize, job: &Job) -> Result<(), Trouble> {
-        let Some(about) = self.systems.get(target).map(|system| system.about()) else { return Ok(()) };
+        let Some(about) = self.systems.get(target).map(|system| system.info()) else { return Ok(()) };
         if job.degraded && !about.degrades {
             return Err(left_out("a drive of it cannot be failed from here"));
         }
@@ -285,7 +285,7 @@ impl<'a> Run<'a> {
         {
             return Ok(standing);
         }
-        let about = self.systems.get(target).map(|system| system.about());
+        let about = self.systems.get(target).map(|system| system.info());
         let Some(about) = about else { return Err(left_out("there is no such target")) };
         if about.takes_drives {
             self.take_down_all()?;
@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
             return Err(left_out("there is no such target"));
         };
         system.set_up(&wish).map_err(|error| failed(&error))?;
-        let (spots, about) = (system.spots(), system.about());
+        let (spots, about) = (system.targets(), system.info());
         // What a user did not give away is measured with what is on it.
         let filled = !about.takes_drives && !self.plan.overwrite;
         let standing = Standing { round: step.repeat, spots, filled, ..Standing::default() };
@@ -324,7 +324,7 @@ impl<'a> Run<'a> {
 
     /// Writes the slices from end to end, where that may be.
     fn fill(&mut self, step: &Step, target: usize, slices: &[Slice]) -> Result<(), Trouble> {
-        let takes_drives = self.systems.get(target).is_some_and(|system| system.about().takes_drives);
+        let takes_drives = self.systems.get(target).is_some_and(|system| system.info().takes_drives);
         if !takes_drives && !self.plan.overwrite {
             (self.tell)(Event::Note("it is measured with what is on it: nothing may be written".into()));
             return Ok(());
@@ -420,9 +420,10 @@ impl<'a> Run<'a> {
 
     fn processes(&self, target: usize) -> Vec<(String, u32)> {
         let Some(system) = self.systems.get(target) else { return Vec::new() };
-        let name = system.about().name;
+        let name = system.info().name;
         let its = system.processes().into_iter().map(|process| (name.clone(), process));
-        its.chain(system.loads().into_iter().map(|process| ("machines".to_owned(), process))).collect()
+        its.chain(system.load_processes().into_iter().map(|process| ("machines".to_owned(), process)))
+            .collect()
     }
 
     fn take_down_all(&mut self) -> Result<(), RunError> {

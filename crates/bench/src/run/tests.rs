@@ -204,7 +204,7 @@ impl Noting {
 }
 
 impl System for Noting {
-    fn about(&self) -> SystemInfo {
+    fn info(&self) -> SystemInfo {
         SystemInfo {
             name: "a".into(),
             what: "a file".into(),
@@ -221,7 +221,7 @@ impl System for Noting {
         if self.fails { Err(SystemError::new("a", "trying", "no such luck")) } else { Ok(()) }
     }
 
-    fn spots(&self) -> Vec<TargetExtent> {
+    fn targets(&self) -> Vec<TargetExtent> {
         vec![TargetExtent { target: Target::File(self.file.clone()), bytes: 4 << 20 }]
     }
 

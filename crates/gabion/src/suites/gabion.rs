@@ -114,7 +114,7 @@ impl Gabion {
             return Err(Usage(message.into()).into());
         }
         if in_machines {
-            if let Some(what) = Root::lacks(&wanted.kernel) {
+            if let Some(what) = Root::missing_requirement(&wanted.kernel) {
                 anyhow::bail!("{name}: {what}");
             }
             system.machines = Some(wanted);
@@ -276,7 +276,7 @@ fn pool_name(number: usize) -> String {
 }
 
 impl System for Gabion {
-    fn about(&self) -> SystemInfo {
+    fn info(&self) -> SystemInfo {
         SystemInfo {
             name: self.name.clone(),
             what: format!("Gabion {}: {}", env!("CARGO_PKG_VERSION"), self.shape),
@@ -298,7 +298,7 @@ impl System for Gabion {
         Ok(())
     }
 
-    fn spots(&self) -> Vec<TargetExtent> {
+    fn targets(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 
@@ -306,7 +306,7 @@ impl System for Gabion {
         self.up.iter().map(|up| up.daemon.process()).collect()
     }
 
-    fn loads(&self) -> Vec<u32> {
+    fn load_processes(&self) -> Vec<u32> {
         let machines = self.up.iter().filter_map(|up| up.machines.as_ref());
         machines.flat_map(Machines::processes).collect()
     }
