@@ -17,7 +17,7 @@ use crate::bounds::{Bound, Layout, bounds, tightest};
 use crate::compare::{Series, series};
 use crate::lab::DriveLimits;
 use crate::observe::{DriveWork, Observation};
-use crate::run::{Described, Measured, RAW, RunPlan};
+use crate::run::{Measured, RAW, RunPlan, SystemRecord};
 use crate::suite::{Case, Job, Order};
 
 /// A drive that did more than this share of its limit was not limited.
@@ -98,7 +98,7 @@ pub struct Lost {
 }
 
 /// What the results of a run mean.
-pub fn analyse(plan: &RunPlan, systems: &[Described], results: &[Measured]) -> Analysis {
+pub fn analyse(plan: &RunPlan, systems: &[SystemRecord], results: &[Measured]) -> Analysis {
     let limits = known_limits(plan, results);
     let drives = u32::try_from(plan.drives.len()).unwrap_or(u32::MAX);
     let mut cases = Vec::new();

@@ -40,7 +40,7 @@ pub(crate) fn plan() -> RunPlan {
     }
 }
 
-pub(crate) fn systems() -> Vec<Described> {
+pub(crate) fn systems() -> Vec<SystemRecord> {
     let about = SystemInfo {
         name: "a".into(),
         what: String::new(),
@@ -50,7 +50,7 @@ pub(crate) fn systems() -> Vec<Described> {
         layout: Some(Layout { drives: 10, data: 4, parity: 1, pools: 2 }),
         remark: None,
     };
-    vec![Described { target: "a".into(), about }]
+    vec![SystemRecord { target: "a".into(), about }]
 }
 
 /// Ten drives that read, each so many a second, and who uses how much of two processors.

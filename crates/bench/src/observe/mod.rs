@@ -149,7 +149,7 @@ fn cut(watch: &Watch, samples: &mut Vec<(Instant, Counters)>, ended: Option<Inst
     }
 }
 
-/// Returns the samples within a time; all of them if samples_within are too few to compare.
+/// Returns the samples within a time; all of them if those are too few to compare.
 fn samples_within(
     samples: &[(Instant, Counters)],
     within: impl Fn(Instant) -> bool,

@@ -14,7 +14,7 @@ mod tests;
 use serde::Serialize;
 
 use crate::analysis::{Analysis, analyse};
-use crate::run::{Described, Measured, RunPlan};
+use crate::run::{Measured, RunPlan, SystemRecord};
 
 /// Everything that a report is made of.
 #[derive(Clone, Debug, Serialize)]
@@ -22,7 +22,7 @@ pub struct Report {
     /// What was to be done.
     pub plan: RunPlan,
     /// What the systems said of themselves.
-    pub systems: Vec<Described>,
+    pub systems: Vec<SystemRecord>,
     /// What the results mean.
     pub analysis: Analysis,
     /// The results, with counts of latencies and all counters.
@@ -44,7 +44,7 @@ pub enum ReportError {
 
 impl Report {
     /// Of a run's folder.
-    pub fn new(plan: RunPlan, systems: Vec<Described>, results: Vec<Measured>) -> Self {
+    pub fn new(plan: RunPlan, systems: Vec<SystemRecord>, results: Vec<Measured>) -> Self {
         Self { analysis: analyse(&plan, &systems, &results), plan, systems, results }
     }
 

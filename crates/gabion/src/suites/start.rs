@@ -252,7 +252,7 @@ impl Told {
     fn event(&self, event: &Event) {
         match event {
             Event::Step(number, total, key) => self.bar.set_message(format!("[{number}/{total}] {key}")),
-            Event::Doing(what) => self.say(&format!("  {what}")),
+            Event::Preparing(what) => self.say(&format!("  {what}")),
             Event::Note(note) => self.say(&format!("  {note}")),
             Event::Done(one) => self.say(&done(one)),
         }

@@ -39,7 +39,7 @@ pub(super) fn configuration(report: &Report) -> Vec<Block> {
     }
     let mut blocks = vec![Block::Table(Table { columns: strings(["", ""]), rows, figures: false })];
     if !report.systems.is_empty() {
-        let row = |system: &crate::run::Described| {
+        let row = |system: &crate::run::SystemRecord| {
             let (about, promises) = (&system.about, &system.about.promises);
             let texts =
                 [&system.target, &about.what, &promises.flush, &promises.checksums, &promises.protection];
