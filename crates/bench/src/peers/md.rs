@@ -160,7 +160,7 @@ impl Md {
     }
 
     fn machine(&mut self, wish: &Requirements<'_>) -> Result<Guest, Failure> {
-        let guest = Guest::start(&guest::Plan {
+        let guest = Guest::start(&guest::GuestPlan {
             name: &self.options.name,
             folder: wish.folder,
             kernel: &self.kernel,

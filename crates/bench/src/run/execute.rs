@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
         let said: Vec<String> = standing.degraded.into_iter().chain(remark).chain(more).chain(said).collect();
         measured.state = (!said.is_empty()).then(|| said.join("; "));
         let processes = self.processes(target);
-        if carried.job.writes() && !vhost::marks(carried.job.block_bytes) {
+        if carried.job.writes() && !vhost::can_stamp(carried.job.block_bytes) {
             self.clear_stamped(target);
         }
         let stamped = self.standing.get(target).and_then(Option::as_ref).is_some_and(|one| one.stamped);

@@ -1,6 +1,6 @@
-//! The benchmark itself: on a small pool, and on two back ends in turns.
+//! Tests of the benchmark on a small pool and on two back ends.
 
-use super::embedded::{Embedded, Shape};
+use super::embedded::{Embedded, PoolShape};
 use super::*;
 
 fn job(name: &str, block_bytes: u64, read_percent: u8, depth: u32, threads: u32) -> Job {
@@ -35,8 +35,8 @@ fn jobs() -> Vec<Job> {
     vec![job("reads", 4096, 100, 64, 1), job("both", 4096, 70, 8, 2), job("long", 1 << 20, 50, 4, 1)]
 }
 
-fn shape() -> Shape {
-    Shape {
+fn shape() -> PoolShape {
+    PoolShape {
         cores: vec![None],
         drive_bytes: 64 << 20,
         volume_bytes: 16 << 20,
@@ -47,7 +47,7 @@ fn shape() -> Shape {
     }
 }
 
-fn served() -> Embedded {
+fn start_pool() -> Embedded {
     Embedded::start(&shape()).unwrap()
 }
 
@@ -60,7 +60,7 @@ fn assert_sound(line: &Line) {
 }
 
 #[test]
-fn the_table_is_that_of_the_issue() {
+fn the_reference_table_has_its_jobs() {
     let suite = table();
     assert_eq!(suite.jobs.len(), 8);
     assert!(suite.jobs.iter().all(|job| job.threads == 1));
@@ -83,39 +83,39 @@ fn a_pool_on_memory_is_measured_and_verified() {
 }
 
 #[test]
-fn disks_on_shards_of_their_own_are_measured_together() {
+fn disks_on_separate_shards_are_measured_together() {
     for beside in [false, true] {
-        // Wherever this machine has them run.
+        // On whichever cores this machine runs them.
         let embedded = Options { disks: 2, shards: Some(1), beside, ..options(jobs()) };
         let report = run(&embedded, |_| ()).unwrap();
         report.lines.iter().for_each(assert_sound);
         assert!(report.lines.iter().all(|line| line.system == "2 disks on memory drives"));
     }
-    let shape = Shape { cores: vec![None; 3], disks: 4, shards: Some(1), ..shape() };
-    let served = Embedded::start(&shape).unwrap();
-    let homes = served.disks.iter().map(|disk| {
+    let shape = PoolShape { cores: vec![None; 3], disks: 4, shards: Some(1), ..shape() };
+    let start_pool = Embedded::start(&shape).unwrap();
+    let homes = start_pool.disks.iter().map(|disk| {
         assert_eq!(disk.reactors.len(), 1);
-        served.remotes.iter().position(|remote| remote.is_same(&disk.reactors[0])).unwrap()
+        start_pool.remotes.iter().position(|remote| remote.is_same(&disk.reactors[0])).unwrap()
     });
     assert_eq!(homes.collect::<Vec<_>>(), [0, 1, 2, 0]);
 }
 
 #[test]
-fn a_number_of_requests_is_an_end_too() {
+fn a_run_can_end_after_a_number_of_requests() {
     let length = Duration::from_secs(3600);
     let options = Options { requests: Some(200), length, warm_up: length, ..options(jobs()) };
     let report = run(&options, |_| {}).unwrap();
     for line in &report.lines {
         assert_sound(line);
-        // The rates are of the time that they took: no more were under way than may be (Little's law).
+        // Little's law: the rates are those of the measured time.
         let most = f64::from(line.depth * line.queues);
         assert!(line.rounds.iter().all(|round| round.iops * round.mean_us / 1e6 <= most), "{line:?}");
     }
 }
 
 #[test]
-fn two_back_ends_are_compared_in_turns() {
-    let (one, other) = (served(), served());
+fn two_back_ends_are_compared_in_alternation() {
+    let (one, other) = (start_pool(), start_pool());
     let options = Options {
         socket: Some(one.disks[0].socket.clone()),
         against: Some(other.disks[0].socket.clone()),
@@ -134,12 +134,12 @@ fn two_back_ends_are_compared_in_turns() {
     assert_eq!(loads[0], "100 % of the peak");
     assert_eq!((loads[6], report.shares.len()), ("none", 14));
     let paced = |index: usize| report.shares[index].round.iops;
-    assert!(paced(3) < paced(0) / 10.0, "a hundredth of the peak is kept to");
+    assert!(paced(3) < paced(0) / 10.0, "the load is limited to a hundredth of the peak");
 }
 
 #[test]
-fn what_a_disk_holds_is_not_overwritten_unasked() {
-    let back_end = served();
+fn a_disk_is_overwritten_only_with_permission() {
+    let back_end = start_pool();
     let reads = vec![job("reads", 4096, 100, 4, 1)];
     let on = |jobs: Vec<Job>, overwrite: bool| Options {
         socket: Some(back_end.disks[0].socket.clone()),
@@ -149,20 +149,20 @@ fn what_a_disk_holds_is_not_overwritten_unasked() {
     run(&on(reads.clone(), true), |_| ()).unwrap();
     let error = run(&on(vec![job("writes", 4096, 99, 4, 1)], false), |_| ()).unwrap_err();
     assert!(error.to_string().contains("--overwrite"), "{error}");
-    // Reading alone changes nothing: the marks of the first run are all still there.
+    // Reads do not change the disk: the stamps of the first run are intact.
     let report = run(&on(reads, false), |_| ()).unwrap();
     assert_eq!(report.lines[0].median.wrong, 0);
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_options_are_rejected() {
     let refused = |options: Options, says: &str| {
         let error = run(&options, |_| ()).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };
-    refused(options(vec![job("odd", 6000, 100, 1, 1)]), "whole 4 KiB");
+    refused(options(vec![job("odd", 6000, 100, 1, 1)]), "multiples of 4 KiB");
     refused(options(vec![job("deep", 4096, 100, 400, 1)]), "1024 entries");
-    refused(options(Vec::new()), "no job");
+    refused(options(Vec::new()), "at least one job");
     refused(Options { size: 1 << 20, ..options(jobs()) }, "16 MiB");
     refused(Options { core: Some(100_000), ..options(jobs()) }, "core 100000");
     let nowhere = Some(PathBuf::from("/nonexistent/disk.sock"));

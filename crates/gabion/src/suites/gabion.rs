@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use bench::bounds::Layout;
-use bench::guest::Root;
+use bench::guest::BootFiles;
 use bench::load::Target;
 use bench::stale_processes::{StateDir, environment_tag};
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
@@ -83,7 +83,7 @@ impl Gabion {
             up: None,
         };
         let (mut in_machines, mut of_machines) = (false, false);
-        let mut wanted = Wanted { cpus: None, memory: MACHINE_MIB * MIB, kernel: Root::KERNEL.into() };
+        let mut wanted = Wanted { cpus: None, memory: MACHINE_MIB * MIB, kernel: BootFiles::KERNEL.into() };
         for option in options.split(',').filter(|option| !option.is_empty()) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             let wrong = || {
@@ -114,7 +114,7 @@ impl Gabion {
             return Err(Usage(message.into()).into());
         }
         if in_machines {
-            if let Some(what) = Root::missing_requirement(&wanted.kernel) {
+            if let Some(what) = BootFiles::missing_requirement(&wanted.kernel) {
                 anyhow::bail!("{name}: {what}");
             }
             system.machines = Some(wanted);

@@ -1,7 +1,5 @@
-//! What machines take that somebody else starts, to have loads carried out within: a kernel, a first root with fio, and the port
-//! at which its shell is asked.
-//!
-//! Must not know: who starts them, or what their disks are.
+//! The kernel, initramfs and agent agent_port_options for virtual machines that another component starts, so that
+//! loads can run in them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,35 +9,35 @@ use crate::load::Target;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What each machine's root has besides its shell.
+/// Programs in the initramfs in addition to the shell.
 const PROGRAMS: [&str; 1] = ["fio"];
-/// How long a shell may take to answer when it is there.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum time for an agent to respond.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What machines start from.
+/// The boot files of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
-    /// The kernel.
+pub struct BootFiles {
+    /// Kernel image.
     pub kernel: PathBuf,
-    /// Its first file system.
+    /// The initramfs.
     pub archive: PathBuf,
-    /// The kernel's command line.
+    /// Kernel command line.
     pub append: &'static str,
 }
 
-impl Root {
-    /// Where a kernel is looked for that is not named: a package of the distribution, unpacked.
+impl BootFiles {
+    /// Default folder of the kernel: an unpacked package of the distribution.
     pub const KERNEL: &str = KERNEL;
 
-    /// What is missing for it, if anything.
+    /// Returns the missing requirement, if any.
     pub fn missing_requirement(kernel: &Path) -> Option<String> {
         super::missing_requirement(kernel, &PROGRAMS)
     }
 
-    /// Makes it in `folder`, of the kernel that is unpacked in `kernel`.
+    /// Writes the initramfs to `folder`, for the unpacked kernel in `kernel`.
     ///
     /// # Errors
-    /// When something is missing, or there is no room.
+    /// If a requirement is missing, or the file cannot be written.
     pub fn make(kernel: &Path, folder: &Path) -> Result<Self, Failure> {
         let shell = root::shell(kernel)?;
         let found = root::Kernel::find(kernel)?;
@@ -49,9 +47,9 @@ impl Root {
     }
 }
 
-/// QEMU's words for the port at which a machine's shell is asked, on the socket `socket`.
-pub fn port(socket: &Path) -> Vec<String> {
-    // QEMU takes a comma for the end of a value, and two for one.
+/// Returns the QEMU options of the agent's agent_port_options on the socket `socket`.
+pub fn agent_port_options(socket: &Path) -> Vec<String> {
+    // QEMU ends a value at a comma; a doubled comma stands for one.
     let path = socket.display().to_string().replace(',', ",,");
     let words = [
         "-device",
@@ -64,12 +62,12 @@ pub fn port(socket: &Path) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// True if the shell of the machine with that socket answers.
-pub fn answers(socket: &Path) -> bool {
-    Agent::new(socket).answers(PATIENCE)
+/// True if the agent behind that socket responds.
+pub fn is_responsive(socket: &Path) -> bool {
+    Agent::new(socket).answers(RESPONSE_TIMEOUT)
 }
 
-/// The first disk of the machine with that socket.
+/// Returns the first disk of the guest behind that socket.
 pub fn first_disk(socket: &Path) -> Target {
     Target::Machine { agent: socket.into(), device: "/dev/vda".into() }
 }
