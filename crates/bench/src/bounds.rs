@@ -88,7 +88,7 @@ impl PerDrive {
         Self {
             reads: read_iops.min(read_bytes),
             random_writes: write_iops.min(write_bytes),
-            // What is written one after the other is joined by the system: only the bytes count.
+            // Sequential writes are merged into full stripes: only the bandwidth counts.
             sequential_writes: write_bytes,
             read_by: by(read_iops, read_bytes, ["the drives' reads a second", "the drives' read bandwidth"]),
             write_by: by(
@@ -100,8 +100,8 @@ impl PerDrive {
     }
 }
 
-/// What bounds a job on a layout: the first is the one that efficiency is measured against. `network` is what may pass
-/// between load and system in a second, in bytes, if that is limited.
+/// Returns the bounds of a job on a layout. Efficiency is measured against the first one. `network`
+/// is the bandwidth between load and system in bytes per second, if it is limited.
 pub fn bounds(job: &Job, limits: &DriveLimits, layout: Layout, network: Option<f64>) -> Vec<Bound> {
     let drive = PerDrive::new(limits, job.block_bytes);
     let mut bounds = match job.read_percent {
@@ -122,7 +122,7 @@ pub fn bounds(job: &Job, limits: &DriveLimits, layout: Layout, network: Option<f
     bounds
 }
 
-/// The one that is reached first of those that every system has.
+/// Returns the tightest bound that applies to every system.
 pub fn tightest(bounds: &[Bound]) -> Option<&Bound> {
     let first = bounds.first()?;
     let network = bounds.iter().find(|bound| bound.name == "network");

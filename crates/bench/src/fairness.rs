@@ -26,7 +26,7 @@ const RAMP: Duration = Duration::from_millis(500);
 
 /// Parameters of the benchmark.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct FairnessOptions {
     /// Protection scheme of the pool.
     pub scheme: Scheme,
     /// Number of drives, if they are created.
@@ -87,7 +87,7 @@ pub struct Fairness {
 ///
 /// # Errors
 /// If the drives cannot be opened, the pool cannot be created, or an operation fails.
-pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Fairness, BenchError> {
+pub fn run(options: &FairnessOptions, progress: &mut dyn FnMut(&str)) -> Result<Fairness, BenchError> {
     file_pool::on_a_reactor(async |_| {
         let opened = options.drives.open(options.count, options.drive_bytes)?;
         let tuning = Tuning { slowdown: options.slowdown, ..Tuning::default() };
@@ -116,7 +116,7 @@ struct PairRound {
 
 async fn measure(
     pool: &Pool,
-    options: &Options,
+    options: &FairnessOptions,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Fairness, BenchError> {
     progress("filling the volumes");
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn every_pair_of_operations_is_measured() {
         let place = tempfile::tempdir().unwrap();
-        let options = |seconds| Options {
+        let options = |seconds| FairnessOptions {
             scheme: Scheme::new(2, 1).unwrap(),
             count: 3,
             drives: Drives::Files(place.path().into()),

@@ -15,11 +15,11 @@ thread_local! {
     static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
 }
 
-struct Source {
+struct FileSource {
     handle: DriveHandle,
 }
 
-impl DriveSource for Source {
+impl DriveSource for FileSource {
     fn open(&self) -> Rc<dyn Drive> {
         match PLATFORM.with_borrow(Clone::clone) {
             Some(platform) => self.handle.open_on(&platform),
@@ -36,7 +36,7 @@ impl DriveSource for Source {
 pub(crate) fn open(paths: &[impl AsRef<Path>]) -> Result<Vec<Arc<dyn DriveSource>>, BenchError> {
     let one = |path: &dyn AsRef<Path>| {
         let handle = FileDrive::open(path.as_ref(), DriveOptions::default())?;
-        Ok(Arc::new(Source { handle }) as Arc<dyn DriveSource>)
+        Ok(Arc::new(FileSource { handle }) as Arc<dyn DriveSource>)
     };
     paths.iter().map(|path| one(path)).collect()
 }

@@ -1,7 +1,8 @@
 //! A load on a target and its result, independent of how the target is reached.
 //!
 //! Chooses the runner: fio for files, devices and NBD, on the host or in a guest; the built-in
-//! generator for vhost-user sockets. Invariant: all slices of one load are reached in the same runner_of.
+//! generator for vhost-user sockets. Invariant: all slices of one load are reached in the same
+//! runner_of.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

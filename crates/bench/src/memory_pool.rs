@@ -9,12 +9,12 @@ use reactor::{Clock, Drive, Memory, ParkDriver, Reactor, Remote, SystemClock};
 /// Zone size for drives of gigabytes, in bytes.
 pub(crate) const ZONE: u64 = 16 << 20;
 
-struct Source {
+struct MemorySource {
     memory: Arc<Memory>,
     number: usize,
 }
 
-impl DriveSource for Source {
+impl DriveSource for MemorySource {
     fn open(&self) -> Rc<dyn Drive> {
         self.memory.open()
     }
@@ -37,7 +37,7 @@ pub(crate) fn drives(count: usize, bytes: usize) -> Result<Vec<Arc<dyn DriveSour
     let drive = |number| {
         let memory = Memory::new(bytes)?;
         memory.populate()?;
-        Ok(Arc::new(Source { memory, number }) as Arc<dyn DriveSource>)
+        Ok(Arc::new(MemorySource { memory, number }) as Arc<dyn DriveSource>)
     };
     (0..count).map(drive).collect()
 }

@@ -48,8 +48,8 @@ pub(crate) enum OverwriteClock {
     TimeAndProcessor,
 }
 
-/// Overwrites `count` blocks in drawn order at queue depth `depth`. Calls `progress` regularly with the
-/// share of submitted writes.
+/// Overwrites `count` blocks in drawn order at queue depth `depth`. Calls `progress` regularly with
+/// the share of submitted writes.
 pub(crate) async fn overwrite(
     volume: &Rc<AttachedVolume>,
     draw: &Rc<RefCell<Draw>>,

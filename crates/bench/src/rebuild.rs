@@ -40,7 +40,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Parameters of the benchmark.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RebuildOptions {
     /// Protection scheme of the pool.
     pub scheme: Scheme,
     /// Number of drives, more than the scheme has columns.
@@ -87,7 +87,7 @@ pub type ProgressCallback<'a> = &'a mut dyn FnMut(&str);
 ///
 /// # Errors
 /// If the drives cannot be opened, the pool cannot be created, or an operation fails.
-pub fn run(options: &Options, progress: ProgressCallback<'_>) -> Result<RebuildResult, BenchError> {
+pub fn run(options: &RebuildOptions, progress: ProgressCallback<'_>) -> Result<RebuildResult, BenchError> {
     file_pool::on_a_reactor(async |_| {
         let opened = options.drives.open(options.count, options.drive_bytes)?;
         let drives = &opened.drives;
@@ -164,7 +164,7 @@ async fn measure_limit(drives: &[Arc<dyn DriveSource>], scheme: Scheme) -> Resul
 
 async fn measure(
     pool: &Pool,
-    options: &Options,
+    options: &RebuildOptions,
     bound: f64,
     progress: ProgressCallback<'_>,
 ) -> Result<RebuildResult, BenchError> {
@@ -237,7 +237,7 @@ mod tests {
     fn rebuilds_are_measured_and_verified() {
         let place = tempfile::tempdir().unwrap();
         for drives in [Drives::Memory, Drives::Files(place.path().into())] {
-            let options = Options {
+            let options = RebuildOptions {
                 scheme: Scheme::new(2, 1).unwrap(),
                 count: 5,
                 drives,

@@ -46,8 +46,8 @@ pub(crate) async fn fill(volume: &AttachedVolume, mut progress: impl FnMut(f64))
     volume.flush().await
 }
 
-/// Reads every block and returns the number of wrong ones. Calls `progress` with the share done after
-/// each piece.
+/// Reads every block and returns the number of wrong ones. Calls `progress` with the share done
+/// after each piece.
 pub(crate) async fn wrong_in(volume: &AttachedVolume, mut progress: impl FnMut(f64)) -> engine::Result<u64> {
     let buffer = Buffer::new(CHUNK_BYTES);
     let mut wrong = 0;
@@ -59,14 +59,14 @@ pub(crate) async fn wrong_in(volume: &AttachedVolume, mut progress: impl FnMut(f
     Ok(wrong)
 }
 
-/// All of a volume, piece by piece: where each begins, and its bytes.
+/// Iterates over a volume in pieces: the offset and length of each.
 fn chunks(volume: &AttachedVolume) -> impl Iterator<Item = (u64, usize)> + use<> {
     let size = volume.size();
     let length = move |offset| usize::try_from(size - offset).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
     (0..size).step_by(CHUNK_BYTES).map(move |offset| (offset, length(offset)))
 }
 
-/// What share of a volume lies before the end of a piece.
+/// Returns the share of a volume before the end of a piece.
 #[allow(clippy::cast_precision_loss)]
 fn share(volume: &AttachedVolume, offset: u64, length: usize) -> f64 {
     (offset + length as u64) as f64 / volume.size() as f64

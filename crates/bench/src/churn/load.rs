@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use engine::{AttachedVolume, Pool};
 
-use super::Options;
+use super::ChurnOptions;
 use super::draw::Draw;
 use super::result::{Amplification, ChurnWindow};
 use crate::overwrite::{OverwriteClock, overwrite};
 
-/// An overwrite load whose random sequence continues from run_window to run_window.
+/// An overwrite load with a random sequence that continues from window to window.
 pub(super) struct ChurnLoad {
     volume: Rc<AttachedVolume>,
     queue_depth: u32,
@@ -18,13 +18,13 @@ pub(super) struct ChurnLoad {
 }
 
 impl ChurnLoad {
-    pub(super) fn new(volume: &Rc<AttachedVolume>, blocks: u64, options: &Options) -> Self {
+    pub(super) fn new(volume: &Rc<AttachedVolume>, blocks: u64, options: &ChurnOptions) -> Self {
         let draw = Draw::new(options.distribution, blocks, options.seed);
         Self { volume: volume.clone(), queue_depth: options.queue_depth, draw: Rc::new(RefCell::new(draw)) }
     }
 
     /// Overwrites `blocks` blocks. `written` is the number of overwrites of the whole volume by the
-    /// end of the run_window.
+    /// end of the window.
     pub(super) async fn run_window(
         &self,
         pool: &Pool,

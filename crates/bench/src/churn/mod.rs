@@ -37,7 +37,7 @@ const ZONE: u64 = 1 << 20;
 
 /// Parameters of the benchmark.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ChurnOptions {
     /// Protection scheme of the pool.
     pub scheme: Scheme,
     /// Bytes of each memory drive.
@@ -56,20 +56,20 @@ pub struct Options {
 
 /// A progress report.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum ChurnStep<'a> {
     /// The volume is being filled: share done.
     Filling(f64),
     /// A window was measured.
     Measured(&'a ChurnWindow),
-    /// Every block is read and looked at: share done.
+    /// Every block is being verified: share done.
     Verifying(f64),
 }
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// When the pool cannot be made, or an operation fails: so at a fill that the pool does not take.
-pub fn run(options: &Options, mut progress: impl FnMut(Step<'_>)) -> Result<Churn, BenchError> {
+/// If the pool cannot be created or an operation fails, for example when the volume does not fit.
+pub fn run(options: &ChurnOptions, mut progress: impl FnMut(ChurnStep<'_>)) -> Result<Churn, BenchError> {
     let drives = memory_pool::drives(usize::from(options.scheme.width()), options.drive_bytes)
         .map_err(BenchError::Memory)?;
     let reactor = memory_pool::reactor();
@@ -85,8 +85,8 @@ pub fn run(options: &Options, mut progress: impl FnMut(Step<'_>)) -> Result<Chur
 
 async fn measure(
     pool: &Pool,
-    options: &Options,
-    progress: &mut impl FnMut(Step<'_>),
+    options: &ChurnOptions,
+    progress: &mut impl FnMut(ChurnStep<'_>),
 ) -> Result<Churn, BenchError> {
     let status = pool.status().await?;
     let size = blocks(status.space.capacity_blocks, options.fill) * BLOCK_BYTES;
@@ -96,16 +96,16 @@ async fn measure(
     let load = ChurnLoad::new(&volume, size / BLOCK_BYTES, options);
 
     let fresh = load.run_window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), 0.0).await?;
-    fill(&volume, |share| progress(Step::Filling(share))).await?;
+    fill(&volume, |share| progress(ChurnStep::Filling(share))).await?;
     let mut windows = Vec::new();
     for number in 1..=options.overwrites * WINDOWS {
         let written = f64::from(number) / f64::from(WINDOWS);
         let window = load.run_window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), written).await?;
-        progress(Step::Measured(&window));
+        progress(ChurnStep::Measured(&window));
         windows.push(window);
     }
     let status = pool.status().await?;
-    let wrong = wrong_in(&volume, |share| progress(Step::Verifying(share))).await?;
+    let wrong = wrong_in(&volume, |share| progress(ChurnStep::Verifying(share))).await?;
     let (last, before) = (last_overwrite(&windows, 0), last_overwrite(&windows, 1));
     #[allow(clippy::cast_precision_loss)]
     let raw_fill = size as f64 / raw as f64;

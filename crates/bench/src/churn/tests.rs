@@ -32,7 +32,7 @@ fn draws_follow_their_distribution() {
 
 #[test]
 fn a_churned_pool_keeps_its_contents() {
-    let options = Options {
+    let options = ChurnOptions {
         scheme: Scheme::new(4, 1).unwrap(),
         drive_bytes: 96 << 20,
         fill: 0.5,
@@ -42,7 +42,7 @@ fn a_churned_pool_keeps_its_contents() {
         seed: 1,
     };
     let mut measured = 0;
-    let churn = run(&options, |step| measured += u32::from(matches!(step, Step::Measured(_)))).unwrap();
+    let churn = run(&options, |step| measured += u32::from(matches!(step, ChurnStep::Measured(_)))).unwrap();
     assert_eq!((churn.wrong, measured, churn.windows.len()), (0, 8, 8));
     let written = churn.steady.amplification;
     assert_eq!(written.user_blocks as u64, churn.volume_bytes / BLOCK_BYTES / 4 * 4);

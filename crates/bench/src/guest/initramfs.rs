@@ -1,5 +1,5 @@
-//! The kernel, initramfs and agent agent_port_options for virtual machines that another component starts, so that
-//! loads can run in them.
+//! The kernel, initramfs and agent agent_port_options for virtual machines that another component
+//! starts, so that loads can run in them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -47,7 +47,7 @@ pub struct Lab {
     pub in_memory: bool,
     /// The throttling mechanism.
     pub throttle: Throttle,
-    /// The drives, in order, without those that are not created yet.
+    /// The drives, in order, that have been created so far.
     pub drives: Vec<LabDrive>,
     /// True if the creation is complete.
     pub complete: bool,

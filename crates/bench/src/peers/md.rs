@@ -1,5 +1,5 @@
-//! Linux md: RAID 5 or 6 on each pool's drives, in this kernel or, if it missing_requirement md, in a virtual
-//! machine.
+//! Linux md: RAID 5 or 6 on each pool's drives, in this kernel or, if it missing_requirement md, in
+//! a virtual machine.
 //!
 //! Invariants: the same scripts create, degrade and remove the arrays in both places; an array is
 //! stopped only if it is in the list that was written before its creation and has no other members.

@@ -7,7 +7,7 @@ use engine::{AttachedVolume, Pool};
 use format::limits::BLOCK_BYTES;
 use serde::Serialize;
 
-use super::{Options, change, draw, filled, load};
+use super::{SnapshotOptions, change, draw, filled, load};
 
 /// Numbers of snapshots above most blocks, measured in alternation.
 const DEPTHS: [u32; 4] = [0, 1, 10, 100];
@@ -31,7 +31,7 @@ pub struct Depth {
 }
 
 /// Returns the results, and the number of wrong blocks.
-pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<(Vec<Depth>, u64)> {
+pub(super) async fn measure(pool: &Pool, options: &SnapshotOptions) -> engine::Result<(Vec<Depth>, u64)> {
     let mut volumes = Vec::new();
     let changes = u32::try_from(options.volume_bytes / BLOCK_BYTES / CHANGED).unwrap_or(u32::MAX);
     for depth in DEPTHS {
@@ -58,7 +58,7 @@ pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<(V
 async fn alternate(
     volumes: &[(u32, Rc<AttachedVolume>)],
     queue_depth: u32,
-    options: &Options,
+    options: &SnapshotOptions,
 ) -> engine::Result<(Vec<Depth>, u64)> {
     let length = Duration::from_secs_f64(options.seconds);
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); volumes.len()];

@@ -30,7 +30,7 @@ const ZONES: u64 = 128;
 
 /// Parameters of the benchmark.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct SnapshotOptions {
     /// Bytes of each volume, a multiple of 1 MiB; a memory drive has eight times as many.
     pub volume_bytes: u64,
     /// Number of snapshots to create and delete.
@@ -60,7 +60,7 @@ pub struct Snapshots {
 ///
 /// # Errors
 /// If a pool cannot be created or an operation fails.
-pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Snapshots, BenchError> {
+pub fn run(options: &SnapshotOptions, mut progress: impl FnMut(&str)) -> Result<Snapshots, BenchError> {
     let reactor = memory_pool::reactor();
     let result = reactor.run(async {
         progress("creating and deleting snapshots");
@@ -77,7 +77,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Snapshot
 
 /// Runs a part on a new pool.
 async fn on_a_pool<T>(
-    options: &Options,
+    options: &SnapshotOptions,
     part: impl AsyncFnOnce(Pool) -> engine::Result<T>,
 ) -> Result<T, BenchError> {
     let scheme = memory_pool::scheme();
@@ -92,7 +92,7 @@ async fn on_a_pool<T>(
 }
 
 /// Creates a volume and writes every block of it.
-async fn filled(pool: &Pool, name: &str, options: &Options) -> engine::Result<Rc<AttachedVolume>> {
+async fn filled(pool: &Pool, name: &str, options: &SnapshotOptions) -> engine::Result<Rc<AttachedVolume>> {
     crate::volume_load::filled(pool, name, options.volume_bytes).await
 }
 

@@ -7,7 +7,7 @@ use reactor::Reactor;
 use serde::Serialize;
 
 use super::load::Writers;
-use super::{Options, filled};
+use super::{SnapshotOptions, filled};
 use crate::sample::Recorder;
 
 /// Writes in flight.
@@ -36,7 +36,7 @@ pub struct Pause {
     pub without_max_us: f64,
 }
 
-pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<Pause> {
+pub(super) async fn measure(pool: &Pool, options: &SnapshotOptions) -> engine::Result<Pause> {
     let volume = filled(pool, "volume", options).await?;
     let writers = Writers::start(&volume, DEPTH);
     let (mut with, mut without) = (Recorder::new(), Recorder::new());

@@ -6,7 +6,7 @@ use engine::Pool;
 use reactor::Reactor;
 use serde::Serialize;
 
-use super::{Options, change, draw, filled};
+use super::{SnapshotOptions, change, draw, filled};
 use crate::sample::Recorder;
 
 /// Interval at which the progress of deletions is polled.
@@ -32,7 +32,7 @@ pub struct Rates {
     pub gone_per_s: f64,
 }
 
-pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<Rates> {
+pub(super) async fn measure(pool: &Pool, options: &SnapshotOptions) -> engine::Result<Rates> {
     let volume = filled(pool, "volume", options).await?;
     let mut draw = draw(&volume);
     let name = |number: u32| format!("volume@{number}");

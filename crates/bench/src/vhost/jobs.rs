@@ -16,7 +16,7 @@ use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
 use super::VhostError;
 use super::device::{Device, DeviceShape};
-use super::load::{Load as QueueLoad, LoadCounters, LoadSpec, Progress, Queue, Window, entries};
+use super::load::{LoadCounters, LoadSpec, Progress, Queue, QueueLoad, Window, entries};
 use super::usage::Worker;
 use crate::load::{Length, Load, LoadResult, Output, Second, Slice, Target};
 use crate::result::{Direction, ReadWrite};

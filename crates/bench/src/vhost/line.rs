@@ -8,7 +8,7 @@ use super::load::LoadCounters;
 
 /// All results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Report {
+pub struct VhostReport {
     /// One line per job and back end.
     pub lines: Vec<Line>,
     /// Processor time at shares of the peak load.

@@ -152,7 +152,7 @@ pub(super) enum Progress {
 }
 
 /// A load on one queue; see the module documentation.
-pub(super) struct Load {
+pub(super) struct QueueLoad {
     pub(super) queue: Queue,
     work: LoadSpec,
     window: Window,
@@ -168,7 +168,7 @@ pub(super) struct Load {
     pub(super) counted: LoadCounters,
 }
 
-impl Load {
+impl QueueLoad {
     pub(super) fn new(queue: Queue, work: LoadSpec, window: Window) -> Self {
         let depth = work.depth;
         Self {

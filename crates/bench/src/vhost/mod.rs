@@ -24,13 +24,13 @@ use std::time::Duration;
 use crate::suite::{Job, Suite};
 pub(crate) use jobs::{BLOCK_MAX, can_stamp};
 pub use jobs::{Disk, disk, run_load};
-pub use line::{Line, Report, Round, Share};
+pub use line::{Line, Round, Share, VhostReport};
 pub use reactor::Backend;
 pub use rounds::run;
 
 /// Parameters of the benchmark.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct VhostOptions {
     /// Socket of the back end; a pool on memory drives if `None`.
     pub socket: Option<PathBuf>,
     /// Socket of another back end to compare with.

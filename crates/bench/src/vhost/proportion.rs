@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::line::{Round, Share};
 use super::load::Window;
 use super::rounds::BackEnd;
-use super::{Options, VhostError};
+use super::{VhostError, VhostOptions};
 use crate::suite::Job;
 
 /// Queue depth at the peak load.
@@ -18,7 +18,7 @@ fn job(depth: u32) -> Job {
 }
 
 /// Measures all loads on each system.
-pub(super) fn measure(systems: &mut [BackEnd], options: &Options) -> Result<Vec<Share>, VhostError> {
+pub(super) fn measure(systems: &mut [BackEnd], options: &VhostOptions) -> Result<Vec<Share>, VhostError> {
     let mut shares = Vec::new();
     for system in systems {
         let mut peak = 0.0;

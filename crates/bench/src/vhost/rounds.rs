@@ -8,11 +8,11 @@ use reactor::{Reactor, Remote};
 
 use super::device::{Device, DeviceShape};
 use super::embedded::{self, Embedded};
-use super::line::{Line, Report, Round, median};
-use super::load::{Load, LoadSpec, Progress, Window, entries};
+use super::line::{Line, Round, VhostReport, median};
+use super::load::{LoadSpec, Progress, QueueLoad, Window, entries};
 use super::proportion;
 use super::usage::Worker;
-use super::{Options, VhostError, pin};
+use super::{VhostError, VhostOptions, pin};
 use crate::suite::Job;
 
 /// Maximum queue entries that back ends support.
@@ -48,7 +48,7 @@ struct LoadedDisk {
 ///
 /// # Errors
 /// If a back end cannot be used or behaves incorrectly.
-pub fn run(options: &Options, mut done: impl FnMut(&Line)) -> Result<Report, VhostError> {
+pub fn run(options: &VhostOptions, mut done: impl FnMut(&Line)) -> Result<VhostReport, VhostError> {
     check(options)?;
     let mut systems = vec![match &options.socket {
         Some(socket) => BackEnd::behind(socket, options)?,
@@ -60,7 +60,7 @@ pub fn run(options: &Options, mut done: impl FnMut(&Line)) -> Result<Report, Vho
     for system in &mut systems {
         system.fill()?;
     }
-    let mut report = Report::default();
+    let mut report = VhostReport::default();
     for job in &options.jobs {
         for line in run_job(job, &mut systems, options)? {
             done(&line);
@@ -73,7 +73,7 @@ pub fn run(options: &Options, mut done: impl FnMut(&Line)) -> Result<Report, Vho
     Ok(report)
 }
 
-fn check(options: &Options) -> Result<(), VhostError> {
+fn check(options: &VhostOptions) -> Result<(), VhostError> {
     let invalid = |message: String| Err(VhostError::Invalid(message));
     for job in &options.jobs {
         if job.block_bytes > BLOCK_MAX || !job.block_bytes.is_multiple_of(4096) {
@@ -108,12 +108,12 @@ fn check(options: &Options) -> Result<(), VhostError> {
     Ok(())
 }
 
-fn uses_sockets(options: &Options) -> bool {
+fn uses_sockets(options: &VhostOptions) -> bool {
     options.socket.is_some() || options.against.is_some()
 }
 
 /// Returns device parameters that suffice for every job.
-fn shape(options: &Options) -> DeviceShape {
+fn shape(options: &VhostOptions) -> DeviceShape {
     let bytes = |job: &Job| job.block_bytes * u64::from(job.depth) * u64::from(job.threads);
     let most = options.jobs.iter().map(bytes).max().unwrap_or(0).max(BLOCK_MAX * u64::from(FILL_DEPTH));
     let depth = options.jobs.iter().map(|job| job.depth).max().unwrap_or(1).max(proportion::DEPTH);
@@ -127,7 +127,7 @@ fn shape(options: &Options) -> DeviceShape {
 }
 
 impl BackEnd {
-    fn behind(socket: &Path, options: &Options) -> Result<Self, VhostError> {
+    fn behind(socket: &Path, options: &VhostOptions) -> Result<Self, VhostError> {
         let name = socket.display().to_string();
         let device = connect(socket, &name, options)?;
         if device.read_only && options.overwrite {
@@ -144,13 +144,13 @@ impl BackEnd {
         })
     }
 
-    fn embedded(options: &Options) -> Result<Self, VhostError> {
+    fn embedded(options: &VhostOptions) -> Result<Self, VhostError> {
         let cores = match options.pool_cores.as_slice() {
             [] => vec![None],
             cores => cores.iter().copied().map(Some).collect(),
         };
         let (drive_bytes, volume_bytes) = (options.drive_bytes, options.size);
-        let Options { disks, shards, io, .. } = *options;
+        let VhostOptions { disks, shards, io, .. } = *options;
         let shape = embedded::PoolShape { cores, drive_bytes, volume_bytes, disks, shards, poll: POLL, io };
         let embedded = Embedded::start(&shape)?;
         let name = match disks {
@@ -218,7 +218,7 @@ impl BackEnd {
         for (number, disk) in (0..).zip(&mut self.disks) {
             let mut beside = disk.beside.iter().cycle();
             for (index, queue) in (0..).zip(disk.device.queues.drain(..job.threads as usize)) {
-                loads.push((Load::new(queue, work(number, index), window), beside.next().cloned()));
+                loads.push((QueueLoad::new(queue, work(number, index), window), beside.next().cloned()));
             }
         }
         let running = RunningLoads::start(loads, self.core)?;
@@ -258,7 +258,7 @@ impl BackEnd {
     }
 }
 
-fn connect(socket: &Path, name: &str, options: &Options) -> Result<Device, VhostError> {
+fn connect(socket: &Path, name: &str, options: &VhostOptions) -> Result<Device, VhostError> {
     let failed = |source| VhostError::BackEnd { socket: name.into(), source };
     let device = Device::connect(socket, &shape(options)).map_err(failed)?;
     if device.capacity < options.size {
@@ -270,13 +270,13 @@ fn connect(socket: &Path, name: &str, options: &Options) -> Result<Device, Vhost
 
 /// RunningLoads loads.
 struct RunningLoads {
-    ended: mpsc::Receiver<(usize, Load)>,
+    ended: mpsc::Receiver<(usize, QueueLoad)>,
     count: usize,
 }
 
 impl RunningLoads {
     /// Starts loads: each on its reactor, those without one together on a thread.
-    fn start(loads: Vec<(Load, Option<Remote>)>, core: Option<usize>) -> Result<Self, VhostError> {
+    fn start(loads: Vec<(QueueLoad, Option<Remote>)>, core: Option<usize>) -> Result<Self, VhostError> {
         let (sender, ended) = mpsc::channel();
         let count = loads.len();
         let mut alone = Vec::new();
@@ -316,8 +316,8 @@ impl RunningLoads {
         Ok(Self { ended, count })
     }
 
-    fn wait(self) -> Result<Vec<Load>, VhostError> {
-        let mut loads: Vec<(usize, Load)> = self.ended.iter().take(self.count).collect();
+    fn wait(self) -> Result<Vec<QueueLoad>, VhostError> {
+        let mut loads: Vec<(usize, QueueLoad)> = self.ended.iter().take(self.count).collect();
         if loads.len() < self.count {
             return Err(VhostError::Ended);
         }
@@ -327,7 +327,7 @@ impl RunningLoads {
 }
 
 /// Runs loads on this thread until all have ended.
-fn drive(mut loads: Vec<(usize, Load)>, ended: &mpsc::Sender<(usize, Load)>) {
+fn drive(mut loads: Vec<(usize, QueueLoad)>, ended: &mpsc::Sender<(usize, QueueLoad)>) {
     while !loads.is_empty() {
         let mut busy = false;
         let mut index = 0;
@@ -349,7 +349,7 @@ fn drive(mut loads: Vec<(usize, Load)>, ended: &mpsc::Sender<(usize, Load)>) {
     }
 }
 
-fn run_job(job: &Job, systems: &mut [BackEnd], options: &Options) -> Result<Vec<Line>, VhostError> {
+fn run_job(job: &Job, systems: &mut [BackEnd], options: &VhostOptions) -> Result<Vec<Line>, VhostError> {
     let mut rounds = vec![Vec::new(); systems.len()];
     for round in 0..options.rounds as usize {
         for turn in 0..systems.len() {

@@ -8,8 +8,8 @@ fn job(name: &str, block_bytes: u64, read_percent: u8, depth: u32, threads: u32)
     Job { read_percent, random, ..Job::random_read(name, block_bytes, depth, threads) }
 }
 
-fn options(jobs: Vec<Job>) -> Options {
-    Options {
+fn options(jobs: Vec<Job>) -> VhostOptions {
+    VhostOptions {
         socket: None,
         against: None,
         jobs,
@@ -73,7 +73,7 @@ fn a_pool_on_memory_is_measured_and_verified() {
         [(false, false, Auto), (true, false, Auto), (false, true, Auto), (false, true, Threads)]
     {
         let mut seen = Vec::new();
-        let options = Options { indirect, beside, io, ..options(jobs()) };
+        let options = VhostOptions { indirect, beside, io, ..options(jobs()) };
         let report = run(&options, |line| seen.push(line.clone())).unwrap();
         assert_eq!(report.lines, seen);
         assert_eq!(report.lines.len(), 3);
@@ -86,7 +86,7 @@ fn a_pool_on_memory_is_measured_and_verified() {
 fn disks_on_separate_shards_are_measured_together() {
     for beside in [false, true] {
         // On whichever cores this machine runs them.
-        let embedded = Options { disks: 2, shards: Some(1), beside, ..options(jobs()) };
+        let embedded = VhostOptions { disks: 2, shards: Some(1), beside, ..options(jobs()) };
         let report = run(&embedded, |_| ()).unwrap();
         report.lines.iter().for_each(assert_sound);
         assert!(report.lines.iter().all(|line| line.system == "2 disks on memory drives"));
@@ -103,7 +103,7 @@ fn disks_on_separate_shards_are_measured_together() {
 #[test]
 fn a_run_can_end_after_a_number_of_requests() {
     let length = Duration::from_secs(3600);
-    let options = Options { requests: Some(200), length, warm_up: length, ..options(jobs()) };
+    let options = VhostOptions { requests: Some(200), length, warm_up: length, ..options(jobs()) };
     let report = run(&options, |_| {}).unwrap();
     for line in &report.lines {
         assert_sound(line);
@@ -116,7 +116,7 @@ fn a_run_can_end_after_a_number_of_requests() {
 #[test]
 fn two_back_ends_are_compared_in_alternation() {
     let (one, other) = (start_pool(), start_pool());
-    let options = Options {
+    let options = VhostOptions {
         socket: Some(one.disks[0].socket.clone()),
         against: Some(other.disks[0].socket.clone()),
         overwrite: true,
@@ -141,7 +141,7 @@ fn two_back_ends_are_compared_in_alternation() {
 fn a_disk_is_overwritten_only_with_permission() {
     let back_end = start_pool();
     let reads = vec![job("reads", 4096, 100, 4, 1)];
-    let on = |jobs: Vec<Job>, overwrite: bool| Options {
+    let on = |jobs: Vec<Job>, overwrite: bool| VhostOptions {
         socket: Some(back_end.disks[0].socket.clone()),
         overwrite,
         ..options(jobs)
@@ -156,21 +156,21 @@ fn a_disk_is_overwritten_only_with_permission() {
 
 #[test]
 fn invalid_options_are_rejected() {
-    let refused = |options: Options, says: &str| {
+    let refused = |options: VhostOptions, says: &str| {
         let error = run(&options, |_| ()).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };
     refused(options(vec![job("odd", 6000, 100, 1, 1)]), "multiples of 4 KiB");
     refused(options(vec![job("deep", 4096, 100, 400, 1)]), "1024 entries");
     refused(options(Vec::new()), "at least one job");
-    refused(Options { size: 1 << 20, ..options(jobs()) }, "16 MiB");
-    refused(Options { core: Some(100_000), ..options(jobs()) }, "core 100000");
+    refused(VhostOptions { size: 1 << 20, ..options(jobs()) }, "16 MiB");
+    refused(VhostOptions { core: Some(100_000), ..options(jobs()) }, "core 100000");
     let nowhere = Some(PathBuf::from("/nonexistent/disk.sock"));
     refused(
-        Options { socket: nowhere.clone(), overwrite: true, ..options(jobs()) },
+        VhostOptions { socket: nowhere.clone(), overwrite: true, ..options(jobs()) },
         "/nonexistent/disk.sock",
     );
-    refused(Options { disks: 0, ..options(jobs()) }, "disk");
-    refused(Options { shards: Some(2), ..options(jobs()) }, "the pool has 1");
-    refused(Options { beside: true, against: nowhere, overwrite: true, ..options(jobs()) }, "beside");
+    refused(VhostOptions { disks: 0, ..options(jobs()) }, "disk");
+    refused(VhostOptions { shards: Some(2), ..options(jobs()) }, "the pool has 1");
+    refused(VhostOptions { beside: true, against: nowhere, overwrite: true, ..options(jobs()) }, "beside");
 }

@@ -188,7 +188,8 @@ impl Ring {
         if idle && wanted > 0 {
             flags |= self.idle_flag;
         }
-        // SAFETY: the arguments live until the call returns; the entries' memory is promised to `push`.
+        // SAFETY: the arguments live until the call returns; the entries' memory is promised to
+        // `push`.
         let result = unsafe { self.ring.submitter().enter(queued, wanted, flags.bits(), Some(&args)) };
         if let Err(error) = result {
             check_enter_error(&error);
